@@ -1,10 +1,25 @@
-"""`python -m sayso`: the command line, see `sayso.cli`."""
+"""`python -m sayso` and the installed `sayso`: the command line, see `sayso.cli`.
+
+`sayso hook HOST` runs before every tool call of a coding agent, so it is answered before the command line is imported.
+"""
 
 import sys
 
-from sayso.cli import main
+__all__ = ["main"]
 
-__all__: list[str] = []
+
+def main() -> int:
+    """Run one command and return its exit code."""
+    if sys.argv[1:2] == ["hook"]:
+        from sayso.agenthooks import command
+
+        code = command.main(sys.argv[2:])
+        if code is not None:
+            return code
+    from sayso.cli import main as all_commands
+
+    return all_commands()
+
 
 if __name__ == "__main__":
     sys.exit(main())

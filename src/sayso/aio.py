@@ -129,9 +129,9 @@ class Held(HeldBase):
         call = function if inspect.iscoroutinefunction(function) else _in_thread(function)
         return (await adrive(self._once(call))).unwrap()
 
-    async def start(self) -> dict[str, Any]:
-        """Take the one right to run the call, and return the arguments."""
-        return await adrive(self._starting())
+    async def start(self, *, by: str | None = None) -> dict[str, Any]:
+        """Take the one right to run the call, for the process `by` if that is another, and return the arguments."""
+        return await adrive(self._starting(by))
 
     async def finish(self, result: Any = None) -> None:
         """Record that the call was done, and what it gave."""

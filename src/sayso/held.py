@@ -195,7 +195,7 @@ class HeldBase:
         mine.set_result(attempt)
         return attempt
 
-    def _starting(self) -> Effects[dict[str, Any]]:
+    def _starting(self, by: str | None) -> Effects[dict[str, Any]]:
         self._must_not_be_denied()
         request = yield from self._refreshing()
         if request is None:
@@ -213,7 +213,7 @@ class HeldBase:
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
         wanted = wanted_again(self._gate, self._occasion, request)
-        self._started = yield from begin(self._gate, self._store, request, wanted)
+        self._started = yield from begin(self._gate, self._store, request, wanted, by)
         self._request = self._started.request
         return dict(self._started.args[0])
 
@@ -365,17 +365,18 @@ class Held(HeldBase):
         """
         return _run(self._once(function)).unwrap()
 
-    def start(self) -> dict[str, Any]:
+    def start(self, *, by: str | None = None) -> dict[str, Any]:
         """Take the one right to run the call, durable on return, and return the arguments as they were approved.
 
-        Then say how it ended: `finish`, `fail` or `unknown`. A process that ends before leaves it `unknown`.
+        Then say how it ended: `finish`, `fail` or `unknown`. A process that ends before leaves it `unknown`. `by` names
+        another process that runs the call (`sayso.stores.worker`); it says how it ended by `request.execution.token`.
 
         Raises:
             ConfirmationRequired: Nobody has decided yet.
             ConfirmationRejected: The answer was no.
             StartRefusedError: Somebody else has started it; nothing is to be run.
         """
-        return _run(self._starting())
+        return _run(self._starting(by))
 
     def finish(self, result: Any = None) -> None:
         """Record that the call was done, and what it gave. Durable on return."""

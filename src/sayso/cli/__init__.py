@@ -46,6 +46,7 @@ _COMMANDS = {
     "notify": ("notify", "Notify people through channels."),
     "worker": ("worker", "Resume runs when a person has decided."),
     "mcp-gateway": ("mcp", "Put a say-so in front of an MCP server."),
+    "hook": ("hook", "Let the tool calls of a coding agent wait for a person."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }

@@ -15,16 +15,7 @@ from typing import Any, NamedTuple, cast
 from sayso import clock, errors, telemetry
 from sayso.caller import Caller, started_before
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
-from sayso.gates.hooks import (
-    ask_rule,
-    ask_verify,
-    effect_of,
-    facts_of,
-    key_of,
-    must_show_no_secret,
-    prompt_of,
-    text_of,
-)  # fmt: skip
+from sayso.gates.hooks import ask_rule, ask_verify, effect_of, facts_of, key_of, must_show_no_secret, prompt_of, text_of
 from sayso.gates.masking import is_as_shown, masked_call, secrets_among, secrets_of
 from sayso.gates.options import Gate, check_function, forget_function
 from sayso.gates.outcome import judged, mark_unknown, outcome_of
@@ -515,11 +506,13 @@ def execute(
     return (yield from end(gate, store, started, judged(gate, attempt), caller))
 
 
-def begin(gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None) -> Effects[Started]:
-    """Start an approved call: the first half of `execute`, durable on return."""
+def begin(
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, by: str | None = None
+) -> Effects[Started]:
+    """Start an approved call, for this process or the worker `by`: the first half of `execute`, durable on return."""
     token = new_token()
     try:
-        started = yield StoreCall(store.start, request.id, token)
+        started = yield StoreCall(store.start, request.id, token, by=by)
         arguments = _approved_arguments(gate, started, wanted)
         if gate.effect is not None:  # the effect that the start took is the one that these arguments have
             yield from _must_have_effect(gate, started, arguments)

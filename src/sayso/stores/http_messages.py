@@ -228,7 +228,13 @@ class Note(Message):
 
     run_id: Name
     event: Literal[
-        "denied", "confirm.requested", "confirm.decided", "confirm.cancelled", "plan_approved", "plan_rejected"
+        "allowed",
+        "denied",
+        "confirm.requested",
+        "confirm.decided",
+        "confirm.cancelled",
+        "plan_approved",
+        "plan_rejected",
     ]
     detail: dict[str, str | int | bool | None] = Field(max_length=20)
 

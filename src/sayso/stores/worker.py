@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from sayso.model.ids import new_token
 
-__all__ = ["Lease", "current", "is_free", "is_gone"]
+__all__ = ["Lease", "current", "is_free", "is_gone", "named", "parent_of", "program_of"]
 
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
 
@@ -95,6 +95,23 @@ def _named(pid: int) -> str:
 def current() -> str:
     """Return the name of this process and of the program in it."""
     return _named(os.getpid())
+
+
+def named(pid: int) -> str:
+    """Return the name of another process of this machine, for what it runs on behalf of this one."""
+    mine = _Worker(*current().split("/"))
+    return "/".join(mine._replace(pid=str(pid), started=_started(pid), program=_program(pid)))
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the process that started another one; None where the system does not tell."""
+    fields = _fields(pid)
+    return int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else None
+
+
+def program_of(pid: int) -> str:
+    """Return what a process is called, as far as the system tells."""
+    return _read(f"/proc/{pid}/comm")
 
 
 def _exists(pid: int) -> bool:

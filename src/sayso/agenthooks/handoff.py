@@ -1,0 +1,216 @@
+"""Holds a tool call of a coding agent for a person, and hands the approved call over to the host, which runs it.
+
+The start is taken before the host is told to run the call, in the name of the host's process; a later hook reports how
+it ended. Invariant: a call that never reports is `unknown`, and no request is `done` before its call has run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from sayso import config, errors, policy
+from sayso.agenthooks.command import Answer, Options
+from sayso.agenthooks.hosts import HookEvent, Host, describe
+from sayso.agenthooks.session import Entry, Session, shape_of
+from sayso.held import Held, hold
+from sayso.model import duration
+from sayso.model.ids import new_token
+from sayso.model.lifecycle import Outcome
+from sayso.policy import Verdict
+from sayso.scope import requester
+from sayso.signals import ConfirmationRejected, ConfirmationRequired
+from sayso.stores import worker
+
+__all__ = ["by_policy", "hold_call", "report"]
+
+_NEVER_REPORTED = "the session ended, and the host did not report how the call ended"
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "ash"})
+
+
+def by_policy(host: Host, event: HookEvent, options: Options) -> Answer:
+    """Answer as the policy file says."""
+    with _in_folder(event.folder):
+        kind: Any = getattr(policy, "Policy", None)
+        if kind is None:
+            raise errors.ConfigError("there is a policy file, and this version of sayso reads none; nothing was asked")
+        rules = kind.load(options.policy)
+        verdict: Verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name)
+        if verdict.kind != "allow":
+            return hold_call(host, event, options, verdict)
+        if getattr(verdict, "log", False):
+            detail = {"tool": event.tool, "rule": verdict.reason, "call": describe(event)}
+            config.open_store(options.store).note(event.session, "allowed", requester(), detail)
+        return Answer(0, host.allow)
+
+
+def hold_call(host: Host, event: HookEvent, options: Options, verdict: Verdict | None = None) -> Answer:
+    """Ask a person about a call, wait, and start it for the host; or say that it is to be made again later."""
+    session = Session(host.name, event.session)
+    shape = shape_of(event.tool, event.arguments, event.folder, event.agent)
+    with _in_folder(event.folder), _stopped_by_signals():
+        held = _find_or_ask(host, event, options, verdict or policy.hold(), session, shape)
+        if held.state == "denied":
+            return Answer(0, host.deny(held.message_for_model()))
+        try:
+            held.wait(duration.parse(options.wait))
+            return _hand_over(host, event, held, session)
+        except ConfirmationRequired:
+            session.add("ticket", [shape], {"key": _key(held)})
+            return Answer(0, host.deny(_to_be_made_again(event, held)))
+        except ConfirmationRejected:
+            if held.state in {"rejected", "feedback"} and next(session.entries("ticket", shape), None) is None:
+                session.add("ticket", [shape], {"key": _key(held)})  # the same call made again gets the same no
+            return Answer(0, host.deny(held.message_for_model()))
+        except (SystemExit, KeyboardInterrupt):
+            held.withdraw(f"{host.title} stopped waiting")
+            raise
+
+
+def _find_or_ask(
+    host: Host, event: HookEvent, options: Options, verdict: Verdict, session: Session, shape: str
+) -> Held:
+    """Return the request of this call, or that of an equal one of the session that was to be made again."""
+
+    def ask(key: str) -> Held:
+        def policy_file() -> Verdict:
+            return verdict
+
+        return hold(
+            event.tool, event.arguments, key=key, run=event.session, store=options.store, when=policy_file,
+            title=describe(event).replace("{", "{{").replace("}", "}}"),
+            description=f"{host.title} wants to run this in {event.folder or 'an unknown folder'}",
+            context={"host": host.name, "folder": event.folder, "agent": event.agent},
+        )  # fmt: skip
+
+    for ticket in session.entries("ticket", shape):
+        with suppress(errors.KeyReusedError):  # the policy asks for more by now
+            held = ask(ticket.data["key"])
+            if held.state in {"rejected", "feedback", "denied"}:
+                return held
+            if held.state in {"pending", "approved"} and ticket.take():
+                return held
+        ticket.take()
+    return ask(event.call_id or f"{host.name}-{new_token()[:16]}")
+
+
+def _hand_over(host: Host, event: HookEvent, held: Held, session: Session) -> Answer:
+    """Take the start for the host's process, and answer that the host may run the call."""
+    me, note = _host_process(f"{host.name} {event.session}"), held.message_for_model()
+    missing = ", ".join(sorted(set(event.arguments) - set(held.arguments)))
+    if host.merges and missing:
+        held.withdraw(f"{host.title} cannot leave out an argument of a call")
+        return Answer(0, host.deny(f"Not run: a person took away {missing}, which {host.title} cannot leave out."))
+    try:
+        arguments = held.start(by=me)
+    except errors.AlreadyStartedError:
+        # The same hook stands in two settings files: both are asked about one call, and both are to let it through.
+        running = next(session.entries("running", event.call_id), None) if event.call_id else None
+        if running is None or running.data["worker"] != me:
+            raise
+        return Answer(0, host.approve(running.data["changed"], ""))
+    changed = arguments if arguments != event.arguments else None
+    names = [event.call_id] if event.call_id else [shape_of(event.tool, one) for one in (arguments, event.arguments)]
+    execution = None if held.request is None else held.request.execution
+    token = None if execution is None else execution.token
+    try:
+        session.add(
+            "running", names, {"request": held.id, "token": token, "worker": me, "note": note, "changed": changed}
+        )
+    except OSError as error:
+        held.fail(f"not run: {error}")
+        raise
+    return Answer(0, host.approve(changed, note))
+
+
+def _key(held: Held) -> str:
+    return "" if held.request is None else held.request.key or ""
+
+
+def _to_be_made_again(event: HookEvent, held: Held) -> str:
+    return (
+        f"Not run yet: a person must approve {held.id} ({describe(event)}). Make the same call again with the same "
+        "arguments to wait for the decision; it is found then. Do not work around it. If you have nothing else to do "
+        f"and it still waits, tell the user that {held.id} waits in sayso."
+    )
+
+
+# -- how it ended --------------------------------------------------------------------------------------------------
+
+
+def report(host: Host, event: HookEvent, options: Options) -> Answer:
+    """Record how a call ended that the host ran; at the end of the session, that the others never said."""
+    session, told = Session(host.name, event.session), ""
+    with _in_folder(event.folder):
+        if event.kind == "end":
+            for entry in session.entries("running"):
+                _finish(entry, options, Outcome("unknown", error=_NEVER_REPORTED))
+            session.clear()
+            return Answer(0, "{}")
+        name = event.call_id or shape_of(event.tool, event.arguments)
+        entry = next(session.entries("running", name), None)
+        if entry is not None:
+            told = entry.data["note"]
+            error = (
+                event.error or f"{host.title} says that it {'was broken off' if event.kind == 'unknown' else 'failed'}"
+            )
+            outcome = {
+                "done": Outcome("done", not_kept="the host that ran it keeps it"),
+                "failed": Outcome("failed", error=error[:2_000]),
+                "unknown": Outcome("unknown", error=error[:2_000]),
+            }[event.kind]
+            _finish(entry, options, outcome)
+    return Answer(0, host.tell(told))
+
+
+def _finish(entry: Entry, options: Options, outcome: Outcome) -> None:
+    with suppress(errors.StartRefusedError):  # a person has resolved it meanwhile
+        config.open_store(options.store).finish(entry.data["request"], entry.data["token"], outcome)
+    entry.take()
+
+
+# -- this process --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _in_folder(folder: str) -> Generator[None]:
+    """Be in the call's folder, whose settings count, wherever the host starts its hooks."""
+    before = Path.cwd()
+    if folder and Path(folder).is_dir():
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def _stopped_by_signals() -> Generator[None]:
+    """Let the request be withdrawn where the host stops the hook, as it does when its user interrupts the agent."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  the signature of a handler
+        raise SystemExit(2)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _host_process(otherwise: str) -> str:
+    """Return the name of the process that runs this hook, shells left out; a name that never ends where none is found.
+
+    While it lives, the call may run; when it is gone, a call that did not report is `unknown`.
+    """
+    pid = worker.parent_of(os.getpid())
+    while pid is not None and pid > 1:
+        if worker.program_of(pid) not in _SHELLS:
+            return worker.named(pid)
+        pid = worker.parent_of(pid)
+    return otherwise

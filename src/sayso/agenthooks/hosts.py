@@ -1,0 +1,258 @@
+"""What each coding agent sends to a hook and expects back, and what its tools are called for people.
+
+Followed: Claude Code 2.1.330 (hooks reference, and the types of claude-agent-sdk 0.2.187), the Codex hooks engine of
+October 2026, Gemini CLI 0.56 (hooks reference), Cursor 3.x (hooks page). This module is loaded before every tool call,
+so it imports little.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, cast
+
+__all__ = ["HOSTS", "HookEvent", "Host", "MalformedInput", "describe"]
+
+Kind = Literal["before", "done", "failed", "unknown", "end", "other"]
+_LONGEST = 200
+
+
+class MalformedInput(ValueError):
+    """What the host sent is not what its documentation says."""
+
+
+class HookEvent(NamedTuple):
+    """What a host tells a hook.
+
+    Attributes:
+        kind: `before` a tool call; how one ended (`done`, `failed`, `unknown`); the `end` of the session or turn, after
+            which no call of it reports any more; `other`.
+        session: Id of the session: the run.
+        tool: Name of the tool, as the host calls it.
+        arguments: Its input.
+        call_id: The host's id of this call; None where the host has none (Gemini CLI).
+        folder: The working folder.
+        agent: The sub-agent that calls; None for the main one.
+        error: How a failed call failed.
+    """
+
+    kind: Kind
+    session: str
+    tool: str
+    arguments: dict[str, Any]
+    call_id: str | None
+    folder: str
+    agent: str | None = None
+    error: str | None = None
+
+
+class Host(NamedTuple):
+    """One coding agent.
+
+    Attributes:
+        name: As the command line has it.
+        title: As people know it.
+        kinds: What its events mean.
+        reading: Its tools that only read or plan: they pass where no policy says otherwise.
+        session_keys: Where the payload has the session's id; the first that is there counts.
+        has_ids: Whether its tool calls have ids.
+        merges: Whether a changed input is merged into the model's, so that nothing can be taken away.
+        allow: The answer to a call that nobody was asked about: the host's own rules decide.
+        approve: The answer to a call that a person approved, from the changed input (or None) and a note for the model.
+        deny: The answer that keeps a call from running, from the reason.
+        tell: The answer to a call that ended, with a text for the model.
+    """
+
+    name: str
+    title: str
+    kinds: Mapping[str, Kind]
+    reading: frozenset[str]
+    session_keys: tuple[str, ...]
+    has_ids: bool
+    merges: bool
+    allow: str
+    approve: Callable[[dict[str, Any] | None, str], str]
+    deny: Callable[[str], str]
+    tell: Callable[[str], str]
+
+    def read(self, text: str | bytes) -> HookEvent:
+        """Return what the host says.
+
+        Raises:
+            MalformedInput: It is no JSON object, or lacks what a decision needs.
+        """
+        try:
+            payload: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise MalformedInput(f"the hook's input is no JSON: {error}") from None
+        if not isinstance(payload, dict):
+            raise MalformedInput(f"the hook's input is a {type(payload).__name__}, not an object")
+        given = cast("dict[str, Any]", payload)
+        name = given.get("hook_event_name")
+        if not isinstance(name, str):
+            raise MalformedInput("the hook's input has no hook_event_name")
+        kind = self.kinds.get(name, "other")
+        if kind == "failed" and _is_open(given):
+            kind = "unknown"
+        session = next((given[key] for key in self.session_keys if given.get(key)), None)
+        if kind == "other":
+            return HookEvent(kind, str(session or ""), "", {}, None, "")
+        if not isinstance(session, str):
+            raise MalformedInput(f"the hook's input has no {self.session_keys[0]}")
+        folder = _folder(given)
+        if kind == "end":
+            return HookEvent(kind, session, "", {}, None, folder)
+        tool, arguments, call_id = given.get("tool_name"), given.get("tool_input"), given.get("tool_use_id")
+        if not isinstance(tool, str) or not tool or not isinstance(arguments, dict):
+            raise MalformedInput("the hook's input names no tool_name with a tool_input")
+        if self.has_ids and (not isinstance(call_id, str) or not call_id):
+            raise MalformedInput("the hook's input has no tool_use_id")
+        agent, error = (
+            given.get("agent_type") or given.get("agent_id"),
+            given.get("error") or given.get("error_message"),
+        )
+        return HookEvent(
+            kind, session, tool, cast("dict[str, Any]", arguments), call_id if self.has_ids else None, folder,
+            agent if isinstance(agent, str) else None, error if isinstance(error, str) else None,
+        )  # fmt: skip
+
+
+def _is_open(given: Mapping[str, Any]) -> bool:
+    """Say whether a call that did not succeed may have taken effect: it was broken off."""
+    return given.get("is_interrupt") is True or given.get("failure_type") == "timeout"
+
+
+def _folder(given: Mapping[str, Any]) -> str:
+    folder = given.get("cwd")
+    if isinstance(folder, str) and folder:
+        return folder
+    roots = given.get("workspace_roots")  # Cursor, where a tool has no folder of its own
+    if isinstance(roots, list) and roots:
+        first = cast("list[object]", roots)[0]
+        return first if isinstance(first, str) else ""
+    return ""
+
+
+# -- for people ----------------------------------------------------------------------------------------------------
+
+_TOLD_BY = ("command", "file_path", "notebook_path", "dir_path", "path", "url", "query", "prompt", "pattern")
+
+
+def describe(event: HookEvent) -> str:
+    """Return what a tool call does on one line: `Bash: rm -rf build`."""
+    name = event.tool
+    if name.startswith("mcp__"):
+        server, _, tool = name[5:].partition("__")
+        name = f"{tool} of {server}"
+    elif name.startswith("MCP:"):
+        name = name[4:]
+    what = next((event.arguments[key] for key in _TOLD_BY if isinstance(event.arguments.get(key), str)), None)
+    if what is None:
+        what = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
+    line = " ".join(f"{name}: {what}".split()) if what else name
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+# -- the answers of each host --------------------------------------------------------------------------------------
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=True)  # a terminal's encoding must not break an answer
+
+
+def _specific(event: str, **fields: Any) -> str:
+    given = {name: value for name, value in fields.items() if value not in (None, "")}
+    return _json({"hookSpecificOutput": {"hookEventName": event, **given}})
+
+
+def _approve_claude(changed: dict[str, Any] | None, note: str) -> str:
+    return _specific("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
+
+
+def _approve_codex(changed: dict[str, Any] | None, note: str) -> str:
+    # `allow` without `updatedInput` is an error there; saying nothing lets the call through to the host's own rules.
+    if changed is None:
+        return _specific("PreToolUse", additionalContext=note) if note else "{}"
+    return _specific("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
+
+
+def _deny_pre_tool_use(reason: str) -> str:
+    return _specific("PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
+
+
+def _tell_post_tool_use(text: str) -> str:  # noqa: ARG001  the model was told before the call
+    return "{}"
+
+
+def _approve_gemini(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  told after the call
+    if changed is None:
+        return _json({"decision": "allow"})
+    return _json({"decision": "allow", "hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": changed}})
+
+
+def _deny_gemini(reason: str) -> str:
+    return _json({"decision": "deny", "reason": reason})
+
+
+def _tell_gemini(text: str) -> str:
+    return _specific("AfterTool", additionalContext=text) if text else "{}"
+
+
+def _approve_cursor(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  told after the call
+    return _json({"permission": "allow"} | ({} if changed is None else {"updated_input": changed}))
+
+
+def _deny_cursor(reason: str) -> str:
+    return _json({"permission": "deny", "user_message": reason, "agent_message": reason})
+
+
+def _tell_cursor(text: str) -> str:
+    return _json({"additional_context": text}) if text else "{}"
+
+
+_CLAUDE_EVENTS: dict[str, Kind] = {
+    "PreToolUse": "before", "PostToolUse": "done", "PostToolUseFailure": "failed", "SessionEnd": "end",
+}  # fmt: skip
+
+HOSTS = {
+    host.name: host
+    for host in (
+        Host(
+            "claude-code", "Claude Code", _CLAUDE_EVENTS,
+            frozenset({
+                "Read", "Glob", "Grep", "LS", "NotebookRead", "TodoRead", "TodoWrite", "TaskCreate", "TaskGet",
+                "TaskList", "TaskUpdate", "TaskOutput", "BashOutput", "ToolSearch", "AskUserQuestion", "EnterPlanMode",
+                "ExitPlanMode", "Task", "Agent",
+            }),
+            ("session_id",), True, False, "{}", _approve_claude, _deny_pre_tool_use, _tell_post_tool_use,
+        ),
+        Host(
+            "codex", "Codex",
+            {"PreToolUse": "before", "PostToolUse": "done", "Stop": "end"},
+            frozenset({"update_plan", "view_image"}),
+            ("session_id",), True, False, "{}", _approve_codex, _deny_pre_tool_use, _tell_post_tool_use,
+        ),
+        Host(
+            "gemini", "Gemini CLI",
+            {"BeforeTool": "before", "AfterTool": "done", "SessionEnd": "end"},
+            frozenset({
+                "read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content",
+                "write_todos", "get_internal_docs", "ask_user", "enter_plan_mode", "exit_plan_mode", "update_topic",
+                "complete_task",
+            }),
+            ("session_id",), False, True, "{}", _approve_gemini,
+            _deny_gemini, _tell_gemini,
+        ),
+        Host(
+            "cursor", "Cursor",
+            {
+                "preToolUse": "before", "postToolUse": "done", "postToolUseFailure": "failed", "sessionEnd": "end",
+            },
+            frozenset({"Read", "Grep", "Task"}),
+            # An empty answer is an error in the IDE.
+            ("conversation_id", "session_id"), True, False, _json({"permission": "allow"}), _approve_cursor,
+            _deny_cursor, _tell_cursor,
+        ),
+    )
+}  # fmt: skip
+"""The hosts by the name that the command line has for them."""

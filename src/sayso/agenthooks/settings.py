@@ -1,0 +1,253 @@
+"""Writes the hook into the settings of a coding agent, and takes exactly these entries out again.
+
+The settings are the user's own file: nothing else in it is changed, and what cannot be read is not written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from sayso.errors import ConfigError
+from sayso.model import duration
+
+__all__ = ["WAIT", "Change", "hook_command", "installed", "removed"]
+
+WAIT = "570s"
+"""How long an installed hook waits for a person: its timeout, which is written beside it, is half a minute longer."""
+_MARGIN = 30
+
+Scope = Literal["user", "project"]
+
+
+class _Settings(NamedTuple):
+    """Where a host has its hooks, and how an entry is written.
+
+    Attributes:
+        folder: Its folder, in the home and in a project.
+        home: The environment variable that moves the one in the home.
+        file: The file in it.
+        events: The events, the one before a call first.
+        handler: One entry, from the event's place, the command and the seconds that it may take.
+        is_flat: Whether an event lists its entries, and not groups of them.
+        new: What a new file has beside the hooks.
+    """
+
+    folder: str
+    home: str | None
+    file: str
+    events: tuple[str, ...]
+    handler: Callable[[int, str, int], dict[str, Any]]
+    is_flat: bool = False
+    new: Mapping[str, Any] = {}
+
+
+def _claude(place: int, command: str, seconds: int) -> dict[str, Any]:
+    entry = {"type": "command", "command": command, "timeout": seconds}
+    return entry | {"onFailure": "block"} if place == 0 else entry
+
+
+def _codex(place: int, command: str, seconds: int) -> dict[str, Any]:
+    entry = {"type": "command", "command": command, "timeout": seconds}
+    return entry | {"statusMessage": "Waiting for a person in sayso"} if place == 0 else entry
+
+
+def _gemini(place: int, command: str, seconds: int) -> dict[str, Any]:  # noqa: ARG001  the same for each event
+    return {"type": "command", "command": command, "name": "sayso", "timeout": seconds * 1000}
+
+
+def _cursor(place: int, command: str, seconds: int) -> dict[str, Any]:
+    entry: dict[str, Any] = {"command": command, "timeout": seconds}
+    return entry | {"failClosed": True} if place == 0 else entry
+
+
+_SETTINGS = {
+    "claude-code": _Settings(
+        ".claude", "CLAUDE_CONFIG_DIR", "settings.json",
+        ("PreToolUse", "PostToolUse", "PostToolUseFailure", "SessionEnd"), _claude,
+    ),
+    "codex": _Settings(".codex", "CODEX_HOME", "hooks.json", ("PreToolUse", "PostToolUse", "Stop"), _codex),
+    "gemini": _Settings(".gemini", None, "settings.json", ("BeforeTool", "AfterTool", "SessionEnd"), _gemini),
+    "cursor": _Settings(
+        ".cursor", None, "hooks.json", ("preToolUse", "postToolUse", "postToolUseFailure", "sessionEnd"), _cursor,
+        is_flat=True, new={"version": 1},
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to become of a settings file.
+
+    Attributes:
+        path: The file.
+        before: Its text; None where there is none.
+        after: Its text then; None where it is to go.
+    """
+
+    path: Path
+    before: str | None
+    after: str | None
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff; empty where nothing changes."""
+        old, new = (self.before or "").splitlines(keepends=True), (self.after or "").splitlines(keepends=True)
+        return "".join(unified_diff(old, new, str(self.path), str(self.path)))
+
+    def write(self) -> None:
+        """Write it, whole or not at all.
+
+        Raises:
+            ConfigError: The file was changed since it was read; nothing was written.
+        """
+        target = self.path.resolve()  # a link into somebody's dotfiles stays one
+        if _text(target) != self.before:
+            raise ConfigError(f"{self.path} was changed meanwhile; nothing was written. Run the command again")
+        if self.after is None:
+            target.unlink()
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = target.with_name(f"{target.name}.sayso")
+        new.write_text(self.after, encoding="utf-8")
+        if self.before is not None:
+            new.chmod(target.stat().st_mode & 0o777)
+        new.replace(target)
+
+
+def hook_command(host: str, words: Sequence[str], scope: Scope) -> str:
+    """Return the command line of the hook: by its full path for a user, by its name where a project shares it."""
+    program = ["sayso"]
+    if scope == "user":
+        script = Path(sys.executable).with_name("sayso")
+        # Without -P the folder where the agent works could bring its own `sayso`.
+        program = [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "sayso"]
+    return shlex.join([*program, "hook", host, *words])
+
+
+def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Change:
+    """Return what writes the hook into the settings of a host, in place of an earlier one of ours.
+
+    Raises:
+        ConfigError: The file cannot be read as JSON of the expected shape.
+    """
+    settings, path, before, tree = _read(host, scope)
+    seconds = int(duration.parse(wait).total_seconds()) + _MARGIN
+    command = hook_command(host, [*words, "--wait", wait], scope)
+    tree = _without(host, tree) if before is not None else dict(settings.new)
+    hooks: dict[str, Any] = tree.setdefault("hooks", {})
+    for place, event in enumerate(settings.events):
+        # A hook that cannot be found, or crashes, is to block the call in every version of the host.
+        entry = settings.handler(place, f"{command} || exit 2" if place == 0 else command, seconds)
+        groups = hooks.setdefault(event, [])
+        if not isinstance(groups, list):
+            raise _odd(path, f"hooks.{event} is no list")
+        cast("list[Any]", groups).append(entry if settings.is_flat else {"hooks": [entry]})
+    return Change(path, before, _written(tree, before))
+
+
+def removed(host: str, scope: Scope) -> Change:
+    """Return what takes our entries out of the settings of a host; a file that had nothing else goes.
+
+    Raises:
+        ConfigError: The file cannot be read as JSON of the expected shape.
+    """
+    settings, path, before, tree = _read(host, scope)
+    if before is None:
+        return Change(path, None, None)
+    rest = _without(host, tree)
+    if rest == tree:
+        return Change(path, before, before)
+    return Change(path, before, None if rest == dict(settings.new) else _written(rest, before))
+
+
+def _read(host: str, scope: Scope) -> tuple[_Settings, Path, str | None, dict[str, Any]]:
+    settings = _SETTINGS[host]
+    home = os.environ.get(settings.home) if settings.home and scope == "user" else None
+    folder = Path(home) if home else (Path.home() if scope == "user" else Path.cwd()) / settings.folder
+    path = folder / settings.file
+    before = _text(path)
+    try:
+        tree: Any = json.loads(before) if before is not None and before.strip() else {}
+    except ValueError as error:
+        raise _odd(path, f"it is no plain JSON: {error}") from None
+    if not isinstance(tree, dict) or not isinstance(cast("dict[str, Any]", tree).get("hooks", {}), dict):
+        raise _odd(path, "it has no object of hooks")
+    return settings, path, before, cast("dict[str, Any]", tree)
+
+
+def _odd(path: Path, why: str) -> ConfigError:
+    return ConfigError(f"{path} was not changed: {why}. Mend it, or write the entries of the guide by hand")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise _odd(path, f"it is no UTF-8: {error}") from None
+
+
+def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without our entries, and without what only held them."""
+    rest: dict[str, Any] = dict(tree)
+    hooks: dict[str, Any] = {}
+    for event, groups in tree.get("hooks", {}).items():
+        left = [kept for group in groups if (kept := _kept(host, group)) is not None] if _is_list(groups) else groups
+        if left or left == groups:
+            hooks[event] = left
+    if "hooks" in rest:
+        rest["hooks"] = hooks
+        if not hooks and tree["hooks"]:
+            del rest["hooks"]
+    return rest
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def _kept(host: str, group: Any) -> Any:
+    """Return a group, or an entry, without what is ours; None where nothing of it is left."""
+    if not isinstance(group, dict):
+        return group
+    found = cast("dict[str, Any]", group)
+    if _is_ours(host, found):
+        return None
+    entries: list[Any] = found["hooks"] if _is_list(found.get("hooks")) else []
+    left: list[Any] = [
+        entry for entry in entries if not (isinstance(entry, dict) and _is_ours(host, cast("Any", entry)))
+    ]
+    if left == entries:
+        return found
+    return {**found, "hooks": left} if left else None
+
+
+_OURS = re.compile(
+    r"(?:'[^']*[/\\]sayso'|\S*[/\\]sayso|sayso|(?:'[^']*'|\S+) -P -m sayso) hook (?P<host>[\w-]+)(?: |$)"
+)
+
+
+def _is_ours(host: str, entry: Mapping[str, Any]) -> bool:
+    command = entry.get("command")
+    found = _OURS.match(command) if isinstance(command, str) else None
+    return found is not None and found["host"] == host
+
+
+def _written(tree: Mapping[str, Any], before: str | None) -> str:
+    """Return the settings as text, indented as they were."""
+    found = re.search(r"^([ \t]+)\S", before or "", re.MULTILINE)
+    text = json.dumps(tree, indent=found[1] if found else 2, ensure_ascii=False)
+    if "\r\n" in (before or ""):
+        text = text.replace("\n", "\r\n")
+    return text + (before[len(before.rstrip()) :] if before and before.strip() else "\n")
