@@ -144,7 +144,7 @@ def _told(tool: str, held: HeldBase | None, error: Exception) -> ToolResult:
 
 async def acall_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
-    options: HoldOptions, *, waits: Callable[[str], None] | None = None,
+    options: HoldOptions, *, waits: Callable[[str], None] | None = None, timeout: float | None = None,  # noqa: ASYNC109
 ) -> ToolResult:  # fmt: skip
     """Hold a call, wait for its decision without a thread, run it once and return what to tell the model.
 
@@ -156,8 +156,10 @@ async def acall_tool(
         execute: Runs the tool with the approved arguments.
         options: As `options_of` returns them.
         waits: Called with the id of the request in place of waiting; it raises what ends the run.
+        timeout: How many seconds to wait before `ConfirmationRequired` is raised; the request stays then.
 
     Raises:
+        ConfirmationRequired: The timeout passed.
         KeyReusedError: The model's call id was used in this run for another call.
         StoreError: The store cannot be reached; nothing was run.
         Exception: What the tool itself raised.
@@ -174,7 +176,7 @@ async def acall_tool(
             raise
 
     try:
-        held = await aio.hold(tool, arguments, **{**options, "withdraw_on_exit": waits is None})
+        held = await aio.hold(tool, arguments, **{**options, "withdraw_on_exit": waits is None and timeout is None})
         async with held:
             while True:
                 try:
@@ -184,7 +186,7 @@ async def acall_tool(
                     if signal in raised or signal.id != held.id:  # of a gate inside the tool
                         raise
                     _suspend(held, waits)
-                    await held.wait()
+                    await held.wait(timeout)
     except Exception as error:
         if error in raised:
             raise
