@@ -171,7 +171,7 @@ class _Sessions:
             session = self._sessions[name] = self._open_session(send)
             ready.set_result(None)
             try:
-                with transport.idle_scope:
+                with transport.idle_scope, suppress(_module("anyio").ClosedResourceError):  # the client ended it
                     async for item in read:
                         if not isinstance(item, Exception):
                             message = item.message.model_dump(by_alias=True, exclude_unset=True)

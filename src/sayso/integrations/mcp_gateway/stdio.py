@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -184,6 +185,9 @@ async def serve_stdio(open_session: Open) -> None:
             left = left[os.write(out, left) :]
 
     session = open_session(send)
+    for number in (signal.SIGTERM, signal.SIGINT):  # some clients end a server so, and what waits is withdrawn first
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, lines.put_nowait, None)
     threading.Thread(target=read, daemon=True).start()
     try:
         while (line := await lines.get()) is not None:
