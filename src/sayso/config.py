@@ -43,7 +43,7 @@ __all__ = [
 
 _FILE = "sayso.toml"
 _TEXTS = ("base_url", "reviewer", "store")
-_TABLES = ("channels", "evidence", "hooks", "oidc", "serve")
+_TABLES = ("channels", "evidence", "hooks", "mcp_server", "oidc", "serve")
 _KNOWN = tuple(sorted((*_TEXTS, *_TABLES)))
 
 _SERVERS = ("https://", "http://")

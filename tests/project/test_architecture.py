@@ -41,6 +41,7 @@ LOADS_BY_NAME = {
     "cli/__init__.py",
     "cli/mcp.py",
     "integrations/mcp_gateway/http.py",
+    "integrations/mcp_server.py",
     "cli/worker.py",
 }
 

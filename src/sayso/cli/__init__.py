@@ -45,6 +45,7 @@ _COMMANDS = {
     "token": ("tokens", "Create, list and revoke tokens of programs."),
     "notify": ("notify", "Notify people through channels."),
     "worker": ("worker", "Resume runs when a person has decided."),
+    "mcp-server": ("mcp", "Let an agent look at requests and propose decisions."),
     "mcp-gateway": ("mcp", "Put a say-so in front of an MCP server."),
     "hook": ("hook", "Let the tool calls of a coding agent wait for a person."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),

@@ -21,7 +21,7 @@ from sayso import config, errors, policy
 from sayso.cli.context import CliContext, Number
 from sayso.cli.output import out
 
-__all__ = ["mcp_gateway"]
+__all__ = ["mcp_gateway", "mcp_server"]
 
 _RUNNERS = {"npx", "uvx", "node", "bunx", "deno", "docker", "pipx", "python", "python3", "uv", "run", "exec", "env"}
 _HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
@@ -172,3 +172,14 @@ def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
             return {"context_servers": {name: {**program, "env": {}}}}
         case _:
             return {"mcpServers": {name: program}}
+
+
+@click.command("mcp-server")
+@click.pass_obj
+def mcp_server(cli: CliContext) -> int:
+    """Let an agent look at requests and propose decisions, as an MCP server on stdio.
+
+    Off unless `sayso.toml` turns it on, under [mcp_server]. What the agent proposes waits for a person itself.
+    """
+    importlib.import_module("sayso.integrations.mcp_server").serve(cli.store_or_new)
+    return 0

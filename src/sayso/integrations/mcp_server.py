@@ -1,0 +1,149 @@
+"""The reviewer's side as an MCP server: list and show what waits, and propose a decision (extra `mcp`).
+
+Off by default: `[mcp_server] enabled = true` in `sayso.toml` turns it on. A model that calls it is no reviewer.
+So `approve` and `reject` are held themselves: a person confirms the proposal elsewhere, and the decision is recorded as
+that person's. Invariant: nothing is decided without a decision that a person made through another channel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from typing import Any
+
+from sayso import aio, config, errors, signals
+from sayso.model import canonical
+from sayso.model.ids import new_token
+from sayso.model.request import Call, Request, not_run
+from sayso.model.reviewer import Reviewer
+from sayso.stores.base import Store
+
+__all__ = ["Desk", "serve"]
+
+_PREFIX = "sayso/"
+_SHAPES = {
+    "approve": {
+        "type": "object",
+        "properties": {
+            "request": {"type": "string"},
+            "changes": {"type": "object"},
+            "comment": {"type": "string"},
+            "call": {"type": "string"},
+        },
+        "required": ["request", "call"],
+        "additionalProperties": False,
+    },
+    "reject": {
+        "type": "object",
+        "properties": {"request": {"type": "string"}, "reason": {"type": "string"}, "call": {"type": "string"}},
+        "required": ["request", "call"],
+        "additionalProperties": False,
+    },
+}
+
+
+class Desk:
+    """The tools of one session.
+
+    Args:
+        store: Where the requests are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reader = aio.Review(store, channel="mcp")
+        self._run = f"mcp-server:{new_token()[:12]}"
+
+    async def list_requests(self) -> str:
+        """List what waits for a person: id, tool and arguments, with secrets masked."""
+        page = await self._reader.list()
+        return "\n".join(_line(request) for request in page.requests) or "nothing waits"
+
+    async def show_request(self, request: str) -> str:
+        """Show one request in full, with secrets masked."""
+        found = await self._reader.get(request)
+        facts = {
+            "id": found.id, "state": found.state.value, "tool": _name(found), "run": found.run_id,
+            "asked": found.created_at.isoformat(), "expires": found.expires_at.isoformat(),
+            "arguments": found.subject.arguments if isinstance(found.subject, Call) else None,
+        }  # fmt: skip
+        return json.dumps(facts, indent=1, default=str)
+
+    async def approve(self, request: str, changes: dict[str, Any] | None = None, comment: str = "") -> str:
+        """Propose to approve a request, as it is or with changes; a person confirms it, then call again."""
+        wanted = {"changes": changes} if changes else {}
+        return await self._proposed("approve", request, wanted | ({"comment": comment} if comment else {}))
+
+    async def reject(self, request: str, reason: str = "") -> str:
+        """Propose to reject a request; a person confirms it, then call again with the same arguments."""
+        return await self._proposed("reject", request, {"reason": reason} if reason else {})
+
+    async def _proposed(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
+        try:
+            return await self._held(verb, request_id, details)
+        except signals.ConfirmationRejected as no:
+            return no.message_for_model
+        except signals.ConfirmationRequired as pause:
+            return f"Not decided yet: a person must confirm {pause.id}; call again with the same arguments."
+        except errors.SaysoError as error:
+            return not_run(f"{_PREFIX}{verb}", str(error))
+
+    async def _held(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
+        target = await self._reader.get(request_id)
+        if _name(target).startswith(_PREFIX):
+            raise errors.ConfigError(f"{target.id} is a proposal of an agent, which a person alone confirms")
+        # What the person confirms names the call itself, and is for the call as it stands now.
+        arguments = {"request": target.id, "call": _line(target), **details}
+        form = canonical.encode({"arguments": arguments, "at": target.current_fingerprint}).text
+        key = f"{verb}:{hashlib.sha256(form.encode()).hexdigest()[:40]}"
+        held = await aio.hold(
+            f"{_PREFIX}{verb}", arguments, schema=_SHAPES[verb], key=key, run=self._run, store=self._store,
+            title=f"An agent proposes to {verb} this call",
+        )  # fmt: skip
+
+        async def decide(confirmed: dict[str, Any]) -> str:
+            person = None if held.request is None or held.request.decision is None else held.request.decision.by
+            if person is None or confirmed["request"] != target.id:
+                raise errors.ConfigError("a confirmed proposal names the request that was proposed, and a person")
+            review = aio.Review(self._store, by=Reviewer(person.subject, issuer=person.issuer), channel="mcp")
+            seen = target.current_fingerprint
+            if verb == "approve":
+                changes, comment = confirmed.get("changes"), confirmed.get("comment")
+                decided = await review.approve(target.id, changes=changes, comment=comment, seen=seen)
+            else:
+                decided = await review.reject(target.id, confirmed.get("reason"), seen=seen)
+            return f"{decided.id} is {decided.state.value}, as {person} confirmed"
+
+        return await held.once(decide)
+
+
+def _name(request: Request) -> str:
+    return request.subject.name if isinstance(request.subject, Call) else "question"
+
+
+def _line(request: Request) -> str:
+    arguments = request.subject.arguments if isinstance(request.subject, Call) else {}
+    return f"{request.id} {request.state.value} {json.dumps(_name(request))[1:-1]} {json.dumps(arguments, default=str)}"
+
+
+def serve(store: Store) -> None:
+    """Serve one client on stdin and stdout until it closes its end.
+
+    Raises:
+        ConfigError: It is not turned on, or the extra is not installed.
+    """
+    if config.table("mcp_server").get("enabled") is not True:
+        raise errors.ConfigError(
+            "the MCP server of reviewers is off: write `enabled = true` under [mcp_server] in sayso.toml to turn it on;"
+            " nothing was served"
+        )
+    try:
+        kind: Any = importlib.import_module("mcp.server.mcpserver").MCPServer
+    except ImportError as error:
+        raise errors.ConfigError('the MCP SDK is not installed: pip install "sayso[mcp]"') from error
+    desk, server = Desk(store), kind("sayso")
+    for tool, is_read_only in ((desk.list_requests, True), (desk.show_request, True), (desk.approve, False)):
+        server.tool(annotations={"readOnlyHint": is_read_only})(tool)
+    server.tool(annotations={"readOnlyHint": False})(desk.reject)
+    server.run()

@@ -1,0 +1,100 @@
+"""The reviewer's side for agents: what it shows, and that nothing is decided without a person."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.integrations.mcp_server import Desk, serve
+from sayso.model.request import State
+from sayso.stores.base import Filter, Store
+
+SHAPE = {"type": "object", "properties": {"amount": {"type": "integer"}, "token": {"type": "string"}}}
+
+
+@pytest.fixture
+def store() -> Store:
+    sayso.configure(store="memory:")
+    return sayso.config.open_store(None)
+
+
+def asked(amount: int = 5) -> str:
+    arguments = {"amount": amount, "token": "hunter2"}
+    held = sayso.hold("pay", arguments, schema=SHAPE, run="r", key=str(amount), redact=["token"])
+    assert held.id is not None
+    return held.id
+
+
+def proposal(store: Store) -> sayso.Request:
+    [found] = [r for r in store.list(Filter(states=frozenset({State.PENDING}))).requests if r.run_id != "r"]
+    return found
+
+
+def test_it_is_off_unless_the_settings_turn_it_on(store: Store) -> None:
+    with pytest.raises(errors.ConfigError, match="is off"):
+        serve(store)
+
+
+def test_what_waits_is_listed_and_shown_without_secrets(store: Store) -> None:
+    async def work() -> None:
+        number, desk = asked(), Desk(store)
+        for shown in (await desk.list_requests(), await desk.show_request(number)):
+            assert number in shown
+            assert "pay" in shown
+            assert "hunter2" not in shown
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("verb", "details", "state"),
+    [
+        ("approve", {"changes": {"amount": 2}, "comment": "smaller"}, State.APPROVED),
+        ("reject", {"reason": "no"}, State.REJECTED),
+    ],
+)
+def test_a_proposal_decides_only_after_a_person_has_confirmed_it(
+    store: Store, verb: str, details: dict[str, Any], state: State
+) -> None:
+    async def work() -> None:
+        number, desk = asked(), Desk(store)
+        propose = getattr(desk, verb)
+        assert "a person must confirm" in await propose(number, **details)
+        assert store.get(number).state is State.PENDING
+        held = proposal(store)
+        assert held.subject.name == f"sayso/{verb}"
+        assert "pay" in held.subject.arguments["call"]
+        sayso.Review().approve(held.id, by="ada")
+        assert "as ada confirmed" in await propose(number, **details)
+        decided = store.get(number)
+        assert decided.state is state
+        assert decided.decision is not None
+        assert decided.decision.by.subject == "ada"
+
+    asyncio.run(work())
+
+
+def test_a_proposal_that_was_refused_decides_nothing(store: Store) -> None:
+    async def work() -> None:
+        number, desk = asked(), Desk(store)
+        await desk.approve(number)
+        sayso.Review().reject(proposal(store).id, "look again", by="ada")
+        assert "look again" in await desk.approve(number)
+        assert store.get(number).state is State.PENDING
+
+    asyncio.run(work())
+
+
+def test_a_proposal_cannot_be_confirmed_by_a_proposal(store: Store) -> None:
+    async def work() -> None:
+        desk = Desk(store)
+        await desk.approve(asked())
+        held = proposal(store)
+        assert "a person alone confirms" in await desk.approve(held.id)
+        assert store.get(held.id).state is State.PENDING
+
+    asyncio.run(work())
