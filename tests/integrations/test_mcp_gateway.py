@@ -324,7 +324,7 @@ def test_where_the_store_cannot_be_reached_nothing_runs_and_the_result_says_so(
         server = Server()
         client = Client(server)
 
-        def gone(*_: object) -> None:
+        def gone(*_: object, **__: object) -> None:
             raise errors.StoreUnavailableError("the disk is gone")
 
         monkeypatch.setattr(store, "find_key", gone)
@@ -337,6 +337,22 @@ def test_where_the_store_cannot_be_reached_nothing_runs_and_the_result_says_so(
         monkeypatch.setattr(store, "start", gone)
         result = await client.call("write", PATH)
         assert "was not run" in text(result)
+        assert server.calls == []
+
+    run(work())
+
+
+def test_a_fault_of_the_gateway_itself_is_answered_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(store, "find_key", broken)
+        answer = await (await client.calling("write", PATH))[1]
+        assert answer["error"]["code"] == -32603
         assert server.calls == []
 
     run(work())

@@ -40,6 +40,7 @@ LOADS_BY_NAME = {
     "testing/__init__.py",
     "cli/__init__.py",
     "cli/mcp.py",
+    "integrations/fastmcp.py",
     "integrations/mcp_gateway/http.py",
     "integrations/mcp_server.py",
     "cli/worker.py",

@@ -125,6 +125,13 @@ class Gateway:
                 await self._proxy.forward(message)
         except OSError as error:
             _log.warning("the answer to a call did not reach its client (%s)", error)
+        except Exception:  # noqa: BLE001  the edge of a call: its client must not wait for ever
+            _log.exception("a call ended with an error of the gateway")
+            error = {
+                "code": -32603,
+                "message": "the gateway failed; nobody knows whether the call ran: do not repeat it",
+            }
+            await self._reply({"id": number, "error": error}, number)
         finally:
             self._calls.pop(number, None)
 
