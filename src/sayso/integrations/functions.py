@@ -1,0 +1,88 @@
+"""A function as the held tool of any framework that takes Python functions and has no adapter of its own.
+
+`sayso.gate` would do where a no may be raised. Here a no, an edit and a note come back as the tool's result, which is
+what a model reads in every framework; what it raises, many of them swallow or crash on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
+
+from sayso.errors import ConfigError
+from sayso.held import HoldOptions
+from sayso.integrations.tool_calls import acall_tool, call_tool, check_options, options_of, plain
+from sayso.model.parameters import Signature
+from sayso.signals import trimmed
+
+__all__ = ["held_tool"]
+
+
+@trimmed
+def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Unpack[HoldOptions]) -> Any:
+    """Return an async function like `function` whose calls wait for a person and return what a model is to read.
+
+    It has the signature, name and docstring of `function`, from which frameworks make a tool. Waiting takes no thread,
+    and a cancelled task withdraws its request. A sync `function` runs in a thread once it is approved.
+
+    Args:
+        function: The tool, with annotated parameters that have a JSON form.
+        sync: Return a sync function that waits in its thread, for a framework that takes no async tools.
+        options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
+            `store`, `context` and `run`, as for `sayso.hold`.
+
+    Raises:
+        TypeError: There is no such option.
+        ConfigError: An async function was to become a sync tool.
+
+    The tool raises what `function` does, and beside it:
+        ConfigError: A sync tool was called in an event loop, which it would block.
+        StoreError: The store cannot be reached; nothing was run.
+    """
+    from pydantic import TypeAdapter
+    from pydantic_core import ArgsKwargs
+
+    check_options(options, "run", "context")
+    if sync and inspect.iscoroutinefunction(function):
+        raise ConfigError(f"sync=True takes a sync function, and {function.__name__} is async")
+    kind: Any = function  # pydantic calls it with validated arguments
+    signature, adapter = Signature(function), TypeAdapter[Any](kind)
+    schema, name = adapter.json_schema(), function.__name__
+    about = (inspect.getdoc(function) or "").partition("\n\n")[0]
+
+    def execute(approved: dict[str, Any]) -> Any:
+        return adapter.validate_python(ArgsKwargs((), approved))  # validates, and calls it
+
+    def asked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], HoldOptions]:
+        filled = options_of(options, key=None, run=None, schema=schema, description=about)
+        return plain(signature.bind(args, dict(kwargs))), filled
+
+    @functools.wraps(function)
+    async def held(*args: Any, **kwargs: Any) -> Any:
+        async def run(approved: dict[str, Any]) -> Any:
+            if inspect.iscoroutinefunction(function):
+                return await execute(approved)
+            return await asyncio.to_thread(execute, approved)
+
+        given, filled = asked(args, kwargs)
+        return (await acall_tool(name, given, run, filled)).returned
+
+    @functools.wraps(function)
+    def held_sync(*args: Any, **kwargs: Any) -> Any:
+        if _is_in_loop():
+            raise ConfigError(f"{name} waits for a person and was called in an event loop; leave out sync=True")
+        given, filled = asked(args, kwargs)
+        return call_tool(name, given, execute, filled).returned
+
+    return held_sync if sync else held
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
