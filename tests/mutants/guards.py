@@ -1002,4 +1002,25 @@ MUTANTS = [
         "is_over = is_due(self._request, clock.now())", "is_over = False",
         "stores/test_http_patience.py::test_an_end_that_is_reached_is_asked_for_as_long_as_a_server_limits",
     ),
+    # -- coding agents ---------------------------------------------------------------------------------------------
+    Mutant(
+        "a pattern lets no second command pass behind the first", "agenthooks/command.py",
+        "(is_plain and fnmatchcase(event.tool, tool)", "(fnmatchcase(event.tool, tool)",
+        "integrations/hooks/test_agent_hooks.py::test_patterns_let_pass_what_they_show_and_nothing_behind_it",
+    ),
+    Mutant(
+        "an approval counts in the folder that was shown", "agenthooks/handoff.py",
+        "shape_of(event.tool, event.arguments, event.folder, event.agent)", "shape_of(event.tool, event.arguments)",
+        "integrations/hooks/test_agent_hooks.py::test_the_same_command_in_another_folder_is_another_call",
+    ),
+    Mutant(
+        "the start is held by the process that runs the call", "agenthooks/handoff.py",
+        "arguments = held.start(by=me)", "arguments = held.start()",
+        "integrations/hooks/test_agent_hooks.py::test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook",
+    ),
+    Mutant(
+        "a hook that fails keeps the call from running", "agenthooks/command.py",
+        'if kind == "before":\n            return Answer(0, host.deny(', 'if kind == "":\n            return Answer(0, host.deny(',
+        "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",
+    ),
 ]  # fmt: skip

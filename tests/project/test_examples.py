@@ -160,6 +160,18 @@ def test_mcp_gateway_runs_the_refund_once_with_what_was_approved() -> None:
     assert done.endswith("| refunded 80")
 
 
+def test_a_session_of_a_coding_agent_is_played_and_its_command_runs_as_a_person_changed_it() -> None:
+    with started("coding_agent.py") as program:
+        request_id, line = program.asks()
+        assert "Bash(command='rm -rf build'" in line
+        sayso("approve", request_id, "--set", "command=rm -rf build/tmp")
+        code, printed = program.ends()
+    assert code == 0
+    assert "Read: left to the agent's own rules" in printed
+    assert '"command": "rm -rf build/tmp"' in printed
+    assert " done " in sayso("ls", "--all")
+
+
 # -- raise and resume ------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,213 @@
+"""Sayso in the Claude Agent SDK: tool calls wait for a person (extra `claude`).
+
+The SDK's command line runs the tools, not this process: a call is started before the SDK is told to run it, and its
+outcome is what the PostToolUse hook reports. Invariant: nothing is `done` before it has run, and what never reports is
+`unknown` when the session ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, Self, cast
+
+from sayso import aio, errors
+from sayso.agenthooks.hosts import HOSTS, HookEvent, describe
+from sayso.model.parameters import checks_keywords
+from sayso.signals import ConfirmationRejected, trimmed
+from sayso.stores.base import Store
+
+__all__ = ["ClaudeApprovals"]
+
+_HOST = HOSTS["claude-code"]
+_NEVER_REPORTED = "the session ended, and the SDK did not report how the call ended"
+
+
+class ClaudeApprovals:
+    """Holds the tool calls of the sessions of one program.
+
+    `block` waits inside of `can_use_tool`, for as long as it takes; a PreToolUse hook sends every held call there, also
+    those that `allowed_tools` would let pass. `defer` ends the run instead (`ResultMessage.deferred_tool_use`): resume
+    the session when the person has decided, and the call goes on, in any process.
+
+    Use it as an async context manager around the session. At its end, calls that wait are withdrawn (not deferred
+    ones), and calls that never reported become `unknown`.
+
+    Example:
+        ```python
+        async with ClaudeApprovals() as approvals:
+            async with ClaudeSDKClient(approvals.options(ClaudeAgentOptions(cwd="site"))) as client:
+                ...
+        ```
+
+    Args:
+        mode: `block` or `defer`.
+        when: As for `sayso.hold`; without it, tools that only read pass, and all others wait.
+        store: As for `sayso.hold`; `quorum`, `roles`, `redact`, `expires` and `approval_expires` are, too.
+    """
+
+    @trimmed
+    @checks_keywords()
+    def __init__(
+        self, *, mode: Literal["block", "defer"] = "block", when: bool | Callable[..., Any] | None = None,
+        store: Store | str | None = None, **hold: Any,
+    ) -> None:  # fmt: skip
+        unknown = ", ".join(sorted(hold.keys() - {"quorum", "roles", "redact", "expires", "approval_expires"}))
+        if unknown:
+            raise TypeError(f"ClaudeApprovals takes no {unknown}=")
+        if mode not in {"block", "defer"}:
+            raise errors.ConfigError(f"mode= is 'block' or 'defer', not {mode!r}")
+        try:
+            self._sdk: Any = importlib.import_module("claude_agent_sdk")
+        except ImportError as error:
+            raise errors.ConfigError('The Claude Agent SDK is not installed: pip install "sayso[claude]"') from error
+        self._mode, self._when = mode, when
+        self._options: dict[str, Any] = {"store": store, **hold}
+        self._asked = dict[str, HookEvent]()  # by tool use id: sent to `can_use_tool`
+        self._running = dict[str, aio.Held]()
+
+    def options(self, options: Any = None) -> Any:
+        """Return a copy of `ClaudeAgentOptions` with the hooks, and in block mode `can_use_tool`, set.
+
+        Raises:
+            ConfigError: They have a `can_use_tool` of their own, which would decide in place of a person.
+        """
+        given = self._sdk.ClaudeAgentOptions() if options is None else options
+        if given.can_use_tool is not None and self._mode == "block":
+            raise errors.ConfigError("can_use_tool is set already; leave it out, or use mode='defer'")
+        own = cast("Mapping[str, list[Any]]", given.hooks or {})
+        hooks = {event: list(matchers) for event, matchers in own.items()}
+        for event, matchers in self.hooks().items():
+            hooks.setdefault(event, []).extend(matchers)
+        more = {"can_use_tool": self.can_use_tool} if self._mode == "block" else {}
+        return replace(given, hooks=hooks, **more)
+
+    def hooks(self) -> dict[str, list[Any]]:
+        """Return the hooks, for `ClaudeAgentOptions.hooks`; a failure of the first one blocks the call."""
+        matcher = self._sdk.HookMatcher
+        return {
+            "PreToolUse": [matcher(hooks=[self.pre_tool_use], timeout=60.0, on_failure="block")],
+            "PostToolUse": [matcher(hooks=[self.post_tool_use], timeout=60.0)],
+            "PostToolUseFailure": [matcher(hooks=[self.post_tool_use], timeout=60.0)],
+        }
+
+    # -- before a call ---------------------------------------------------------------------------------------------
+
+    async def pre_tool_use(self, data: Mapping[str, Any], tool_use_id: str | None, context: object) -> dict[str, Any]:  # noqa: ARG002  the SDK's signature
+        """Answer a PreToolUse hook: pass, send to `can_use_tool`, defer, let run, or deny with the reason."""
+        try:
+            event = _event(data, tool_use_id)
+            if self._when is None and event.tool in _HOST.reading:
+                return {}
+            if self._mode == "block":
+                self._asked[cast("str", event.call_id)] = event
+                return _before("ask", f"{_HOST.title} wants to run {describe(event)}")
+            held = await self._hold(event)
+            if held.state == "pending":
+                return _before("defer", f"a person must approve {held.id}")
+            if held.state == "allowed":
+                return {}
+            changed, note = await self._start(event, held)
+        except ConfirmationRejected as no:
+            return _before("deny", no.message_for_model)
+        except Exception as error:  # noqa: BLE001  an error would let the call through
+            return _before("deny", _not_run(error))
+        return _before("allow", None, updatedInput=changed, additionalContext=note)
+
+    async def can_use_tool(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
+        """Wait for the person who decides about a call, and return the SDK's `PermissionResult`."""
+        call_id = cast("str | None", context.tool_use_id)
+        event, held = self._asked.pop(call_id or "", None), None
+        if event is None or event.tool != name or event.arguments != arguments:
+            odd = errors.ConfigError(f"{name} did not come through the PreToolUse hook of these options")
+            return self._sdk.PermissionResultDeny(message=_not_run(odd))
+        try:
+            held = await self._hold(event)
+            if held.state == "allowed":
+                return self._sdk.PermissionResultAllow()
+            await held.wait()
+            changed, _ = await self._start(event, held)
+        except asyncio.CancelledError:
+            if held is not None:
+                await asyncio.shield(held.withdraw("the session stopped waiting"))
+            raise
+        except ConfirmationRejected as no:
+            return self._sdk.PermissionResultDeny(message=no.message_for_model)
+        except Exception as error:  # noqa: BLE001  an error of a callback must not depend on how the SDK takes it
+            return self._sdk.PermissionResultDeny(message=_not_run(error))
+        return self._sdk.PermissionResultAllow(updated_input=changed)
+
+    async def _hold(self, event: HookEvent) -> aio.Held:
+        return await aio.hold(
+            event.tool, event.arguments, key=event.call_id, run=event.session,
+            title=describe(event).replace("{", "{{").replace("}", "}}"),
+            description=f"{_HOST.title} wants to run this in {event.folder or 'an unknown folder'}",
+            context={"host": _HOST.name, "folder": event.folder, "agent": event.agent},
+            when=True if self._when is None else self._when, **self._options,
+        )  # fmt: skip
+
+    async def _start(self, event: HookEvent, held: aio.Held) -> tuple[dict[str, Any] | None, str]:
+        """Take the start of an approved call; return its input where a person changed it, and a note for the model."""
+        note = held.message_for_model()
+        arguments = await held.start()
+        self._running[cast("str", event.call_id)] = held
+        return arguments if arguments != event.arguments else None, note
+
+    # -- how it ended ----------------------------------------------------------------------------------------------
+
+    async def post_tool_use(self, data: Mapping[str, Any], tool_use_id: str | None, context: object) -> dict[str, Any]:  # noqa: ARG002  the SDK's signature
+        """Record how a call ended, from a PostToolUse or PostToolUseFailure hook; tell the model what was changed."""
+        held = self._running.pop(str(data.get("tool_use_id") or tool_use_id), None)
+        if held is None:
+            return {}
+        error = str(data.get("error") or "the SDK reports an error")
+        if data.get("hook_event_name") == "PostToolUse":
+            await held.finish()
+        elif data.get("is_interrupt") is True:
+            await held.unknown(error)
+        else:
+            await held.fail(error)
+        note = held.message_for_model() if self._mode == "block" else ""
+        told = {"hookEventName": str(data["hook_event_name"]), "additionalContext": note}
+        return {"hookSpecificOutput": told} if note else {}
+
+    async def close(self) -> None:
+        """Record as `unknown` what was started and never reported; the end of the session."""
+        while self._running:
+            _, held = self._running.popitem()
+            await held.unknown(_NEVER_REPORTED)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _event(data: Mapping[str, Any], tool_use_id: str | None) -> HookEvent:
+    """Return the call that a PreToolUse hook tells of.
+
+    Raises:
+        ConfigError: It lacks what a decision needs.
+    """
+    tool, arguments, session = data.get("tool_name"), data.get("tool_input"), data.get("session_id")
+    call_id = data.get("tool_use_id") or tool_use_id
+    if not (isinstance(tool, str) and isinstance(arguments, dict) and isinstance(session, str) and call_id):
+        raise errors.ConfigError("the hook's input has no session_id, tool_use_id, tool_name and tool_input")
+    agent = data.get("agent_type") or data.get("agent_id")
+    return HookEvent(
+        "before", session, tool, cast("dict[str, Any]", arguments), str(call_id), str(data.get("cwd") or ""),
+        agent if isinstance(agent, str) else None,
+    )  # fmt: skip
+
+
+def _before(decision: str, reason: str | None, **more: Any) -> dict[str, Any]:
+    fields = {"permissionDecision": decision, "permissionDecisionReason": reason, **more}
+    given = {name: value for name, value in fields.items() if value not in (None, "")}
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **given}}
+
+
+def _not_run(error: Exception) -> str:
+    return f"The call was not run: {' '.join((str(error) or type(error).__name__).split())}. Do not work around it."
