@@ -36,7 +36,8 @@ def _module(name: str) -> Any:
         raise ConfigError(f'{name} is not installed: pip install "sayso[fastmcp]"') from error
 
 
-_types = _module("mcp_types")
+def _types() -> Any:
+    return _module("mcp_types")
 
 
 class _ToolFailed(Exception):
@@ -123,11 +124,11 @@ def _dumped(result: Any) -> dict[str, Any]:
 
 
 def _blocks(kept: Any) -> list[Any]:
-    return [_types.CallToolResult(content=[block]).content[0] for block in kept["content"]]
+    return [_types().CallToolResult(content=[block]).content[0] for block in kept["content"]]
 
 
 def _words(text: str) -> list[Any]:
-    return [_types.TextContent(type="text", text=text)] if text else []
+    return [_types().TextContent(type="text", text=text)] if text else []
 
 
 async def _through(
@@ -229,10 +230,10 @@ class ServerApproval:
 
         async def run(approved: dict[str, Any]) -> Any:
             result = await call_next(replace(ctx, params={**params, "arguments": approved}))
-            return _types.CallToolResult.model_validate(result) if isinstance(result, dict) else result
+            return _types().CallToolResult.model_validate(result) if isinstance(result, dict) else result
 
         def make(content: list[Any], structured: Any, *, is_error: bool) -> Any:
-            return _types.CallToolResult(content=content, structured_content=structured, is_error=is_error)
+            return _types().CallToolResult(content=content, structured_content=structured, is_error=is_error)
 
         async def send(progress: float, text: str) -> None:
             if token is not None:
