@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from sayso.agenthooks.hosts import HOSTS, HookEvent, Host, describe
-from sayso.agenthooks.session import Session
 
 __all__ = ["Answer", "Options", "answer", "main", "read_options"]
 
@@ -86,6 +85,8 @@ def _before(host: Host, event: HookEvent, options: Options) -> Answer:
 
 
 def _after(host: Host, event: HookEvent, options: Options) -> Answer:
+    from sayso.agenthooks.session import Session
+
     session = Session(host.name, event.session)
     if next(session.entries("running"), None) is None:
         if event.kind == "end":
