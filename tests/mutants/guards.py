@@ -1023,4 +1023,49 @@ MUTANTS = [
         'if kind == "before":\n            return Answer(0, host.deny(', 'if kind == "":\n            return Answer(0, host.deny(',
         "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",
     ),
+    Mutant(
+        "an equal MCP call after the result was delivered asks anew", "integrations/mcp_gateway/occasions.py",
+        'if occasion.delivered is not None and not (occasion.is_ticket and arrived < occasion.delivered):', 'if False:',
+        "integrations/test_mcp_gateway.py::test_a_call_made_again_finds_its_decision_and_its_edit_and_an_equal_one_after_that_asks_anew",
+    ),
+    Mutant(
+        "two equal MCP calls at once wait twice", "integrations/mcp_gateway/occasions.py",
+        'if occasion.users > 0 and not occasion.is_ticket:', 'if False:',
+        "integrations/test_mcp_gateway.py::test_two_equal_calls_at_once_wait_twice_and_one_is_decided_before_the_other",
+    ),
+    Mutant(
+        "an MCP client that cancels withdraws", "integrations/mcp_gateway/call.py",
+        'if occasion.users == 1:', 'if False:',
+        "integrations/test_mcp_gateway.py::test_a_client_that_cancels_withdraws_and_nothing_starts_later",
+    ),
+    Mutant(
+        "the approval of a tool's old schema does not run", "integrations/mcp_gateway/call.py",
+        'if held.state == "approved":', 'if False:',
+        "integrations/test_mcp_gateway.py::test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run",
+    ),
+    Mutant(
+        "an MCP session that ends withdraws its tickets", "integrations/mcp_gateway/gateway.py",
+        'if self._settings.run is None:', 'if False:',
+        "integrations/test_mcp_gateway.py::test_a_session_that_ends_withdraws_what_waits_and_what_was_approved",
+    ),
+    Mutant(
+        "a name in two spellings gets no call past the gateway", "integrations/mcp_gateway/stdio.py",
+        'if len(set(names)) != len(names):', 'if False:',
+        "integrations/test_mcp_gateway.py::test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway",
+    ),
+    Mutant(
+        "an answer to another request is none to this one", "integrations/mcp_gateway/elicit.py",
+        'elif self.is_answer(params) and params.get("requestState") == request.id:', 'elif self.is_answer(params):',
+        "integrations/test_mcp_gateway.py::test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again",
+    ),
+    Mutant(
+        "the gateway takes no decision from a client by itself", "integrations/mcp_gateway/elicit.py",
+        'return self._reviewer is not None and able.get("elicitation") is not None', 'return able.get("elicitation") is not None',
+        "integrations/test_mcp_gateway.py::test_without_being_told_to_the_gateway_takes_no_decision_from_a_client",
+    ),
+    Mutant(
+        "a proposal of an agent is confirmed by no proposal", "integrations/mcp_server.py",
+        'if _name(target).startswith(_PREFIX):', 'if False:',
+        "integrations/test_mcp_server.py::test_a_proposal_cannot_be_confirmed_by_a_proposal",
+    ),
 ]  # fmt: skip
