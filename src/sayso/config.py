@@ -38,12 +38,13 @@ __all__ = [
     "store_address",
     "stores_at_hand",
     "table",
+    "trusted_text",
     "use",
 ]
 
 _FILE = "sayso.toml"
 _TEXTS = ("base_url", "reviewer", "store")
-_TABLES = ("channels", "evidence", "hooks", "mcp_server", "oidc", "serve")
+_TABLES = ("channels", "evidence", "hooks", "mcp_server", "oidc", "policy", "rules", "serve")
 _KNOWN = tuple(sorted((*_TEXTS, *_TABLES)))
 
 _SERVERS = ("https://", "http://")
@@ -128,8 +129,13 @@ def settings_file() -> Path | None:
     return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
 
 
-def _trusted(path: Path) -> str:
-    """Return the text of a settings file that nobody else can have written: it says where requests are decided."""
+def trusted_text(path: Path) -> str:
+    """Return the text of a settings file that nobody else can have written: it says where requests are decided.
+
+    Raises:
+        ConfigError: Somebody else may write it.
+        OSError, UnicodeDecodeError: It cannot be read.
+    """
     with path.open(encoding="utf-8") as file:
         found = os.fstat(file.fileno())  # of the file that is read, not of what may stand there by then
         if hasattr(os, "geteuid"):
@@ -167,7 +173,7 @@ def _settings() -> tuple[dict[str, Any], Path | None]:
     import tomllib
 
     try:
-        settings: dict[str, Any] = tomllib.loads(_trusted(path))
+        settings: dict[str, Any] = tomllib.loads(trusted_text(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise errors.ConfigError(f"{path} cannot be read: {error}") from error
     unknown = sorted(set(settings) - set(_KNOWN))

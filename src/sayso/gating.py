@@ -16,11 +16,12 @@ from sayso.caller import Block
 from sayso.effects import Attempt, Effects, HookCall, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates import Gate, exception_classes, gated_call
-from sayso.gates.options import block_of, check_known, quorum_of, redact_names
+from sayso.gates.options import NOT_GIVEN, block_of, check_known, quorum_of, redact_names, rule_options
 from sayso.model import duration
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
+from sayso.policy import Policy
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Waiter
@@ -40,7 +41,8 @@ OnReject = Literal["raise", "return"] | Callable[[signals.ConfirmationRejected],
 class ConfirmOptions(TypedDict, total=False):
     """The options of `sayso.confirm_first`, in both of its forms; `gate` explains them."""
 
-    when: bool | Callable[..., Any]
+    when: bool | Callable[..., Any] | Policy
+    always: bool
     prompt: str | Callable[..., Any] | None
     description: str | None
     expires: timedelta | str
@@ -64,7 +66,6 @@ class ConfirmOptions(TypedDict, total=False):
     title: str | Callable[..., Any] | None
     summary: str | Callable[..., Any] | None
     suspends: type[BaseException] | Collection[type[BaseException]]
-    always: bool
 
 
 class GateOptions(ConfirmOptions, total=False):
@@ -93,7 +94,10 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             immutable values in its closure count as part of the call.
         when: Which calls are held: `True`, or a callable that gets the call's arguments by name and returns `True`
             (hold), `False` (let through, nothing is written) or a verdict of `sayso.policy`. Anything else, and
-            anything it raises, is a `PolicyError`, and the call does not run.
+            anything it raises, is a `PolicyError`, and the call does not run. A `sayso.policy.Policy` asks the rules of
+            a file; so does a gate without `when=` where the `sayso.toml` in effect has rules.
+        always: A person decides each call: what the rule or the policy would let through waits as well, and no grant
+            and no budget stands in. What they deny, and what they ask of a hold, still counts.
         prompt: What the reviewer reads first; a text, or a callable that gets the arguments by name.
         description: What the function does; its docstring's first line by default.
         expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`). No answer is a no.
@@ -133,7 +137,6 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
         suspends: Exception classes, one or several, by which the function stops for its framework: the call has not
             ended, its start is given back, and the exception passes through.
-        always: A person decides each call that is held: no grant and no budget stands in.
         on_reject: What a no gives to the caller: `raise` raises it, `return` returns its `message_for_model`, a
             callable gets the `ConfirmationRejected`, and what it returns is returned.
 
@@ -222,8 +225,10 @@ def _declared(
     timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
     ambiguous: type[BaseException] | Collection[type[BaseException]] = (),
-    suspends: type[BaseException] | Collection[type[BaseException]] = (), **options: Any,
+    suspends: type[BaseException] | Collection[type[BaseException]] = (),
+    when: bool | Callable[..., Any] | Policy = NOT_GIVEN, always: bool = False, **options: Any,
 ) -> tuple[Gate, Block | None, Store | str | None]:  # fmt: skip
+    options |= rule_options(when, always)
     _check_options(function, options | {"description": description})
     secret_names = redact_names(redact)
     made = Gate(
@@ -321,7 +326,7 @@ def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> Non
     """Refuse at the decoration what would fail at the first call."""
     kinds = {
         "description": (str | None, "a text"), "risk": (str | None, "a text"), "idempotent": (bool, "True or False"),
-        "notify_arguments": (bool, "True or False"), "always": (bool, "True or False"),
+        "notify_arguments": (bool, "True or False"),
     }  # fmt: skip
     for name, (kind, said) in kinds.items():
         if name in options and not isinstance(options[name], kind):
@@ -333,9 +338,6 @@ def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> Non
 
 
 def _check_hooks(options: dict[str, Any], *, may_be_async: bool) -> None:
-    when = options.get("when", True)
-    if not isinstance(when, bool) and not callable(when):
-        raise ConfigError(f"when= takes True, False or a callable, not {when!r}")
     for name in ("prompt", "redactor", "verify"):
         hook = options.get(name)
         if hook is not None and not callable(hook) and not (name == "prompt" and isinstance(hook, str)):

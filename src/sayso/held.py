@@ -20,15 +20,16 @@ from sayso import config, errors, scope, signals
 from sayso.caller import Block, Caller, started_before, withdraw
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import Gate, Started, begin, end, find_or_ask, gated_call
-from sayso.gates.call import note_denial, replay, send_back, wanted_again, wanted_of
+from sayso.gates.call import replay, send_back, wanted_again, wanted_of
 from sayso.gates.captured import CapturedValues
-from sayso.gates.hooks import ask_rule
-from sayso.gates.options import check_text, quorum_of, redact_names, tool_of
+from sayso.gates.hooks import ask_rule, note_allowed, note_denial
+from sayso.gates.options import NOT_GIVEN, check_text, quorum_of, redact_names, rule_options, tool_of
 from sayso.model import canonical, duration
 from sayso.model.parameters import Signature, checks_keywords, chosen
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
+from sayso.policy import Policy
 from sayso.signals import trim
 from sayso.stores.base import Store
 from sayso.wait import Waiter, until_ended
@@ -65,11 +66,10 @@ class _ForeignGate(Gate):
 
     def __post_init__(self) -> None:
         tool = tool_of(_no_function, self.named)
-        hooks = [hook for hook in (self.when, self.effect) if callable(hook)]
         derived = {
             "tool": tool, "name": tool, "signature": _ByName(self.given.names), "is_self_contained": True,
             "_bare": self.given, "_captured": CapturedValues(_no_function), "_by_captured": {},
-            "_hook_arguments": {id(hook): chosen(hook) for hook in hooks},
+            "_hook_arguments": {id(hook): chosen(hook) for hook in (self.when, self.effect) if callable(hook)},
         }  # fmt: skip
         self.__dict__.update(derived)
 
@@ -421,7 +421,7 @@ class HoldOptions(TypedDict, total=False):
     effect: str | Callable[..., Any] | None
     title: str | None
     description: str | None
-    when: bool | Callable[..., Any]
+    when: bool | Callable[..., Any] | Policy
     always: bool
     quorum: int
     roles: Collection[str]
@@ -474,10 +474,10 @@ def holding(
     redact: Collection[str] = (), expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
     context: Mapping[str, Any] | None = None, store: Store | str | None = None, withdraw_on_exit: bool = False,
     effect: str | Callable[..., Any] | None = None, title: str | None = None, description: str | None = None,
-    when: bool | Callable[..., Any] = True, always: bool = False,
+    when: bool | Callable[..., Any] | Policy = NOT_GIVEN, always: bool = False,
 ) -> Effects[H]:  # fmt: skip
     """Check and ask, as `hold` says; written once for its sync and async form."""
-    texts = dict[str, Any](effect=effect, title=title, description=description, when=when, always=always)
+    texts: dict[str, Any] = {"effect": effect, "title": title, "description": description, **rule_options(when, always)}
     given, shape = _given(arguments), _schema(schema)
     _check(tool, given, key, texts)
     facts, names = None if context is None else dict(context), redact_names(redact)
@@ -496,10 +496,13 @@ def holding(
     if run is not None:
         here = scope.Scope(scope.checked_name(run), acts_for=around.acts_for, outer=around)
     occasion = here.occasion_of_call(blocks=True)._replace(key=key)
-    verdict, request, denial = (yield from ask_rule(gate, given)), None, None
+    verdict, request, denial = (yield from ask_rule(gate, given, occasion)), None, None
     if verdict.kind == "deny":
         denial = yield from note_denial(gate, where, given, occasion, verdict)
-    elif verdict.is_recorded:
+    elif verdict.kind == "allow" and not verdict.is_recorded:
+        yield from note_allowed(gate, where, occasion, verdict)
+    else:
+        gate = cast("_ForeignGate", gate.under(verdict))
         request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
             raise started_before(request)
@@ -525,11 +528,6 @@ def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mappi
         not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or key != key.strip()
     ):
         raise errors.ConfigError(f"key= takes a text of 1 to 200 characters without spaces around them, not {key!r}")
-    when, always = texts["when"], texts["always"]
-    if not isinstance(when, bool) and not callable(when):
-        raise errors.ConfigError(f"when= takes True, False or a callable, not {when!r}")
-    if not isinstance(always, bool):
-        raise errors.ConfigError(f"always= takes True or False, not {always!r}")
     for name in ("title", "description"):
         if texts[name] is not None and not isinstance(texts[name], str):
             raise errors.ConfigError(f"{name}= takes a text, not {texts[name]!r}")

@@ -212,7 +212,9 @@ def notify_arguments(made: Gated, option: str) -> None:
 
 
 def always(made: Gated, option: str) -> None:
-    assert request_of(made(**{option: True}), 5).always
+    call = made(**{option: True, "when": lambda amount: amount > 10})
+    assert request_of(call, 5).always
+    assert RAN == []
 
 
 def wait_option(made: Gated, option: str) -> None:

@@ -387,9 +387,24 @@ MUTANTS = [
     ),
     # -- what is asked, and where -----------------------------------------------------------------------------------
     Mutant(
-        "None, 0 and '' are no answer of a rule", "policy.py",
+        "None, 0 and '' are no answer of a rule", "policy/verdict.py",
         "    match answer:\n", "    match answer if isinstance(answer, Verdict) else bool(answer):\n",
         "promises/test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
+    ),
+    Mutant(
+        "a condition of the policy file gives true or false and nothing else", "policy/condition.py",
+        'if result.type().name() == "BOOL" and type(result.value()) is bool:', "if result.type().name() != 'x':",
+        "policy/test_condition.py::test_a_value_that_is_no_bool_is_no_answer_though_the_checker_could_not_know",
+    ),
+    Mutant(
+        "a policy file with a mistake lets nothing through", "policy/file.py",
+        "        if self.problems:\n            raise self.error(self.problems)\n        return self\n", "        return self\n",
+        "policy/test_gates.py::test_with_a_broken_file_nothing_runs",
+    ),
+    Mutant(
+        "a gate with always= lets nothing through that the policy allows", "gates/hooks.py",
+        'if gate.always and verdict.kind == "allow" else verdict', 'if False else verdict',
+        "policy/test_gates.py::test_always_waits_for_a_person_whatever_the_file_allows",
     ),
     Mutant(
         "a rule that fails lets nothing through", "gates/hooks.py",

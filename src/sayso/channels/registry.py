@@ -176,6 +176,8 @@ def announce_waiting(store: Store, name: str) -> int:
     while True:
         page = store.list(_waiting(), cursor=cursor, limit=_CHUNK)
         for request in page.requests:
+            if request.channels and name not in request.channels:
+                continue
             record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
             # Only new ones: what was asked since the channel was registered has its delivery already.
             number += store.keep(record, only_new=True)

@@ -15,8 +15,20 @@ from typing import Any, NamedTuple, cast
 from sayso import clock, errors, telemetry
 from sayso.caller import Caller, started_before
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
-from sayso.gates.hooks import ask_rule, ask_verify, effect_of, facts_of, key_of, must_show_no_secret, prompt_of, text_of
-from sayso.gates.masking import is_as_shown, masked_call, secrets_among, secrets_of
+from sayso.gates.hooks import (
+    ask_rule,
+    ask_verify,
+    effect_of,
+    facts_of,
+    key_of,
+    must_show_no_secret,
+    note_allowed,
+    note_denial,
+    prompt_of,
+    text_of,
+    under_record,
+)  # fmt: skip
+from sayso.gates.masking import is_as_shown, masked_call, secrets_of
 from sayso.gates.options import Gate, check_function, forget_function
 from sayso.gates.outcome import judged, mark_unknown, outcome_of
 from sayso.model import canonical, redaction
@@ -35,7 +47,7 @@ from sayso.stores.program import ProgramStore
 
 __all__ = [
     "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "not_found_again",
-    "note_denial", "replay", "send_back", "wanted_again", "wanted_of",
+    "replay", "send_back", "wanted_again", "wanted_of",
 ]  # fmt: skip
 
 _OPEN = {State.PENDING, State.APPROVED}
@@ -80,26 +92,28 @@ def gated_call(  # noqa: PLR0912  one loop, read in one go
         StoreError: The store failed.
         OutcomeNotRecordedError: The call ran, and the store could not be told.
     """
-    wanted = occasion if request is None else wanted_again(gate, occasion, request)
+    asked, wanted = gate, occasion
     try:
-        if request is not None and (yield from _is_taken_back(gate, store, wanted, request)):
-            request = None
+        if request is not None:
+            asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
+            request = None if (yield from _is_taken_back(asked, store, wanted, request)) else request
         while True:
             if request is None:
-                verdict = _HOLD if gate.when is True else (yield from ask_rule(gate, arguments))
+                always = gate.when is True and not gate.follows
+                verdict = _HOLD if always else (yield from ask_rule(gate, arguments, occasion))
                 if not verdict.is_recorded:
                     return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
-                wanted = wanted_of(gate, occasion, verdict)
-                request = yield from find_or_ask(gate, store, arguments, wanted, caller, verdict)
+                asked, wanted = gate.under(verdict), wanted_of(gate, occasion, verdict)
+                request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)
             match request.state:
                 case State.PENDING:  # what is decided meanwhile is found, and the rule may say otherwise by then
                     after = yield from caller.wait(request)
                 case State.RUNNING:
                     after = yield from caller.running(request)
                 case State.APPROVED | State.UNKNOWN:
-                    after = yield from _run(gate, store, request, wanted, caller)
+                    after = yield from _run(asked, store, request, wanted, caller)
                 case _:
-                    after = yield from _closed(gate, store, request, caller)
+                    after = yield from _closed(asked, store, request, caller)
             if isinstance(after, Attempt):
                 return after
             request = after
@@ -117,6 +131,7 @@ def _unasked(
     if verdict.kind == "deny":
         raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
     gate.check_bounds(arguments)
+    yield from note_allowed(gate, store, occasion, verdict)
     return (yield UserCall(gate.function, *caller.allowed(gate, arguments)))
 
 
@@ -196,7 +211,7 @@ def _is_taken_back(gate: Gate, store: ProgramStore, wanted: Occasion, request: R
 def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
     """Return what is asked of a request where no rule is asked again; the stricter of gate and record counts."""
     # A rule may have asked for other people than the gate does; only the record has their names.
-    who = gate if isinstance(gate.when, bool) else request
+    who = gate if isinstance(gate.when, bool) and request.rule is None else request
     return occasion._replace(
         quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
     )
@@ -237,18 +252,6 @@ def _refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
     except errors.ArgumentError:  # it was altered; the start will find that
         return []
     return []
-
-
-def note_denial(
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
-) -> Effects[str]:
-    """Note in the journal that the rule denied a call; return why."""
-    secrets = secrets_among(gate, arguments)
-    reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
-    detail = {"tool": gate.tool, "rule": gate.rule, "reason": reason}
-    yield StoreCall(store.note, occasion.run_ids[0], "denied", requester(), detail)
-    telemetry.denied(gate.name)
-    return reason or f"{gate.rule} denies {gate.name}"
 
 
 # -- find or record ----------------------------------------------------------------------------------------------
@@ -347,9 +350,9 @@ def _new_request(
     prompt = gate.prompt if verdict.prompt is None else verdict.prompt
     if prompt is not None:
         prompt = redaction.fit((yield from prompt_of(gate, prompt, arguments)), secrets)
-    rule = verdict.reason
-    if not isinstance(gate.when, bool):
-        rule = gate.rule if rule is None else f"{gate.rule}: {rule}"
+    rule, named = verdict.reason, verdict.rule or (None if isinstance(gate.when, bool) else gate.rule)
+    if named is not None:
+        rule = named if rule is None else f"{named}: {rule}"
     effect = None
     if gate.effect is not None:
         effect = yield from effect_of(gate, arguments)
@@ -383,6 +386,7 @@ def _new_request(
         retries=gate.retries,
         idempotent=gate.idempotent,
         redact=gate.redact,
+        channels=gate.channels,
         notify_arguments=gate.notify_arguments,
         escalation=wanted.escalation,
         context=facts,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -18,19 +19,20 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from sayso import errors
+from sayso import errors, telemetry
 from sayso.effects import Effects, HookCall, StoreCall
-from sayso.gates.masking import HookError, mask_facts, refuse
+from sayso.gates.masking import HookError, mask_facts, refuse, secrets_among
 from sayso.gates.options import Gate
 from sayso.model import canonical, redaction
 from sayso.model.nan import nan_in
 from sayso.model.request import Call, Request
-from sayso.policy import Happened, Verdict, verdict_of
-from sayso.scope import Occasion, executing
+from sayso.policy import Happened, Policy, Verdict, verdict_of
+from sayso.scope import Occasion, executing, requester
 from sayso.stores.program import ProgramStore
 
 __all__ = [
-    "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret", "prompt_of", "text_of",
+    "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret", "note_allowed", "note_denial",
+    "prompt_of", "text_of", "under_record",
 ]  # fmt: skip
 
 _LONGEST = 200
@@ -40,9 +42,74 @@ _ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePa
 # -- the rule ------------------------------------------------------------------------------------------------------
 
 
-def ask_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
-    """Return what the gate's rule says of a call with these arguments."""
-    rule = gate.when
+def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[Verdict]:
+    """Return what the gate's rule, or the policy file, says of a call with these arguments."""
+    policy = gate.policy()
+    if policy is None:
+        verdict = yield from _own_rule(gate, arguments)
+    else:
+        verdict = _of_policy(gate, policy, arguments, occasion)
+    return replace(verdict_of(True, ""), rule=verdict.rule) if gate.always and verdict.kind == "allow" else verdict
+
+
+def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: Occasion) -> Verdict:
+    run = occasion.run_ids[0] if occasion.has_name else None
+    try:
+        return policy.verdict(gate.tool, arguments, schema=gate.schema, run=run, agent=requester().subject)
+    except errors.PolicyError:  # it quotes no argument
+        raise
+    except Exception as error:  # noqa: BLE001  whatever is wrong with the rules or the schema, the call is not run
+        refuse(gate, str(policy), error, arguments)
+
+
+def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
+    """Return the gate as it is for a recorded request: with the masks and the effect of the rule that held it.
+
+    Raises:
+        PolicyError: A reviewer changed the arguments, and the rule that named the effect is gone.
+    """
+    names = tuple(name for name in request.redact if name not in gate.redact)
+    effect = None
+    if request.effect is not None and gate.effect is None:
+        effect = _effect_of_rule(gate, request, occasion)
+    return gate.under(Verdict("hold", redact=names, effect=effect)) if names or effect is not None else gate
+
+
+def _effect_of_rule(gate: Gate, request: Request, occasion: Occasion) -> str:
+    policy = gate.policy()
+    if policy is not None:
+        arguments = canonical.decode(request.call.form, gate.schema.classes)
+        found = _of_policy(gate, policy, arguments, occasion).effect
+        if found is not None:
+            return found
+    if request.edited is not None:
+        what = f"the arguments of {request.id} were changed, and no rule says which effect they have now"
+        raise errors.PolicyError(f"effect of {gate.name}:", what)
+    return str(request.effect).replace("{", "{{").replace("}", "}}")
+
+
+def note_denial(
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
+) -> Effects[str]:
+    """Note in the journal that the rule denied a call; return why."""
+    secrets = secrets_among(gate, arguments)
+    reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
+    rule = verdict.rule or gate.rule
+    detail = {"tool": gate.tool, "rule": rule, "reason": reason}
+    yield StoreCall(store.note, occasion.run_ids[0], "denied", requester(), detail)
+    telemetry.denied(gate.name)
+    return reason or f"{rule} denies {gate.name}"
+
+
+def note_allowed(gate: Gate, store: ProgramStore, occasion: Occasion, verdict: Verdict) -> Effects[None]:
+    """Note in the journal that a rule with `log` let a call through; durable before the call runs."""
+    if verdict.log:
+        detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": occasion.key}
+        yield StoreCall(store.note, occasion.run_ids[0], "allowed", requester(), detail)
+
+
+def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
+    rule: Any = gate.when
     if isinstance(rule, bool):
         return verdict_of(rule, "")
     try:

@@ -7,6 +7,7 @@ called or stored.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from weakref import ref
 from sayso import clock
 from sayso.caller import Block
 from sayso.effects import HookCall
-from sayso.errors import ArgumentError, ConfigError
+from sayso.errors import ArgumentError, ConfigError, PolicyError
 from sayso.gates.captured import CapturedValues, captures_nothing, is_same
 from sayso.model import canonical, duration
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
@@ -29,11 +30,11 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import mapped
-from sayso.policy import describe
+from sayso.policy import Policy, Verdict, describe, in_effect
 
 __all__ = [
-    "Gate", "block_of", "check_function", "check_hook", "check_known", "check_redact", "check_text", "forget_function",
-    "has_own_name", "quorum_of", "redact_names", "tool_of",
+    "NOT_GIVEN", "Gate", "block_of", "check_function", "check_hook", "check_known", "check_redact", "check_text",
+    "forget_function", "has_own_name", "quorum_of", "redact_names", "rule_options", "tool_of",
 ]  # fmt: skip
 
 _LONGEST_NAME = 200
@@ -95,6 +96,26 @@ def _is_bound(function: Callable[..., Any]) -> bool:
         return True
     hidden = getattr(function, "__self__", None)  # of a builtin, its module
     return inspect.isbuiltin(function) and hidden is not None and not isinstance(hidden, ModuleType)
+
+
+NOT_GIVEN: Any = object()
+"""Stands for a `when=` that was not given: the policy file in effect counts, if there is one."""
+
+
+def rule_options(when: object, always: object) -> dict[str, Any]:
+    """Return what the options `when=` and `always=` say; without `when=` the policy file in effect counts.
+
+    Raises:
+        ConfigError: One of them cannot be used.
+    """
+    if when is not NOT_GIVEN and not isinstance(when, bool | Policy) and not callable(when):
+        raise ConfigError(f"when= takes True, False, a callable or a sayso.policy.Policy, not {when!r}")
+    if not isinstance(always, bool):
+        raise ConfigError(f"always= takes True or False, not {always!r}")
+    if always and when is False:
+        raise ConfigError("always=True holds every call, and when=False none; give one of them")
+    follows = when is NOT_GIVEN
+    return {"when": True if follows else when, "always": always, "follows": follows}
 
 
 def check_known(what: str, options: Iterable[str], known: Collection[str]) -> None:
@@ -288,8 +309,10 @@ class Gate:
         context: Makes facts for the reviewer's front end of the arguments as people see them.
         ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
         key: The occasion of a call in its run; with `effect`, `title`, `summary` see `sayso.gate`.
-        always: A person decides each call: no grant and no budget stands in.
         suspends: What a call raises that has not ended, and may be started again.
+        always: A person decides each call, also what a rule would let through: no grant and no budget stands in.
+        follows: It has no `when=` of its own, so the policy file in effect counts.
+        channels: The only channels that are told of its requests; empty for all.
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
         signature: How the function is called.
@@ -301,7 +324,7 @@ class Gate:
     """
 
     function: Callable[..., Any]
-    when: bool | Callable[..., Any] = True
+    when: bool | Callable[..., Any] | Policy = True
     prompt: str | Callable[..., Any] | None = None
     description: str | None = None
     expires: timedelta = timedelta(hours=24)
@@ -325,6 +348,8 @@ class Gate:
     summary: str | Callable[..., Any] | None = None
     suspends: tuple[type[BaseException], ...] = ()
     always: bool = False
+    follows: bool = False
+    channels: tuple[str, ...] = ()
     option_names: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = field(init=False)
     name: str = field(init=False)
@@ -368,6 +393,51 @@ class Gate:
     def rule(self) -> str:
         """How its rule is named to people: `when=is_large`."""
         return describe(self.when, self.option_name("when"))
+
+    def policy(self) -> Policy | None:
+        """Return the policy whose rules count for its calls; None where its own `when=` does, or there is none.
+
+        Raises:
+            PolicyError: The policy file in effect cannot be used.
+        """
+        if isinstance(self.when, Policy):
+            return self.when
+        return in_effect() if self.follows else None
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether each of its calls waits for a person, because there is no rule that could say otherwise."""
+        return self.when is True and (self.always or self.policy() is None)
+
+    def under(self, verdict: Verdict) -> Gate:
+        """Return the gate as it is for a call that a rule holds, with what the rule says beyond it.
+
+        Raises:
+            PolicyError: Both name an effect; or the rule masks an argument whose default the schema shows.
+        """
+        names = tuple(name for name in verdict.redact if name not in self.redact)
+        if not (names or verdict.channels) and verdict.effect is None and verdict.summary is None:
+            return self
+        if verdict.effect is not None and self.effect is not None and verdict.effect != self.effect:
+            raise PolicyError(
+                f"{verdict.rule or self.rule} of {self.name}", "names an effect, and the gate has effect="
+            )
+        redaction = self.redaction.also(names)
+        for name, node in self.schema.properties.items() if names else ():
+            if (
+                node.get("default") not in (None, "", [], {})
+                and redaction.is_secret(name)
+                and not self.redaction.is_secret(name)
+            ):
+                what = f"masks {name!r}, whose default is part of the schema; name it in the gate's redact= too"
+                raise PolicyError(f"{verdict.rule or self.rule} of {self.name}", what)
+        made = copy.copy(self)
+        made.__dict__.update(
+            redact=(*self.redact, *names), redaction=redaction, channels=verdict.channels or self.channels,
+            effect=self.effect if verdict.effect is None else verdict.effect,
+            summary=self.summary if verdict.summary is None else verdict.summary,
+        )  # fmt: skip
+        return made
 
     def hook_call(
         self, hook: Callable[..., Any], arguments: Mapping[str, Any], snapshot: Callable[[], object] | None = None

@@ -224,6 +224,7 @@ class Redaction:
 
     keys: frozenset[str]
     is_secret: Callable[[str], bool] = field(init=False, repr=False, compare=False)
+    _own: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __init__(self, keys: Collection[str] = ()) -> None:
         own = [keys] if isinstance(keys, str) else list(keys)
@@ -231,7 +232,12 @@ class Redaction:
             if not isinstance(key, str) or not words_of(key):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigError(f"{key!r} cannot name a secret; give names of arguments or fields as texts")
         object.__setattr__(self, "keys", DEFAULT_KEYS.union(own))
+        object.__setattr__(self, "_own", tuple(own))
         object.__setattr__(self, "is_secret", lru_cache(maxsize=4096)(partial(is_marked, ends_of(own))))
+
+    def also(self, keys: Collection[str]) -> Redaction:
+        """Return what marks these names, too."""
+        return Redaction((*self._own, *keys)) if keys else self
 
     def mask(self, tree: Json) -> Json:
         """Return `tree` with `MASK` in the place of every secret; the same object where there is none.

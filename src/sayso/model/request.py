@@ -228,6 +228,7 @@ class Request:
         retries: How many further starts a failed call has.
         idempotent: Whether the call may be started again after an unknown outcome.
         redact: Argument names that the gate masks, beside the default ones.
+        channels: The only channels that are told of it; empty for all.
         notify_arguments: Whether messages about it may carry its arguments, masked.
         always: A person decides each call: no grant and no budget stands in.
         budgets: Within which the policy allows it, each as its text and name (see `sayso.model.budget`).
@@ -270,6 +271,7 @@ class Request:
     retries: int = 0
     idempotent: bool = False
     redact: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
     notify_arguments: bool = False
     escalation: Escalation | None = None
     always: bool = False

@@ -30,7 +30,7 @@ from sayso.model.parameters import Signature, annotated, hints_of, method_refusa
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.schema import Schema, SchemaError
-from sayso.policy import Verdict, allow
+from sayso.policy import Policy, Verdict, allow
 from sayso.runs.events import Failed, NestedCallHeld, plain
 from sayso.signals import ConfirmationRequired
 from sayso.stores.base import Store
@@ -224,15 +224,16 @@ class Definition(ABC):
         self.default_params = dict(default_params or {})
         _check_defaults(name, self.default_params)
         self._store = compat.store_of(store, tracing_provider)
-        if not isinstance(requires_approval, bool) and not callable(requires_approval):
-            raise ConfigError(f"requires_approval= takes True, False or a callable, not {requires_approval!r}")
+        if not isinstance(requires_approval, bool | Policy) and not callable(requires_approval):
+            takes = "True, False, a callable or a sayso.policy.Policy"
+            raise ConfigError(f"requires_approval= takes {takes}, not {requires_approval!r}")
         if not isinstance(notify_arguments, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise ConfigError(f"notify_arguments= takes True or False, not {notify_arguments!r}")
         rest = self.rest
         self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
         self._asking |= {"approval_description": approval_description, "approval_ui": approval_ui}
         rule = by_name(requires_approval, rest)
-        self._rule: bool | Callable[..., Any] = rule if isinstance(rule, bool) else _as_rule(rule)
+        self._rule: bool | Callable[..., Any] | Policy = rule if isinstance(rule, bool | Policy) else _as_rule(rule)
         self._ui, self._ui_kind = by_name(approval_ui, rest), approval_kind
         self._describe = by_name(approval_description, rest) if callable(approval_description) else None
         self._options: dict[str, Any] = {

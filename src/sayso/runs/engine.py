@@ -87,7 +87,7 @@ class _NestedCall:
 
     def __init__(self, step: StepContext, place: str, gate: Gate, digest: str) -> None:
         self._history, self._place, self._function = step.history, place, gate.function
-        self.known = self._recalled(digest, must_be_held=gate.when is True)
+        self.known = self._recalled(digest, must_be_held=gate.holds_all)
 
     def _recalled(self, digest: str, *, must_be_held: bool) -> Attempt | None:
         history, mine = self._history, f"!{digest}."
@@ -221,7 +221,7 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
         body = {"waits": request.id, "path": step.path, "name": runnable.name}
         history.put(step.place, body)
         return body
-    if gate.when is True:
+    if gate.holds_all:
         text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
         raise Halt("error", None, text, error={"type": "AlteredRequestError", "message": text})
     return known  # its rule let it pass

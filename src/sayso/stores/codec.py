@@ -133,8 +133,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _KINDS = {
     "window": int, "schema_id": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
     "prompt": str, "description": str, "rule": str, "context": dict,
-    "place": str, "retries": int, "idempotent": bool, "redact": list, "notify_arguments": bool, "purged": int,
-    "always": bool, "budgets": list,
+    "place": str, "retries": int, "idempotent": bool, "redact": list, "channels": list,
+    "notify_arguments": bool, "purged": int, "always": bool, "budgets": list,
 }  # fmt: skip
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
 
@@ -308,6 +308,7 @@ def _asked_text(request: Request) -> str:
         "retries": request.retries,
         "idempotent": request.idempotent,
         "redact": request.redact,
+        "channels": request.channels,
         "notify_arguments": request.notify_arguments,
         "always": request.always,
         "budgets": request.budgets,
@@ -410,6 +411,7 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         retries=asked.get("retries", 0),
         idempotent=asked.get("idempotent", False),
         redact=tuple(asked.get("redact", ())),
+        channels=tuple(asked.get("channels", ())),
         notify_arguments=asked.get("notify_arguments", False),
         always=asked.get("always", False),
         budgets=tuple((text, name) for text, name in asked.get("budgets", ())),

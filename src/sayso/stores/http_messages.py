@@ -89,6 +89,7 @@ class AskedRequest(Message):
     retries: int = Field(0, ge=0, le=100)
     idempotent: bool = False
     redact: tuple[str, ...] = Field((), max_length=100)
+    channels: tuple[Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$")], ...] = Field((), max_length=20)
     notify_arguments: bool = False
     escalation: Escalation | None = None
     always: bool = False

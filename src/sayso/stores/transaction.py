@@ -112,7 +112,8 @@ def insert(tx: Transaction, transition: Transition) -> None:
         tx.put_record(row_of(Record(waiting_kind(request.requester), request.id, {}, request.expires_at)))
     if request.escalation is not None:
         tx.put_record(row_of(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
-    for channel in tx.record_keys(CHANNEL):
+    # A named channel that nobody has registered yet gets its messages when somebody does.
+    for channel in request.channels or tx.record_keys(CHANNEL):
         tx.put_record(row_of(Record(delivery_kind(channel), request.id, {"changes": 0, "sent": []}, tx.now())))
 
 

@@ -149,7 +149,7 @@ _MAX_SCHEMA = 500_000
 _EQUAL_QUESTIONS = 1_000  # in one run, each with a digest of its own
 _COPIED = (
     "id", "run_id", "fingerprint", "quorum", "process", "key", "effect", "title", "summary", "prompt", "description",
-    "risk", "rule", "context", "place", "retries", "idempotent", "notify_arguments", "escalation", "always",
+    "risk", "rule", "context", "place", "retries", "idempotent", "notify_arguments", "escalation", "always", "channels",
 )  # fmt: skip
 
 

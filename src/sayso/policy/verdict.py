@@ -36,6 +36,12 @@ class Verdict:
         budgets: For a call that is let through, within which limits; it is recorded then, and where there is no room a
             person is asked.
         always: For a hold, that a person decides each call, and no grant stands in.
+        summary: For a hold, what the call does, in one line; a template, instead of the gate's.
+        redact: For a hold, more names of arguments and fields to mask, beside the gate's.
+        channels: For a hold, the only channels that are told of it; empty for all.
+        effect: For a hold, the effect of the call; a template, where the gate names none.
+        log: For a call that is let through, that the journal notes it.
+        rule: Name of the rule, where it has one; it is recorded.
     """
 
     kind: Literal["allow", "hold", "deny"]
@@ -48,12 +54,19 @@ class Verdict:
     escalation: Escalation | None = None
     budgets: tuple[Budget, ...] = ()
     always: bool = False
+    summary: str | None = None
+    redact: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    effect: str | None = None
+    log: bool = False
+    rule: str | None = None
 
     def __post_init__(self) -> None:
         # Rules are written by users, and a verdict that cannot be kept must be told as the rule's fault.
         kinds = {
             "reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict,
-            "escalation": Escalation, "budgets": tuple, "always": bool,
+            "escalation": Escalation, "budgets": tuple, "always": bool, "summary": str, "redact": tuple,
+            "channels": tuple, "effect": str, "log": bool, "rule": str,
         }  # fmt: skip
         for name, kind in kinds.items():
             value = getattr(self, name)
@@ -69,6 +82,12 @@ class Verdict:
             raise ValueError("budgets are those of an allow; use sayso.policy.allow(budget=...)")
         if self.always and self.kind != "hold":
             raise ValueError("always= is a hold's; use sayso.policy.hold(always=True)")
+        # What would not count is refused, and not dropped.
+        needs = {"summary": self.summary, "redact": self.redact, "channels": self.channels, "effect": self.effect}
+        lost = [name for name, value in needs.items() if value is not None and value != () and self.kind != "hold"]
+        lost += ["log"] if self.log and self.kind != "allow" else []
+        if lost:
+            raise ValueError(f"a verdict's {lost[0]} does not count for {self.kind}")
 
     @property
     def is_recorded(self) -> bool:
@@ -90,27 +109,29 @@ class Happened:
 _ALLOW, _HOLD = Verdict("allow"), Verdict("hold")
 
 
-def allow(*, budget: Budget | str | Iterable[Budget | str] | None = None) -> Verdict:
+def allow(*, budget: Budget | str | Iterable[Budget | str] | None = None, log: bool = False) -> Verdict:
     """Return the verdict that lets the call through; nothing is written without a budget.
 
     Args:
         budget: A limit, or several, on what is let through, such as `"sum(args.amount) <= 1000 per 24h per agent"`.
             The call is recorded and takes its part when it starts; where there is no room, it waits for a person.
+        log: The journal notes the call, too.
 
     Raises:
         ConfigError: A text says no budget.
     """
     if budget is None:
-        return _ALLOW
+        return Verdict("allow", log=True) if log else _ALLOW
     given = (budget,) if isinstance(budget, Budget | str) else budget
-    return Verdict("allow", budgets=tuple(Budget(one) if isinstance(one, str) else one for one in given))
+    return Verdict("allow", budgets=tuple(Budget(one) if isinstance(one, str) else one for one in given), log=log)
 
 
 def hold(
     reason: str | None = None, *, prompt: str | None = None, expires: timedelta | str | None = None,
     quorum: int | None = None, roles: Collection[str] | None = None, risk: str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
-    always: bool = False,
+    always: bool = False, summary: str | None = None, redact: Collection[str] = (), channels: Collection[str] = (),
+    effect: str | None = None,
 ) -> Verdict:  # fmt: skip
     """Return the verdict that makes the call wait for a person.
 
@@ -124,13 +145,26 @@ def hold(
         escalate_after, escalate_to: After this time those with one of these roles, and these reviewers, may decide too.
             A hold that says `quorum` or `roles` and not this is not escalated, whatever the gate says.
         always: A person decides each call: no grant stands in.
+        summary: What the call does, in one line: a template over the arguments.
+        redact: More names of arguments and fields to mask.
+        channels: Only these channels are told of the request.
+        effect: What the call does to the world: a template over the arguments, as for `sayso.gate`.
     """
     wanted: dict[str, Any] = {"count": quorum, "roles": roles}
     given = {name: value for name, value in wanted.items() if value is not None}
     needs = Quorum(**given) if given else None
     span = None if expires is None else duration.parse(expires)
     escalation = Escalation.of(escalate_after, escalate_to)
-    return Verdict("hold", reason, prompt, span, needs, risk, escalation=escalation, always=always)
+    return Verdict(
+        "hold", reason, prompt, span, needs, risk, escalation=escalation, always=always, summary=summary,
+        redact=_names("redact", redact), channels=_names("channels", channels), effect=effect,
+    )  # fmt: skip
+
+
+def _names(option: str, given: Collection[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(one, str) and one.strip() for one in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{option} takes a collection of names, not {given!r}")
+    return tuple(given)
 
 
 def deny(reason: str) -> Verdict:

@@ -1,0 +1,14 @@
+"""Which calls are let through, held or denied: verdicts of rules, and the policy file.
+
+`verdict` has the answers that a rule can give, `rules` reads the file, `condition` runs its CEL, `file` is the class
+`Policy`, and `replay` asks a policy about past requests.
+"""
+
+from sayso.policy.file import Answer, Policy, Step, in_effect
+from sayso.policy.rules import Problem, Rule
+from sayso.policy.verdict import Budget, Happened, Verdict, allow, deny, describe, hold, verdict_of
+
+__all__ = [
+    "Answer", "Budget", "Happened", "Policy", "Problem", "Rule", "Step", "Verdict", "allow", "deny", "describe", "hold",
+    "in_effect", "verdict_of",
+]  # fmt: skip

@@ -1,0 +1,356 @@
+"""`Policy`: the rules of a file, asked about a call; read again when the file changes.
+
+A file that cannot be used lets nothing through: every question raises `PolicyError` with line and column until it is
+mended. Rules are asked in order, the first that matches decides, and a call that none matches is held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, cast
+
+from sayso import clock, config, errors
+from sayso.model.schema import Schema
+from sayso.policy.condition import Condition, ConditionError, Facts, UndecidedError
+from sayso.policy.rules import Problem, Rule, matches, parse, template_fields
+from sayso.policy.verdict import Verdict, hold
+
+__all__ = ["Answer", "Policy", "Step", "in_effect"]
+
+NO_RULE = "no rule matches"
+_SETTINGS = "sayso.toml"
+_MOST = 512  # tools with their schemas whose conditions are kept compiled
+
+
+class Step(NamedTuple):
+    """A rule that was asked about a call, and what it said.
+
+    Attributes:
+        rule: The rule.
+        result: `other tool`, `false` and `true` say what its pattern and condition gave; `undecided`, that the
+            condition gave neither.
+        note: Why it is undecided.
+        masked: The masked arguments that it would need.
+    """
+
+    rule: Rule
+    result: Literal["other tool", "false", "true", "undecided"]
+    note: str = ""
+    masked: tuple[str, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What a policy says of a call.
+
+    Attributes:
+        verdict: The verdict; None where a condition could not be decided, and then the call does not run.
+        steps: The rules that were asked, in order; the last one decided, unless none matched.
+    """
+
+    verdict: Verdict | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(eq=False)
+class _Rules:
+    """The rules of a file as it was read, with their conditions compiled for the tools that were asked about."""
+
+    label: str
+    rules: tuple[Rule, ...]
+    problems: tuple[Problem, ...]
+    points_to: Path | None = None
+    compiled: dict[tuple[str, str], list[tuple[Rule, Condition | None]]] = field(default_factory=dict[Any, Any])
+
+    def usable(self) -> Self:
+        """Return this, or raise `PolicyError` for what is wrong with the file."""
+        if self.problems:
+            raise self.error(self.problems)
+        return self
+
+    def error(self, problems: tuple[Problem, ...]) -> errors.PolicyError:
+        first, more = problems[0], len(problems) - 1
+        rest = f" (and {more} more; `sayso policy check` lists them)" if more else ""
+        return errors.PolicyError(f"{self.label}:{first.line}:{first.column}:", f"{first.message}{rest}")
+
+    def for_tool(self, tool: str, schema: Schema | Mapping[str, Any] | None) -> list[tuple[Rule, Condition | None]]:
+        """Return the rules with their conditions for a tool; raise `PolicyError` where one does not fit its schema."""
+        key = tool, _key_of(schema)
+        known = self.compiled.get(key)
+        if known is None:
+            known, problems = self.checked(tool, schema)
+            if problems:
+                raise self.error(problems)
+            if len(self.compiled) >= _MOST:
+                self.compiled.clear()
+            self.compiled[key] = known
+        return known
+
+    def checked(
+        self, tool: str, schema: Schema | Mapping[str, Any] | None
+    ) -> tuple[list[tuple[Rule, Condition | None]], tuple[Problem, ...]]:  # fmt: skip
+        """Return the rules with their conditions for a tool, and what does not fit its schema."""
+        shape = Schema.of_json(schema) if isinstance(schema, Mapping) else schema
+        made: list[tuple[Rule, Condition | None]] = []
+        problems: list[Problem] = []
+        for rule in self.rules:
+            if not any(matches(pattern, tool) for pattern in rule.tools):
+                made.append((rule, None))
+                continue
+            problems += _template_problems(rule, shape, tool)
+            try:
+                made.append((rule, None if rule.when is None else Condition(rule.when, shape, _short(tool))))
+            except ConditionError as error:
+                problems += [Problem(*rule.at("when", line, column), text) for line, column, text in error.problems]
+            except errors.ConfigError as error:
+                problems.append(Problem(*rule.at("when"), str(error)))
+        return made, tuple(sorted(problems))
+
+
+def _template_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[Problem]:
+    if schema is None or not schema.properties:
+        return
+    for key, text in (("summary", rule.verdict.summary), ("effect", rule.verdict.effect)):
+        for part in template_fields(text or ""):
+            name = part.partition(".")[0].partition("[")[0]
+            if name not in schema.names:
+                yield Problem(*rule.at(key), f"{key} names {name!r}, which {_short(tool)} does not take")
+
+
+def _short(tool: str) -> str:
+    return tool.rpartition(":")[2]
+
+
+def _key_of(schema: Schema | Mapping[str, Any] | None) -> str:
+    if schema is None:
+        return ""
+    if isinstance(schema, Schema):
+        return schema.digest
+    return hashlib.sha256(json.dumps(schema, sort_keys=True, default=str).encode()).hexdigest()
+
+
+class Policy:
+    """The rules of a policy file; `when=policy` puts them in front of a gate or a held call.
+
+    Made by `Policy.load`; `str(policy)` names its file.
+    """
+
+    def __init__(self, path: Path | None, rules: _Rules | None = None) -> None:
+        self._path, self._fixed = path, rules
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None) -> Policy:
+        """Return the policy of a file.
+
+        Args:
+            path: The file; when not given, the `[[rules]]` of the `sayso.toml` in effect (the nearest one from the
+                working folder upwards), or the file that its `[policy] file =` names. Where there are no rules
+                either, every call is held.
+
+        Raises:
+            PolicyError: The file is not there, is not the user's own, or has mistakes; with line and column.
+        """
+        policy = cls(None if path is None else Path(path).absolute())
+        policy._rules().usable()
+        return policy
+
+    @classmethod
+    def of_text(cls, text: str, name: str = "policy.toml") -> Policy:
+        """Return the policy of a file's text, for tests; raises `PolicyError` where it has mistakes."""
+        rules, problems = parse(text, is_settings=False)
+        return cls(None, _Rules(name, tuple(_labelled(rule, name) for rule in rules), tuple(problems)).usable())
+
+    def __str__(self) -> str:
+        return "policy" if self._path is None else self._path.name
+
+    def _rules(self) -> _Rules:
+        if self._fixed is not None:
+            return self._fixed
+        path = _settings_path() if self._path is None else str(self._path)
+        return _Rules("no policy file", (), ()) if path is None else _read(path)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules as the file has them now; raises `PolicyError` where it cannot be used."""
+        return self._rules().usable().rules
+
+    def problems(self, tools: Mapping[str, Schema | Mapping[str, Any]] | None = None) -> list[Problem]:
+        """Return all that is wrong with the file.
+
+        Args:
+            tools: Known tools, by name, with the schemas of their arguments: conditions and templates are checked
+                with each that their rule's patterns match.
+
+        Raises:
+            PolicyError: The file cannot be read.
+        """
+        rules = self._rules()
+        found = set(rules.problems)
+        for tool, schema in (tools or {}).items():
+            if not rules.problems:
+                found.update(rules.checked(tool, schema)[1])
+        return sorted(found)
+
+    def explain(
+        self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
+        run: str | None = None, agent: str | None = None, now: datetime | None = None,
+    ) -> Answer:  # fmt: skip
+        """Return what the policy says of a call, and which rules it asked for that; see `verdict`."""
+        rules = self._rules().usable()
+        facts = Facts.of(_short(tool), arguments, run, agent, now or clock.now())
+        steps: list[Step] = []
+        for rule, condition in rules.for_tool(tool, schema):
+            if not any(matches(pattern, tool) for pattern in rule.tools):
+                steps.append(Step(rule, "other tool"))
+                continue
+            try:
+                is_met = condition is None or condition.decide(facts)
+            except UndecidedError as error:
+                return Answer(None, (*steps, Step(rule, "undecided", str(error), error.masked)))
+            steps.append(Step(rule, "true" if is_met else "false"))
+            if is_met:
+                return Answer(rule.verdict, tuple(steps))
+        return Answer(replace(hold(), rule=NO_RULE), tuple(steps))
+
+    def verdict(
+        self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
+        run: str | None = None, agent: str | None = None, now: datetime | None = None,
+    ) -> Verdict:  # fmt: skip
+        """Return what the first rule that matches a call says of it; a call that no rule matches is held.
+
+        Args:
+            tool: Name of the tool, `module:function` for a function.
+            arguments: By name.
+            schema: Of the arguments: a JSON Schema. Conditions are checked with it before they are asked.
+            run: Name of the run.
+            agent: Who asks.
+            now: The time, for tests.
+
+        Raises:
+            PolicyError: The file cannot be used, a condition does not fit the schema, or it gives neither true nor
+                false. The call is not to be run.
+        """
+        answer = self.explain(tool, arguments, schema=schema, run=run, agent=agent, now=now)
+        if answer.verdict is None:
+            step = answer.steps[-1]
+            line, column = step.rule.at("when")
+            raise errors.PolicyError(
+                f"{self._rules().label}:{line}:{column}:", f"the condition of {step.rule.name!r}: {step.note}"
+            )
+        return answer.verdict
+
+
+def in_effect() -> Policy | None:
+    """Return the policy of the `sayso.toml` in effect; None where there is none, or it has no rules.
+
+    Raises:
+        PolicyError: The file cannot be used.
+    """
+    path = _settings_path()
+    if path is None:
+        return None
+    rules = _read(path).usable()
+    return Policy(None, rules) if rules.rules or rules.points_to is not None else None
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+_candidates: dict[str, tuple[str, ...]] = {}
+_known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
+
+
+def _settings_path() -> str | None:
+    """Return the `sayso.toml` in effect, as `config.settings_file` does; this is asked at every call of a gate."""
+    here = os.getcwd()  # noqa: PTH109  a path object costs more than all of this look
+    found = _candidates.get(here)
+    if found is None:
+        folder = Path(here)
+        found = tuple(str(one / _SETTINGS) for one in (folder, *folder.parents))
+        _candidates.clear()
+        _candidates[here] = found
+    for path in found:
+        try:
+            found_there = os.stat(path)  # noqa: PTH116  the same
+        except OSError:
+            continue
+        return path if stat.S_ISREG(found_there.st_mode) else None
+    return None
+
+
+def _stamp(path: str) -> tuple[Any, ...]:
+    try:
+        found = os.stat(path)  # noqa: PTH116  the same
+    except OSError as error:
+        return (type(error).__name__,)
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
+
+
+def _read(path: str) -> _Rules:
+    """Return the rules of a file, or of the one that its `[policy] file =` names; read again where it has changed."""
+    rules = _read_one(path)
+    if rules.points_to is None or rules.problems:
+        return rules
+    pointed = _read_one(str(rules.points_to))
+    return replace(pointed, points_to=rules.points_to) if pointed.points_to is None else pointed
+
+
+def _read_one(path: str) -> _Rules:
+    # Taken before the file is read: one that changes meanwhile is read again at the next call.
+    stamp = _stamp(path)
+    known = _known.get(path)
+    if known is None or known[0] != stamp:
+        known = _known[path] = stamp, _parsed(Path(path))
+    return known[1]
+
+
+def _parsed(path: Path) -> _Rules:
+    label = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    try:
+        text = config.trusted_text(path)
+    except (OSError, UnicodeDecodeError, errors.ConfigError) as error:
+        reason = str(error) if isinstance(error, errors.ConfigError) else f"cannot be read: {error}"
+        return _Rules(label, (), (Problem(1, 1, reason),))
+    is_settings = path.name == _SETTINGS
+    rules, problems = parse(text, is_settings=is_settings)
+    points_to = None
+    if is_settings and not problems:
+        points_to, problems = _pointer(path, text, has_rules=bool(rules))
+    return _Rules(label, tuple(_labelled(rule, path.name) for rule in rules), tuple(problems), points_to)
+
+
+def _pointer(path: Path, text: str, *, has_rules: bool) -> tuple[Path | None, list[Problem]]:
+    """Return the file that `[policy] file =` names, and what is wrong with that table."""
+    from sayso.policy.rules import Positions
+
+    positions = Positions(text)
+    given: Any = tomllib.loads(text).get("policy")
+    if given is None:
+        return None, []
+    if not isinstance(given, dict):
+        return None, [Problem(*positions.of(("policy",)), "policy must be a table, [policy]")]
+    table = cast("dict[str, Any]", given)
+    unknown = sorted(table.keys() - {"file"})
+    if unknown:
+        where = positions.of(("policy", unknown[0]))
+        return None, [Problem(*where, f"unknown key {unknown[0]!r}; [policy] has file and nothing else")]
+    name = table.get("file")
+    where = positions.of(("policy", "file"))
+    if not isinstance(name, str) or not name:
+        return None, [Problem(*where, "file takes the path of a policy file, as a text")]
+    if has_rules:
+        return None, [Problem(*where, "the rules are either here, under [[rules]], or in the file that this names")]
+    return path.parent / Path(name).expanduser(), []
+
+
+def _labelled(rule: Rule, file: str) -> Rule:
+    """Return a rule whose verdict says where it stands, if it has no name of its own."""
+    if rule.is_named:
+        return rule
+    return replace(rule, verdict=replace(rule.verdict, rule=f"{rule.name} ({file}:{rule.line})"))

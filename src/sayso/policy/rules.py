@@ -1,0 +1,469 @@
+"""Reads the rules of a policy file, and says of each mistake in which line and column it stands.
+
+`tomllib` parses the file; `Positions` finds where tables, keys and values stand, which `tomllib` does not tell. Nothing
+is guessed: an unknown key, a rule that no call reaches or a condition that does not parse makes the file unusable.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, cast
+
+from sayso import errors
+from sayso.model import duration
+from sayso.policy.condition import Condition, ConditionError
+from sayso.policy.verdict import Verdict, allow, deny, hold
+
+__all__ = ["Example", "Positions", "Problem", "Rule", "matches", "parse", "template_fields"]
+
+Place = tuple[str | int, ...]
+
+
+class Problem(NamedTuple):
+    """A mistake in a policy file.
+
+    Attributes:
+        line: Where it stands, from 1.
+        column: From 1.
+        message: What is wrong, and what would be right.
+    """
+
+    line: int
+    column: int
+    message: str
+
+
+class Example(NamedTuple):
+    """A call that a rule's author expects a verdict for; `sayso policy test` asks the policy about it."""
+
+    line: int
+    tool: str
+    arguments: dict[str, Any]
+    expect: Literal["allow", "hold", "deny"]
+    run: str | None
+    agent: str | None
+    now: datetime | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a policy file.
+
+    Attributes:
+        name: Its `name`, or `rule 3`.
+        line: Where it begins in the file.
+        tools: Patterns; the rule is for a tool that one of them matches.
+        when: Its condition, as CEL; None for every call of these tools.
+        verdict: What it says of a call.
+        examples: What its author expects.
+    """
+
+    name: str
+    line: int
+    tools: tuple[str, ...]
+    when: str | None
+    verdict: Verdict
+    examples: tuple[Example, ...]
+    positions: Positions
+    place: Place
+    is_named: bool = True
+
+    def at(self, key: str, line: int = 1, column: int = 1) -> tuple[int, int]:
+        """Return line and column in the file of a place in the text of a key."""
+        return self.positions.inside((*self.place, key), line, column)
+
+
+# -- patterns ------------------------------------------------------------------------------------------------------
+
+_PATTERN = re.compile(r"[^\s*?\[\]]*(\*[^\s*?\[\]]*)*")
+
+
+def matches(pattern: str, tool: str) -> bool:
+    """Say whether a pattern is for a tool: `*` stands for any text; without a colon, for what is behind the last one.
+
+    A function is `module:name`, so that `refund` matches `payments.api:refund`.
+    """
+    name = tool if ":" in pattern else tool.rpartition(":")[2]
+    return _matches(pattern, name) or _matches(pattern, tool)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    if "*" not in pattern:
+        return pattern == text
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+
+
+def _covers(wider: str, pattern: str) -> bool:
+    """Say whether every tool that `pattern` matches is matched by `wider`; a star in it is any text."""
+    return _matches(wider, pattern) or ("*" not in pattern and matches(wider, pattern))
+
+
+# -- positions -----------------------------------------------------------------------------------------------------
+
+_BARE = r"[A-Za-z0-9_-]+|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
+_KEY = re.compile(rf"[ \t]*((?:{_BARE})(?:[ \t]*\.[ \t]*(?:{_BARE}))*)[ \t]*=[ \t]*")
+_TABLE = re.compile(rf"[ \t]*(\[\[?)[ \t]*((?:{_BARE})(?:[ \t]*\.[ \t]*(?:{_BARE}))*)[ \t]*\]\]?")
+_PART = re.compile(_BARE)
+_STRING = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[ \t]*\r?\n\s*|.)", re.DOTALL)
+
+
+class Positions:
+    """Where the tables, keys and values of a TOML document stand; the document is one that `tomllib` has read."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._keys: dict[Place, int] = {}
+        self._values: dict[Place, int] = {}
+        self._counts: dict[Place, int] = {}
+        self._scan()
+
+    def _scan(self) -> None:
+        text, at, table = self._text, 0, ()
+        while at < len(text):
+            if (found := _TABLE.match(text, at)) is not None:
+                table = self._entered(found)
+                at = _end_of_line(text, found.end())
+            elif (found := _KEY.match(text, at)) is not None:
+                place = (*table, *map(_unquoted, _PART.findall(found[1])))
+                self._keys.setdefault(place, found.start(1))
+                self._values.setdefault(place, found.end())
+                at = _end_of_value(text, found.end())
+            else:
+                at = _end_of_line(text, at)
+
+    def _entered(self, found: re.Match[str]) -> Place:
+        """Return the place of a table; an array of tables has its number behind its name."""
+        place: Place = ()
+        parts = [_unquoted(part) for part in _PART.findall(found[2])]
+        for number, part in enumerate(parts):
+            place = (*place, part)
+            if found[1] == "[[" and number == len(parts) - 1:
+                self._counts[place] = self._counts.get(place, -1) + 1
+            if place in self._counts:
+                place = (*place, self._counts[place])
+        self._keys.setdefault(place, found.start(1))
+        return place
+
+    def of(self, place: Place) -> tuple[int, int]:
+        """Return line and column of a key or table, else of what it stands in."""
+        while place and place not in self._keys:
+            place = place[:-1]
+        return self._line_column(self._keys.get(place, 0))
+
+    def inside(self, place: Place, line: int, column: int) -> tuple[int, int]:
+        """Return where a place in a text stands in the file, the text being the value of a key."""
+        begin = self._values.get(place)
+        found = None if begin is None else _STRING.match(self._text, begin)
+        if found is None or begin is None:
+            return self.of(place)
+        offsets = _offsets(found[0])
+        rows = "".join(char for _, char in offsets).split("\n")
+        index = sum(len(row) + 1 for row in rows[: line - 1]) + column - 1
+        if index >= len(offsets):
+            return self._line_column(begin + (offsets[-1][0] + 1 if offsets else 1))
+        return self._line_column(begin + offsets[index][0])
+
+    def _line_column(self, at: int) -> tuple[int, int]:
+        return self._text.count("\n", 0, at) + 1, at - (self._text.rfind("\n", 0, at) + 1) + 1
+
+
+def _unquoted(part: str) -> str:
+    if part.startswith('"'):
+        return cast("str", tomllib.loads(f"x = {part}")["x"])
+    return part.strip("'")
+
+
+def _end_of_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Return where the line after a value begins; brackets and texts may go over several lines."""
+    depth = 0
+    while at < len(text):
+        char = text[at]
+        if char in "\"'" and (found := _STRING.match(text, at)) is not None:
+            at = found.end()
+            continue
+        if char == "#":
+            at = _end_of_line(text, at) - 1
+            continue
+        depth += (char in "[{") - (char in "]}")
+        if char == "\n" and depth <= 0:
+            return at + 1
+        at += 1
+    return at
+
+
+def _offsets(token: str) -> list[tuple[int, str]]:
+    """Return each character that a TOML string means, with where it stands in its token."""
+    width = 3 if token[:3] in {'"""', "'''"} else 1
+    at, end, found = width, len(token) - width, list[tuple[int, str]]()
+    if width == 3 and token[at:].startswith(("\n", "\r\n")):
+        at = token.index("\n") + 1  # a newline right behind the quotes is not part of the text
+    while at < end:
+        escape = _ESCAPE.match(token, at) if token[0] == '"' else None
+        if escape is None:
+            found.append((at, token[at]))
+            at += 1
+            continue
+        if not escape[0][1:].lstrip(" \t").startswith(("\n", "\r\n")):
+            found.append((at, "\n" if escape[0] == "\\n" else "x"))
+        at = escape.end()
+    return found
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+_TEXTS = ("reason", "prompt", "risk", "summary", "effect")
+_LISTS = ("roles", "redact", "channels", "escalate_to")
+_FOR_HOLD = (
+    "prompt", "quorum", "roles", "expires", "risk", "summary", "redact", "channels", "effect", "escalate_after",
+    "escalate_to",
+)  # fmt: skip
+_KEYS = ("tool", "when", "verdict", "reason", "name", "log", "examples", *_FOR_HOLD)
+_EXAMPLE_KEYS = ("args", "expect", "tool", "run", "agent", "now")
+_VERDICTS = ("allow", "hold", "deny")
+_CHANNEL = re.compile(r"[a-z0-9_-]{1,40}")
+
+
+def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
+    """Return the rules of a policy file, and everything that is wrong with it, in order.
+
+    Args:
+        text: The file.
+        is_settings: It is a `sayso.toml`, which has other tables too.
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return [], [_of_toml(text, error)]
+    reader = _Reader(Positions(text))
+    if not is_settings:
+        for name in content.keys() - {"rules"}:
+            reader.wrong((name,), f"unknown key {name!r}; a policy file has [[rules]] and nothing else")
+    given: Any = content.get("rules", [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in cast("list[Any]", given)):
+        reader.wrong(("rules",), "rules are tables, each under [[rules]]")
+        return [], reader.problems
+    tables = cast("list[dict[str, Any]]", given)
+    rules = [rule for number, table in enumerate(tables) if (rule := reader.rule(number, table)) is not None]
+    reader.check_reached(rules)
+    return rules, sorted(reader.problems)
+
+
+def _of_toml(text: str, error: tomllib.TOMLDecodeError) -> Problem:
+    found = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
+    if found is not None:
+        return Problem(int(found[1]), int(found[2]), str(error).replace(found[0], ""))
+    return Problem(text.count("\n") + 1, 1, re.sub(r" \(at .*\)", "", str(error)))
+
+
+class _Reader:
+    """Reads rules and gathers what is wrong with them."""
+
+    def __init__(self, positions: Positions) -> None:
+        self.problems: list[Problem] = []
+        self._positions = positions
+        self._names: dict[str, int] = {}
+
+    def wrong(self, place: Place, message: str) -> None:
+        self.problems.append(Problem(*self._positions.of(place), message))
+
+    def rule(self, number: int, table: dict[str, Any]) -> Rule | None:
+        """Return the rule in a table; None where it cannot be used, and then there are problems."""
+        place, before = ("rules", number), len(self.problems)
+        self._check_keys(place, table, _KEYS, "a rule")
+        name = self._name(place, table, number)
+        tools = self._patterns(place, table)
+        when = self._kind(place, table, "when", str, "a condition in CEL, as a text")
+        verdict = self._verdict(place, table, name)
+        examples = self._examples(place, table, tools)
+        if when is not None:
+            self._check_condition(place, when)
+        if verdict is None or len(self.problems) > before:
+            return None
+        line, _ = self._positions.of(place)
+        return Rule(name, line, tools, when, verdict, examples, self._positions, place, "name" in table)
+
+    def _check_keys(self, place: Place, table: Mapping[str, Any], known: Collection[str], what: str) -> None:
+        from difflib import get_close_matches
+
+        for key in table:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"{what} has {', '.join(known)}"
+                self.wrong((*place, key), f"unknown key {key!r}; {hint}")
+
+    def _name(self, place: Place, table: dict[str, Any], number: int) -> str:
+        name = self._kind(place, table, "name", str, "a text")
+        if name is None:
+            return f"rule {number + 1}"
+        if not 0 < len(name) <= 80 or not name.isprintable() or name != name.strip():
+            self.wrong((*place, "name"), "a name has 1 to 80 characters that can be seen, without spaces around them")
+        elif name in self._names:
+            self.wrong((*place, "name"), f"the rule in line {self._names[name]} is called {name!r} too")
+        self._names.setdefault(name, self._positions.of(place)[0])
+        return name
+
+    def _kind(self, place: Place, table: Mapping[str, Any], key: str, kind: type, expected: str) -> Any:
+        value = table.get(key)
+        if value is None or (type(value) is kind and value != ""):
+            return value
+        self.wrong((*place, key), f"{key} takes {expected}, not {value!r}")
+        return None
+
+    def _texts(self, place: Place, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        value: Any = table.get(key, [])
+        items = cast("list[Any]", value)
+        if not isinstance(value, list) or not all(type(one) is str and one and one == one.strip() for one in items):
+            self.wrong((*place, key), f"{key} takes a list of texts, not {value!r}")
+            return ()
+        return tuple(items)
+
+    def _patterns(self, place: Place, table: dict[str, Any]) -> tuple[str, ...]:
+        given: Any = table.get("tool")
+        if given is None:
+            self.wrong(place, "a rule needs tool, a pattern such as 'refund' or 'github_*', or a list of patterns")
+            return ()
+        found = (given,) if isinstance(given, str) else self._texts(place, table, "tool")
+        if isinstance(given, list) and not given:
+            self.wrong((*place, "tool"), "tool is an empty list, so the rule is for no tool")
+        for pattern in found:
+            if not pattern or _PATTERN.fullmatch(pattern) is None:
+                self.wrong((*place, "tool"), f"{pattern!r} is no pattern: a name, in which * stands for any text")
+        return found
+
+    def _verdict(self, place: Place, table: dict[str, Any], name: str) -> Verdict | None:
+        kind = table.get("verdict")
+        if kind not in _VERDICTS:
+            at = (*place, "verdict") if "verdict" in table else place
+            self.wrong(at, "verdict is 'allow', 'hold' or 'deny'" + (f", not {kind!r}" if kind is not None else ""))
+            return None
+        for key in _FOR_HOLD:
+            if key in table and kind != "hold":
+                self.wrong((*place, key), f"{key} is what a hold needs, and this rule says {kind}")
+        texts = {key: self._kind(place, table, key, str, "a text") for key in _TEXTS}
+        log = self._kind(place, table, "log", bool, "true or false")
+        if log and kind != "allow":
+            self.wrong((*place, "log"), f"log notes what is allowed, and this rule says {kind}, which is always noted")
+            return None
+        if kind == "allow":
+            return replace(allow(log=bool(log)), rule=name, reason=texts["reason"])
+        if kind == "deny":
+            if texts["reason"] is None:
+                self.wrong(place, "a rule that denies needs a reason, which the program is told")
+                return None
+            return replace(deny(texts["reason"]), rule=name)
+        return self._hold(place, table, name, texts)
+
+    def _hold(self, place: Place, table: dict[str, Any], name: str, texts: dict[str, str | None]) -> Verdict | None:
+        lists = {key: self._texts(place, table, key) for key in _LISTS}
+        for key in ("summary", "effect"):
+            self._check_template(place, key, texts[key])
+        for channel in lists["channels"]:
+            if _CHANNEL.fullmatch(channel) is None:
+                self.wrong((*place, "channels"), f"{channel!r} is no channel's name; [channels.ops] is called 'ops'")
+        quorum = self._kind(place, table, "quorum", int, "a number of people")
+        if quorum is not None and quorum < 1:
+            self.wrong((*place, "quorum"), f"quorum takes a number of people from 1, not {quorum!r}")
+            return None
+        spans = {key: self._span(place, table, key) for key in ("expires", "escalate_after")}
+        try:
+            made = hold(
+                texts["reason"], prompt=texts["prompt"], expires=spans["expires"], quorum=quorum,
+                roles=lists["roles"] or None, risk=texts["risk"], escalate_after=spans["escalate_after"],
+                escalate_to=lists["escalate_to"], summary=texts["summary"], redact=lists["redact"],
+                channels=lists["channels"], effect=texts["effect"],
+            )  # fmt: skip
+        except (errors.ConfigError, TypeError, ValueError) as error:
+            self.wrong((*place, "escalate_after") if "escalate_after" in table else place, str(error))
+            return None
+        return replace(made, rule=name)
+
+    def _span(self, place: Place, table: Mapping[str, Any], key: str) -> str | None:
+        value = self._kind(place, table, key, str, "a span of time such as '24h'")
+        try:
+            return None if value is None else (duration.parse(value), value)[1]
+        except errors.ConfigError as error:
+            self.wrong((*place, key), f"{key}: {error}")
+            return None
+
+    def _check_template(self, place: Place, key: str, text: str | None) -> None:
+        try:
+            fields = template_fields(text or "")
+        except ValueError as error:
+            self.wrong((*place, key), f"{key} is no template: {error}; write {{{{ for a brace")
+            return
+        hidden = [one for one in fields if "._" in one or not one]
+        if hidden:
+            self.wrong((*place, key), f"{key} names {hidden[0]!r}, which is no argument")
+
+    def _check_condition(self, place: Place, when: str) -> None:
+        """Gather what is wrong with a condition whatever the tool; it is checked again with each tool's schema."""
+        try:
+            Condition(when, None)
+        except ConditionError as error:
+            for line, column, message in error.problems:
+                self.problems.append(Problem(*self._positions.inside((*place, "when"), line, column), message))
+        except errors.ConfigError as error:
+            self.wrong((*place, "when"), str(error))
+
+    def _examples(self, place: Place, table: dict[str, Any], tools: tuple[str, ...]) -> tuple[Example, ...]:
+        given: Any = table.get("examples", [])
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in cast("list[Any]", given)):
+            self.wrong((*place, "examples"), "examples are tables, each under [[rules.examples]]")
+            return ()
+        items = cast("list[dict[str, Any]]", given)
+        found = [self._example((*place, "examples", number), one, tools) for number, one in enumerate(items)]
+        return tuple(example for example in found if example is not None)
+
+    def _example(self, place: Place, table: dict[str, Any], tools: tuple[str, ...]) -> Example | None:
+        before = len(self.problems)
+        self._check_keys(place, table, _EXAMPLE_KEYS, "an example")
+        arguments: Any = table.get("args", {})
+        if not isinstance(arguments, dict):
+            self.wrong((*place, "args"), f"args takes a table, {{ amount = 40 }}, not {arguments!r}")
+        if table.get("expect") not in _VERDICTS:
+            self.wrong((*place, "expect") if "expect" in table else place, "expect is 'allow', 'hold' or 'deny'")
+        tool = self._kind(place, table, "tool", str, "the name of a tool")
+        if tool is None:
+            tool = next((one for one in tools if "*" not in one), None)
+        if tool is None:
+            self.wrong(place, "the rule's patterns name no single tool, so the example needs tool")
+        run, agent = (self._kind(place, table, key, str, "a text") for key in ("run", "agent"))
+        now: Any = table.get("now")
+        if now is not None and (not isinstance(now, datetime) or now.tzinfo is None):
+            self.wrong((*place, "now"), f"now takes a time with its zone, such as 2026-01-31T09:00:00Z, not {now!r}")
+        if len(self.problems) > before or tool is None:
+            return None
+        line, _ = self._positions.of(place)
+        return Example(line, tool, cast("dict[str, Any]", arguments), table["expect"], run, agent, now)
+
+    def check_reached(self, rules: list[Rule]) -> None:
+        """Gather the rules that no call can reach, because earlier ones without a condition take them all."""
+        for number, rule in enumerate(rules):
+            for earlier in rules[:number]:
+                if earlier.when not in {None, rule.when}:
+                    continue
+                if all(any(_covers(wide, one) for wide in earlier.tools) for one in rule.tools):
+                    why = "has no condition" if earlier.when is None else "has the same condition"
+                    what = f"no call reaches this rule: {earlier.name!r} in line {earlier.line} {why} and comes first"
+                    self.wrong(rule.place, what)
+                    break
+
+
+def template_fields(text: str) -> list[str]:
+    """Return the fields of a template, in order; raises `ValueError` where it is none."""
+    found: list[str] = []
+    for _, part, spec, _ in string.Formatter().parse(text):
+        if part is not None:
+            found += [part, *template_fields(spec or "")]
+    return found
