@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sayso import config, errors, policy
 from sayso.agenthooks.command import Answer, Options
@@ -36,15 +36,12 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "ash
 def by_policy(host: Host, event: HookEvent, options: Options) -> Answer:
     """Answer as the policy file says."""
     with _in_folder(event.folder):
-        kind: Any = getattr(policy, "Policy", None)
-        if kind is None:
-            raise errors.ConfigError("there is a policy file, and this version of sayso reads none; nothing was asked")
-        rules = kind.load(options.policy)
-        verdict: Verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name)
+        rules = policy.Policy.load(options.policy)
+        verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name)
         if verdict.kind != "allow":
             return hold_call(host, event, options, verdict)
-        if getattr(verdict, "log", False):
-            detail = {"tool": event.tool, "rule": verdict.reason, "call": describe(event)}
+        if verdict.log:
+            detail = {"tool": event.tool, "rule": verdict.rule, "call": describe(event)}
             config.open_store(options.store).note(event.session, "allowed", requester(), detail)
         return Answer(0, host.allow)
 

@@ -95,10 +95,9 @@ def _settings(cli: CliContext, name: str, options: Mapping[str, Any]) -> Any:
 
 def _rules(file: str | None) -> Any:
     """Return the policy; None where there is none."""
-    kind: Any = getattr(policy, "Policy", None)
-    if kind is None and file is not None:
-        raise errors.ConfigError("this version of sayso reads no policy file; nothing was started")
-    return None if kind is None else kind.load(file)
+    if file is None and policy.in_effect() is None:
+        return None
+    return policy.Policy.load(file)
 
 
 def _http() -> Any:
