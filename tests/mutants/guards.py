@@ -1083,4 +1083,45 @@ MUTANTS = [
         'if _name(target).startswith(_PREFIX):', 'if False:',
         "integrations/test_mcp_server.py::test_a_proposal_cannot_be_confirmed_by_a_proposal",
     ),
+    # -- the Agent Approval Protocol --------------------------------------------------------------------------------
+    Mutant(
+        "what its program could not take is not edited", "model/edit.py",
+        "    if digest != before.digest:\n        must_not_be_read_only(request)\n", "",
+        "server/test_aap.py::test_nobody_can_change_the_arguments",
+    ),
+    Mutant(
+        "no store takes an edit that its program could not take", "model/lifecycle.py",
+        "    if edited is not None:\n        must_not_be_read_only(request)\n", "",
+        "server/test_aap.py::test_no_store_takes_changed_arguments",
+    ),
+    Mutant(
+        "a key stands for one submission", "server/api/aap.py",
+        "if request.place != digest:", "if False:",
+        "server/test_aap.py::test_a_submission_that_was_swapped_under_its_key_is_refused",
+    ),
+    Mutant(
+        "an altered submission is found", "server/api/aap.py",
+        'if digest_of(record.body["text"]) != request.place:', "if False:",
+        "server/test_aap.py::test_a_submission_that_was_altered_in_the_store_is_found_before_a_start",
+    ),
+    Mutant(
+        "a consume key that did not start the call does not get it", "server/api/aap.py",
+        "if request.execution.token != token:", "if False:",
+        "server/test_aap.py::test_of_ten_consumes_at_once_one_gets_the_call",
+    ),
+    Mutant(
+        "nobody begins another program's run", "server/api/ownership.py",
+        "if run_id.startswith(AAP_RUNS):", "if False:",
+        "server/test_aap.py::test_another_program_cannot_begin_the_run_of_a_call",
+    ),
+    Mutant(
+        "an instance takes no other program's name", "server/api/aap_instances.py",
+        'if any(one.kind == "ask" and one.person.subject == name for one in tokens.all()):', "if False:",
+        "server/test_aap.py::test_no_instance_gets_the_name_of_another_program",
+    ),
+    Mutant(
+        "a receiver answers the challenge", "server/api/aap_instances.py",
+        'if status == 200 and json.loads(answer) == {"challenge": challenge}:', "if status < 500:",
+        "server/test_aap.py::test_a_receiver_that_is_not_there_gets_no_instance",
+    ),
 ]  # fmt: skip

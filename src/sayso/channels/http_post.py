@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["AddressRefusedError", "Destination", "addresses_of", "post"]
+__all__ = ["AddressRefusedError", "Destination", "addresses_of", "exchange", "post"]
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -183,7 +183,15 @@ def post(
     where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None,
     seconds: float = SECONDS,
 ) -> int:  # fmt: skip
-    """Send a body and return the status of the answer; the answer itself is not read.
+    """Send a body and return the status of the answer, which itself is not read; arguments and errors of `exchange`."""
+    return exchange(where, body, headers, ca_file=ca_file, seconds=seconds)[0]
+
+
+def exchange(
+    where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None,
+    seconds: float = SECONDS, room: int = 0,
+) -> tuple[int, bytes]:  # fmt: skip
+    """Send a body and return the status of the answer and its first bytes.
 
     Args:
         where: The receiver.
@@ -191,6 +199,7 @@ def post(
         headers: The headers, beside those of HTTP itself.
         ca_file: Certificates that are trusted, in place of the system's.
         seconds: The deadline for all but resolving the name.
+        room: How much of the answer is read at most.
 
     Raises:
         AddressRefusedError: The name resolves to an address that is not allowed.
@@ -201,7 +210,7 @@ def post(
         try:
             link.request("POST", where.path, body, {**headers, "connection": "close"})
             with link.getresponse() as answer:
-                return answer.status
+                return answer.status, answer.read(room) if room else b""
         except http.client.HTTPException as error:
             raise OSError(f"{where.origin} did not answer as HTTP does ({type(error).__name__})") from None
 

@@ -319,7 +319,9 @@ def deliver(
 
 
 @contextmanager
-def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) -> Generator[list[Deliverer]]:
+def delivering(
+    store: Store, base_url: str | None = None, *, runs: bool = True, also: Iterable[Channel] = ()
+) -> Generator[list[Deliverer]]:  # fmt: skip
     """Deliver to the channels of `sayso.toml` while the block runs; channels that are gone from there get nothing more.
 
     Expired and escalated requests are recorded meanwhile, also where there is no channel.
@@ -328,6 +330,7 @@ def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) 
         store: Where the requests are.
         base_url: Where the inbox is, for the links.
         runs: As for `deliver`.
+        also: Channels that are not registered here: nothing is owed to one until somebody registers it.
 
     Raises:
         ConfigError: A channel cannot be made.
@@ -335,7 +338,8 @@ def delivering(store: Store, base_url: str | None = None, *, runs: bool = True) 
     channels = registry.configured()
     registry.register(store, channels.values(), by="settings")
     registry.forget_removed(store, channels)
-    with _running([Deliverer(store, one, base_url) for one in channels.values()], store, runs=runs) as deliverers:
+    found = [Deliverer(store, one, base_url) for one in (*channels.values(), *also)]
+    with _running(found, store, runs=runs) as deliverers:
         yield deliverers
 
 

@@ -21,7 +21,7 @@ from sayso import clock, errors
 from sayso.channels.settings import ReviewerAllowlist
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK, Json
-from sayso.model.edit import is_target, schema_of
+from sayso.model.edit import is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import Reviewer
@@ -183,6 +183,8 @@ def _editable(request: Request) -> dict[str, str]:
 
     These are plain values of one line, in which nothing is hidden or masked; others can be changed in the inbox.
     """
+    if is_read_only(request):
+        return {}
     found = {name: text for name, tree in request.effective.shown.items() if (text := _plain(tree)) is not None}
     return dict(list(found.items())[:_MOST_FIELDS])
 

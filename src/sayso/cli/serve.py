@@ -22,6 +22,7 @@ import click
 
 from sayso import config, errors
 from sayso.audit.checkpoint import checkpointing
+from sayso.channels.notification import Channel
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli.audit import signer
@@ -143,13 +144,19 @@ def serve(
         taken: int = listeners[0].getsockname()[1]
         url = place.url(taken, named)
         app, first = _for_one(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
-        stack.enter_context(delivering(store, url))
+        stack.enter_context(delivering(store, url, also=[_webhooks_of_instances(store)]))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
         _say_where(place, first, None if rules is None else taken)
         if opens:
             _open(app, first, stack)
         _run(app, listeners, place, url if named else None)
     return 0
+
+
+def _webhooks_of_instances(store: Store) -> Channel:
+    from sayso.server.api.aap_instances import Webhooks
+
+    return Webhooks(store)
 
 
 # -- settings --------------------------------------------------------------------------------------------------------

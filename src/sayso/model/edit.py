@@ -22,12 +22,15 @@ from sayso.model.schema import Schema, SchemaError
 __all__ = [
     "ID_PATTERN",
     "PLAN_TOOL",
+    "READ_ONLY",
     "TARGET_TOOL",
     "UnmaskError",
     "edited_call",
+    "is_read_only",
     "is_target",
     "moved",
     "must_have_reason",
+    "must_not_be_read_only",
     "schema_of",
     "unmask",
     "with_unset",
@@ -36,6 +39,9 @@ __all__ = [
 
 PLAN_TOOL = "sayso.mplp.call:carry_out_plan"
 TARGET_TOOL = "sayso.mplp.call:use_target"
+READ_ONLY = "readOnly"
+"""The keyword of JSON Schema that says of the schema of a call: its program cannot take changed arguments."""
+
 _FIXED = ("target_type", "target_id")
 _NOES = frozenset({"reject", "feedback"})
 
@@ -43,6 +49,25 @@ _NOES = frozenset({"reject", "feedback"})
 def is_target(request: Request) -> bool:
     """Say whether a request waits for the approval of a target."""
     return isinstance(request.subject, Call) and request.subject.tool in {PLAN_TOOL, TARGET_TOOL}
+
+
+def is_read_only(request: Request) -> bool:
+    """Say whether nobody can change the call's arguments, because its program could not run what was changed."""
+    # The word is looked for first: nearly no schema has it, and none has to be read then.
+    return f'"{READ_ONLY}"' in request.subject.schema and schema_of(request).tree.get(READ_ONLY) is True
+
+
+def must_not_be_read_only(request: Request) -> None:
+    """Refuse an edit of a call whose arguments nobody can change.
+
+    Raises:
+        InvalidChangesError: It is one.
+    """
+    if is_read_only(request):
+        fixed = "the arguments of this call cannot be changed: its program runs exactly what it sent"
+        raise errors.InvalidChangesError(
+            request.id, [f"{fixed}; approve it as it is, or reject it and say what to change"]
+        )
 
 
 def must_have_reason(request: Request, decision: Decision) -> None:
@@ -290,6 +315,8 @@ def edited_call(
     if problems := _unfit(request, canonical.load(form.text)):
         raise errors.InvalidChangesError(request.id, problems)
     digest = call_digest(before.tool, before.schema_digest, form.digest_input)
+    if digest != before.digest:
+        must_not_be_read_only(request)
     masked = _masked_edit(request, canonical.load(form.text))
     return Call(before.tool, before.name, form.text, masked, digest, before.schema, before.schema_digest)
 

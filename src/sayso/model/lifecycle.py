@@ -34,7 +34,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
-from sayso.model.edit import must_have_reason
+from sayso.model.edit import must_have_reason, must_not_be_read_only
 from sayso.model.fingerprint import effect_digest
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
@@ -248,6 +248,8 @@ def decide(
     current = request.current_fingerprint
     if seen is not None and seen != current:
         raise errors.StaleViewError(request.id, seen=seen, current=current)
+    if edited is not None:
+        must_not_be_read_only(request)
     decided = current if edited is None else request.fingerprint_of(edited.digest)
     decision = _evolve(decision, at=now, fingerprint=decided)
     words = {} if decision.comment is None else {"comment": decision.comment}

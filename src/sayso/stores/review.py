@@ -13,7 +13,7 @@ from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.stores.filter import Filter, Page
-from sayso.stores.transaction import CHANNEL, RESULT, RequestStore, Transaction, delivery_kind
+from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, RequestStore, Transaction, delivery_kind
 
 __all__ = ["ReviewStore"]
 
@@ -140,7 +140,7 @@ def _purged(tx: Transaction, request_id: str, by: Identity, before: datetime, ch
     if change is None:
         return request
     tx.update(change)
-    for kind in (RESULT, *map(delivery_kind, tx.record_keys(CHANNEL))):
+    for kind in (RESULT, SUBMISSION, *map(delivery_kind, tx.record_keys(CHANNEL))):
         if tx.find_record(kind, request_id) is not None:
             tx.drop_record(kind, request_id)
     return change.request

@@ -25,8 +25,8 @@ from sayso.stores.codec import altered
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 __all__ = [
-    "CHANNEL", "ESCALATION", "RESULT", "RequestStore", "Transaction", "Unwatch", "changed", "changed_if_any",
-    "delivery_kind", "insert", "save", "update", "waiting_kind",
+    "CHANNEL", "ESCALATION", "RESULT", "SUBMISSION", "RequestStore", "Transaction", "Unwatch", "changed",
+    "changed_if_any", "delivery_kind", "insert", "save", "update", "waiting_kind",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Transaction(RecordTransaction, Protocol):
         ...
 
 
-CHANNEL, ESCALATION, RESULT = "channel", "escalation", "result"
+CHANNEL, ESCALATION, RESULT, SUBMISSION = "channel", "escalation", "result", "submission"
 
 # Changes of which no message is made; whatever else may come to be is told.
 _SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "voted"})

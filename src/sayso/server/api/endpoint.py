@@ -336,9 +336,15 @@ class Router:
 
 @dataclass(frozen=True)
 class EndpointsAtPath:
-    """An ASGI program for the endpoints at one path, by method; an answer of any kind leaves it, and no exception."""
+    """An ASGI program for the endpoints at one path, by method; an answer of any kind leaves it, and no exception.
+
+    Attributes:
+        endpoints: By method.
+        error: Makes the response for a problem.
+    """
 
     endpoints: Mapping[str, Endpoint]
+    error: Callable[[Problem], Response] = response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -346,17 +352,17 @@ class EndpointsAtPath:
         try:
             answer = await self._answered(http)
         except Problem as problem:
-            answer = response(problem)
+            answer = self.error(problem)
         except errors.SaysoError as fault:
             problem = problem_of(fault)
             if problem.kind.status >= 500:
                 _log.error("%s %s: %s", http.method, http.url.path, fault)
-            answer = response(problem)
+            answer = self.error(problem)
         except ClientDisconnect:
             return
         except Exception:  # noqa: BLE001  the edge of the process: the log says what happened, the answer does not
             _log.exception("%s %s failed", http.method, http.url.path)
-            answer = response(Problem("internal", "something went wrong here; the server's log says more"))
+            answer = self.error(Problem("internal", "something went wrong here; the server's log says more"))
         await answer(scope, receive, send)
 
     async def _answered(self, http: Http) -> Response:

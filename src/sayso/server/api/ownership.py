@@ -13,14 +13,17 @@ from starlette.requests import Request as Http
 from sayso import errors
 from sayso.model.journal import Entry
 from sayso.model.request import Request
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, TOKENS, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.server.api.endpoint import Context, Principal
 from sayso.server.api.limits import Slot
 from sayso.stores.base import Filter, Page
 from sayso.stores.records import Record
 
-__all__ = ["Ownership"]
+__all__ = ["AAP_RUNS", "Ownership"]
+
+AAP_RUNS = "aap:"
+"""How the run of a call begins that came by the Agent Approval Protocol; behind it the program's name and a digest."""
 
 _ID = re.compile(r"rq_[0-9a-f]{32}")
 _RECORD = "run"
@@ -129,6 +132,8 @@ class Ownership(Context):
     def _owner(self, run_id: str) -> Identity | None:
         if run_id.startswith(_OWN_CHAINS):
             return _SOMEBODY
+        if run_id.startswith(AAP_RUNS):  # by its name: nobody can begin it before its program does
+            return Identity(TOKENS, run_id.removeprefix(AAP_RUNS).rpartition(":")[0])
         claimed = self._claimed_by(run_id)
         if claimed is not None:
             return claimed

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from sayso.server.api import events, openapi, program, review
+from sayso.server.api import aap, aap_instances, events, openapi, program, review
 from sayso.server.api.endpoint import Context, Endpoint, EndpointsAtPath, Router
 
 __all__ = ["endpoints", "mounted"]
@@ -22,18 +22,22 @@ _document = Router()
 
 
 def endpoints() -> list[Endpoint]:
-    """Return all endpoints."""
+    """Return all endpoints of sayso's own API; those of another protocol have a specification of their own."""
     return [each for module in (review, program, events) for each in module.router.endpoints] + _document.endpoints
 
 
 def mounted() -> Mount:
-    """Return all of them, below `/api`."""
+    """Return all of them, and those of the Agent Approval Protocol, below `/api`."""
     at: dict[str, dict[str, Endpoint]] = {"/{rest:path}": {}}
-    for endpoint in endpoints():
+    for endpoint in [*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints]:
         at.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     # What takes a whole rest of a path comes after what stands below it, and what takes anything last.
     paths = sorted(at, key=lambda path: (path == "/{rest:path}", ":path}" in path, path))
-    return _whole(Mount("/api", routes=[_whole(Route(path, EndpointsAtPath(at[path]))) for path in paths]))
+    return _whole(Mount("/api", routes=[_whole(Route(path, _at(path, at[path]))) for path in paths]))
+
+
+def _at(path: str, found: dict[str, Endpoint]) -> EndpointsAtPath:
+    return EndpointsAtPath(found, error=aap.error) if path.startswith("/aap/") else EndpointsAtPath(found)
 
 
 def _whole(route: _R) -> _R:

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
-from sayso.model.edit import PLAN_TOOL, edited_call, is_target, schema_of
+from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State, changed
@@ -105,6 +105,8 @@ def _page(
 
 def _fields(request: Request) -> tuple[Widget, ...]:
     """Return the fields of what a reviewer can change, or is to answer."""
+    if is_read_only(request):
+        return ()
     schema = schema_of(request)
     return argument_fields(request, schema) if request.kind == "call" else answer_fields(schema)
 
@@ -130,6 +132,13 @@ def _words(request: Request) -> dict[str, str]:
     return words
 
 
+def _is_read_only(request: Request) -> bool:
+    try:
+        return is_read_only(request)
+    except errors.StoreCorruptError:  # the page says so where its fields would be
+        return False
+
+
 def _possible_actions(context: RequestContext, request: Request) -> dict[str, bool]:
     """Return what can be done with a request now."""
     claimed = request.claimed_by
@@ -137,6 +146,7 @@ def _possible_actions(context: RequestContext, request: Request) -> dict[str, bo
     is_pending = request.state is State.PENDING
     return {
         "decide": is_pending and request.kind == "call",
+        "edit": is_pending and request.kind == "call" and not _is_read_only(request),
         "answer": is_pending and request.kind == "question",
         "cancel": request.state in {State.PENDING, State.APPROVED},
         "claim": is_pending and claimed is None,
