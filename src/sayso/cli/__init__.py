@@ -48,6 +48,7 @@ _COMMANDS = {
     "mcp-server": ("mcp", "Let an agent look at requests and propose decisions."),
     "mcp-gateway": ("mcp", "Put a say-so in front of an MCP server."),
     "hook": ("hook", "Let the tool calls of a coding agent wait for a person."),
+    "scan": ("scan", "Find calls in code that look irreversible and are behind no gate."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }
