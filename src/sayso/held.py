@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 from sayso import config, errors, scope, signals
 from sayso.caller import Block, Caller, started_before, withdraw
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
-from sayso.gates import Gate, Started, begin, end, find_or_ask, gated_call
+from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call
 from sayso.gates.call import replay, send_back, wanted_again, wanted_of
 from sayso.gates.captured import CapturedValues
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial
@@ -431,6 +431,7 @@ class HoldOptions(TypedDict, total=False):
     context: Mapping[str, Any] | None
     store: Store | str | None
     withdraw_on_exit: bool
+    suspends: type[BaseException] | Collection[type[BaseException]]
 
 
 def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:
@@ -452,6 +453,7 @@ def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
         quorum, roles, redact, expires, approval_expires, store: As for `sayso.gate`.
         context: Facts for the reviewer's front end: JSON values.
         withdraw_on_exit: As a context manager, take the request back on leaving while nobody has decided.
+        suspends: As for `sayso.gate`: what the function of `once` raises when it has not ended and is made again.
 
     Raises:
         TypeError: There is no such option.
@@ -475,6 +477,7 @@ def holding(
     context: Mapping[str, Any] | None = None, store: Store | str | None = None, withdraw_on_exit: bool = False,
     effect: str | Callable[..., Any] | None = None, title: str | None = None, description: str | None = None,
     when: bool | Callable[..., Any] | Policy = NOT_GIVEN, always: bool = False,
+    suspends: type[BaseException] | Collection[type[BaseException]] = (),
 ) -> Effects[H]:  # fmt: skip
     """Check and ask, as `hold` says; written once for its sync and async form."""
     texts: dict[str, Any] = {"effect": effect, "title": title, "description": description, **rule_options(when, always)}
@@ -487,7 +490,7 @@ def holding(
         approval_expires=duration.option("approval_expires", approval_expires),
         redaction=Redaction(names), redact=names,
         context=None if facts is None else lambda masked: facts,  # noqa: ARG005  the hook's name for it
-        **texts,
+        suspends=exception_classes(suspends, "suspends="), **texts,
     )  # fmt: skip
     _must_fit(gate, given)
     config.check_store(store)

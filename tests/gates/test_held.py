@@ -470,3 +470,17 @@ def test_of_two_processes_with_one_effect_in_two_runs_one_starts(store: Store, t
     racers = [program(RESUME, store.url, str(ledger), "live", run, effect) for run in ("run-1", "run-2")]
     assert sorted(running(process) for process in racers) == ["4", "EffectTakenError"]
     assert ledger.read_text() == "ran\n"
+
+
+def test_function_that_suspends_is_made_again_and_its_approval_is_not_spent() -> None:
+    class Paused(Exception):
+        """What a framework raises to come back later."""
+
+    def pause(_: dict[str, Any]) -> str:
+        raise Paused
+
+    call = held(suspends=Paused)
+    approve(call)
+    with pytest.raises(Paused):
+        call.once(pause)
+    assert held(suspends=Paused).once(lambda arguments: f"wrote {arguments['size']}") == "wrote 3"
