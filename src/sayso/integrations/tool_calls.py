@@ -31,7 +31,7 @@ __all__ = [
     "text_of",
 ]
 
-OWN = frozenset({"schema", "key", "run", "context", "withdraw_on_exit"})
+OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter fills by itself."""
 _TOLD = (
     ConfirmationRejected, errors.ArgumentError, errors.CallFailedError, errors.OutcomeUnknownError,
@@ -155,7 +155,8 @@ async def acall_tool(
         arguments: As the model gave them.
         execute: Runs the tool with the approved arguments.
         options: As `options_of` returns them.
-        waits: Called with the id of the request in place of waiting; it raises what ends the run.
+        waits: Called with the id of the request in place of waiting; it raises what ends the run. Where it returns, the
+            store is asked again.
         timeout: How many seconds to wait before `ConfirmationRequired` is raised; the request stays then.
 
     Raises:
@@ -185,8 +186,8 @@ async def acall_tool(
                 except ConfirmationRequired as signal:
                     if signal in raised or signal.id != held.id:  # of a gate inside the tool
                         raise
-                    _suspend(held, waits)
-                    await held.wait(timeout)
+                    if not _has_suspended(held, waits):
+                        await held.wait(timeout)
     except Exception as error:
         if error in raised:
             raise
@@ -222,14 +223,16 @@ def call_tool(
                 except ConfirmationRequired as signal:
                     if signal in raised or signal.id != held.id:
                         raise
-                    _suspend(held, waits)
-                    held.wait()
+                    if not _has_suspended(held, waits):
+                        held.wait()
     except Exception as error:
         if error in raised:
             raise
         return _told(tool, held, error)
 
 
-def _suspend(held: HeldBase, waits: Callable[[str], None] | None) -> None:
-    if waits is not None and held.id is not None:
-        waits(held.id)
+def _has_suspended(held: HeldBase, waits: Callable[[str], None] | None) -> bool:
+    if waits is None or held.id is None:
+        return False
+    waits(held.id)
+    return True

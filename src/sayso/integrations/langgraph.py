@@ -1,0 +1,250 @@
+"""Sayso in LangGraph and LangChain (extra `langgraph`): a tool call of an agent waits for a person.
+
+`ApprovalMiddleware` is for `create_agent` and `ToolNode`, `approve` and `aapprove` for a node of one's own. Both wait
+in place (`wait="block"`) or pause the graph (`wait="interrupt"`). Invariant: the store alone decides. What a graph is
+resumed with is not read, so any resume, early, late or repeated, finds the decision and the result of its own call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, Unpack, cast
+
+from sayso import errors
+from sayso.held import HoldOptions
+from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, text_of
+
+__all__ = ["ApprovalMiddleware", "aapprove", "approve"]
+
+try:
+    _lc: Any = importlib.import_module("langchain_core.messages")
+    _lg: Any = importlib.import_module("langgraph.types")
+    _interrupted: Any = importlib.import_module("langgraph.errors").GraphInterrupt
+    _get_config: Any = importlib.import_module("langgraph.config").get_config
+    _Middleware: Any = importlib.import_module("langchain.agents.middleware").AgentMiddleware
+except ImportError as error:
+    raise errors.ConfigError('LangGraph is not installed: pip install "sayso[langgraph]"') from error
+
+Wait = Literal["block", "interrupt"]
+
+
+class ApprovalMiddleware(_Middleware):
+    """Holds the tool calls of an agent until a person has decided.
+
+    For `create_agent(middleware=[…])`, where it goes last, and for
+    `ToolNode(tools, wrap_tool_call=m.wrap_tool_call, awrap_tool_call=m.awrap_tool_call)`.
+
+    Args:
+        tools: The tools to hold, or their names; all of them when not given.
+        wait: `block` waits in place, in async code without a thread. `interrupt` pauses the graph, which needs a
+            checkpointer; resume it by invoking it with None or any `Command(resume=…)`.
+        options: As for `sayso.hold`, but for those that a call fills by itself.
+    """
+
+    name = "ApprovalMiddleware"
+
+    def __init__(
+        self, tools: Collection[Any] | None = None, *, wait: Wait = "block", **options: Unpack[HoldOptions]
+    ) -> None:
+        if isinstance(tools, str):
+            raise errors.ConfigError(f"tools= takes a list of tools or names, not {tools!r}")
+        self._names = None if tools is None else {getattr(t, "name", None) or getattr(t, "__name__", t) for t in tools}
+        self._how = _checked(wait, options)
+        if self._names is not None:  # an agent may have two that hold different tools
+            self.name = f"{self.name}[{','.join(sorted(self._names))}]"
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Hold a call, and run it by `handler` once it is approved."""
+        return self._call(request, handler).approved() if self._holds(request) else handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Hold a call without blocking the event loop, and run it by `handler` once it is approved."""
+        return await (self._call(request, handler).aapproved() if self._holds(request) else handler(request))
+
+    def _holds(self, request: Any) -> bool:
+        known = {tool.name for tool in getattr(request.runtime, "tools", None) or ()}
+        if self._names is not None and known and not self._names <= known:  # a misspelt name would hold nothing
+            raise errors.ConfigError(f"there are no tools {sorted(self._names - known)} to hold, only {sorted(known)}")
+        return self._names is None or request.tool_call["name"] in self._names
+
+    def _call(self, request: Any, handler: Any) -> _Call:
+        return _Call(request.tool_call, request.tool, request.state, self._how, handler, request)
+
+
+def approve(
+    tool_call: Mapping[str, Any], function: Any, *, tool: Any = None, state: Any = None, wait: Wait = "interrupt",
+    **options: Unpack[HoldOptions],
+) -> Any:  # fmt: skip
+    """Hold one of `AIMessage.tool_calls` in a node, run it once it is approved, and return its `ToolMessage`.
+
+    Args:
+        tool_call: The call: a dict with `name`, `args` and `id`.
+        function, tool: The tool; or a function of one dict, the approved arguments, and the tool for its schema.
+        state: The node's state, from which the reviewer is shown what the model wrote before the call.
+        wait: `interrupt` pauses the graph, and the node runs again from its top; `block` waits in place.
+        options: As for `ApprovalMiddleware`.
+    """
+    run = getattr(function, "invoke", function)
+    return _Call(tool_call, tool or function, state, _checked(wait, options), run).approved()
+
+
+async def aapprove(
+    tool_call: Mapping[str, Any], function: Any, *, tool: Any = None, state: Any = None, wait: Wait = "interrupt",
+    **options: Unpack[HoldOptions],
+) -> Any:  # fmt: skip
+    """Do what `approve` does without blocking the event loop; `function` is the tool or an async function."""
+    run = getattr(function, "ainvoke", function)
+    return await _Call(tool_call, tool or function, state, _checked(wait, options), run).aapproved()
+
+
+def _checked(wait: Wait, options: HoldOptions) -> tuple[Wait, HoldOptions]:
+    if wait not in {"block", "interrupt"}:
+        raise errors.ConfigError(f'wait= takes "block" or "interrupt", not {wait!r}')
+    check_options(options)
+    return wait, options
+
+
+class _Call:
+    """A call of a model: how it is asked for, how it runs, and what the model is given for it."""
+
+    def __init__(self, call: Any, tool: Any, state: Any, how: Any, handler: Any, request: Any = None) -> None:
+        self.name, self.id, self.arguments = str(call["name"]), call.get("id"), dict(call["args"])
+        (wait, options), self._handler, self._request = how, handler, request
+        self._made, self._failure, self._has_begun = cast("Any", None), cast("Exception | None", None), False
+        thread = _get_config().get("configurable", {}).get("thread_id")
+        if not self.id:
+            raise errors.ConfigError(f"the call of {self.name} has no id to tell it from an equal one; it was not run")
+        if thread is None and wait == "interrupt":
+            raise errors.ConfigError(f'wait="interrupt" needs a checkpointer and a thread_id; {self.name} was not run')
+        shape: Any = getattr(tool, "tool_call_schema", None)  # without what the graph injects
+        schema: Any = shape.model_json_schema() if hasattr(shape, "model_json_schema") else shape
+        run, words = None if thread is None else str(thread), _words_before(state, self.id)
+        about = getattr(tool, "description", None)
+        filled = options_of(options, key=self.id, run=run, schema=schema, description=about, words=words)
+        self._options: HoldOptions = {**filled, "suspends": _interrupted}
+        self._waits = self._pause if wait == "interrupt" else None
+
+    def approved(self) -> Any:
+        try:
+            return self._answer(call_tool(self.name, self.arguments, self._run, self._options, waits=self._waits))
+        except Exception as error:  # noqa: BLE001  what no words were made of is raised again
+            return self._failed(error)
+
+    async def aapproved(self) -> Any:
+        call = acall_tool(self.name, self.arguments, self._arun, self._options, waits=self._waits)
+        try:
+            return self._answer(await call)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(error)
+
+    def _pause(self, request_id: str) -> None:
+        _lg.interrupt({"sayso": request_id, "tool": self.name, "tool_call_id": self.id})
+
+    def _answer(self, result: ToolResult) -> Any:
+        if not result.has_run:
+            return self._message(result.words, status="error")
+        if self._made is None:  # it ran elsewhere, or before
+            kept: Any = result.value
+            is_text = isinstance(kept, str | list)
+            self._made = self._message(kept) if is_text else json.loads(kept["langgraph"], object_hook=_of_json)
+        return self._told(self._made, result.words)
+
+    def _failed(self, error: Exception) -> Any:
+        if error is not self._failure or self._made is None:
+            raise error
+        return self._made  # the framework's own words for a tool that failed
+
+    def _run(self, arguments: dict[str, Any]) -> Any:
+        return self._kept(self._handler(self._given(arguments)))
+
+    async def _arun(self, arguments: dict[str, Any]) -> Any:
+        return self._kept(await self._handler(self._given(arguments)))
+
+    def _given(self, arguments: dict[str, Any]) -> Any:
+        self.arguments, request = arguments, self._request
+        if request is None:
+            return arguments
+        tool = None if request.tool is None else _Once(request.tool, self)
+        return request.override(tool_call={**request.tool_call, "args": arguments}, tool=tool)
+
+    def _kept(self, made: Any) -> Any:
+        """Return what is kept of a result; raise where the framework has made words of what the tool raised."""
+        is_bare = self._request is None and not isinstance(made, _lc.ToolMessage | _lg.Command)
+        self._made = made = self._message(text_of(made)) if is_bare else made
+        if getattr(made, "status", None) == "error":
+            self._failure = self._failure or RuntimeError(str(made.content))
+            raise self._failure
+        if isinstance(made, _lc.ToolMessage) and made.artifact is None:
+            return made.content
+        try:
+            return {"langgraph": json.dumps(made, default=_as_json)}
+        except Exception:  # noqa: BLE001  a state may hold anything; what cannot be kept is not there for a replay
+            return made
+
+    @contextmanager
+    def once(self, arguments: Mapping[str, Any]) -> Generator[None]:
+        changed = any(name not in arguments or arguments[name] != value for name, value in self.arguments.items())
+        if self._has_begun or changed:
+            raise errors.SaysoError(f"{self.name} was called again, or with other arguments; it was not run")
+        self._has_begun = True
+        try:
+            yield
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _message(self, content: Any, status: str = "success") -> Any:
+        return _lc.ToolMessage(content, tool_call_id=self.id, name=self.name, status=status)
+
+    def _told(self, result: Any, words: str) -> Any:
+        """Return the result after what a person changed and wrote."""
+        if isinstance(result, list):
+            return [self._told(item, words) for item in cast("list[Any]", result)]
+        update: Any = getattr(result, "update", None)
+        if isinstance(result, _lg.Command) and isinstance(update, dict) and "messages" in update:
+            return replace(result, update={**cast("Any", update), "messages": self._told(update["messages"], words)})
+        if not words or getattr(result, "tool_call_id", None) != self.id:
+            return result
+        content = result.content
+        told = f"{words}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": words}, *content]
+        return result.model_copy(update={"content": told})
+
+
+class _Once:
+    """A tool in the hands of a handler, which may call it twice, with other arguments, or swallow what it raises."""
+
+    def __init__(self, tool: Any, call: _Call) -> None:
+        self._tool, self._call = tool, call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)
+
+    def invoke(self, given: Any, config: Any = None, **more: Any) -> Any:
+        with self._call.once(given["args"]):
+            return self._tool.invoke(given, config, **more)
+
+    async def ainvoke(self, given: Any, config: Any = None, **more: Any) -> Any:
+        with self._call.once(given["args"]):
+            return await self._tool.ainvoke(given, config, **more)
+
+
+def _words_before(state: Any, call_id: str) -> str:
+    messages = cast("Any", state).get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
+    own = (m for m in messages or () if any(call["id"] == call_id for call in getattr(m, "tool_calls", None) or ()))
+    return "".join(str(message.text).strip() for message in list(own)[-1:])
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, _lg.Command):
+        return {"langgraph:command": {name: getattr(value, name) for name in ("graph", "update", "goto")}}
+    return {"langgraph:message": _lc.message_to_dict(value)}
+
+
+def _of_json(found: dict[str, Any]) -> Any:
+    if "langgraph:message" in found:
+        return _lc.messages_from_dict([found["langgraph:message"]])[0]
+    return _lg.Command(**found["langgraph:command"]) if "langgraph:command" in found else found
