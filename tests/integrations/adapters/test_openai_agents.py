@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
 
 import sayso
+from sayso import errors
+from sayso.model.request import State
+from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, refund
 
 framework("agents", "openai_agents")
 agents: Any = pytest.importorskip("agents")
@@ -72,7 +77,10 @@ class AgentsDriver:
 
     async def resume(self, scene: Scene, saved: Any) -> Outcome:
         # A scripted model of a new process is told which turn comes next by what has happened.
-        agent = agent_of(scene, 1 + max(turns_done(scene, saved), 0), 1)
+        inner = max(
+            (n + 1 for n, turn in enumerate(scene.nested) if any(f'"{one.id}"' in saved for one in turn)), default=0
+        )
+        agent = agent_of(scene, 1 + turns_done(scene, saved), inner)
         with sayso.run(scene.thread):
             state = await resume(await agents.RunState.from_string(agent, saved))
             return outcome_of(await agents.Runner.run(agent, state))
@@ -85,3 +93,236 @@ def turns_done(scene: Scene, saved: str) -> int:
 
 class TestOpenAIAgents(AdapterSuite):
     driver: ClassVar = AgentsDriver()
+
+
+class Approving:
+    """Runs agents of the SDK itself, and decides."""
+
+    def __init__(self, *tools: Any, calls: list[Any]) -> None:
+        self.tools, self.calls = tools, calls
+
+    def agent(self, *script: Any) -> Any:
+        return agents.Agent(name="agent", model=scripted.ScriptedModel(list(script)), tools=list(self.tools))
+
+    async def paused(self) -> str:
+        with sayso.run("t"):
+            result = await agents.Runner.run(self.agent(self.calls), "go")
+        return result.to_state().to_string()
+
+    async def state(self, saved: str) -> Any:
+        return await agents.RunState.from_string(self.agent([scripted.assistant_message("end")]), saved)
+
+    async def go_on(self, state: Any) -> dict[str, str]:
+        with sayso.run("t"):
+            result = await agents.Runner.run(self.agent([scripted.assistant_message("end")]), state)
+        return outcome_of(result).told
+
+
+def call(name: str, call_id: str, **arguments: Any) -> Any:
+    return scripted.function_call(name, arguments, call_id=call_id)
+
+
+def pay(paid: list[float], **options: Any) -> Any:
+    def refund(amount: float) -> str:
+        paid.append(amount)
+        return f"refunded {amount}"
+
+    return agents.function_tool(refund, **options)
+
+
+def test_approval_in_the_saved_state_alone_starts_nothing(memory: Store) -> None:
+    paid: list[float] = []
+    play = Approving(gate(pay(paid), wait="pause"), calls=[call("refund", "c1", amount=5.0)])
+
+    async def main() -> dict[str, str]:
+        state = await play.state(await play.paused())
+        for item in state.get_interruptions():
+            state.approve(item, always_approve=True)
+        task = asyncio.ensure_future(play.go_on(state))
+        (request,) = suite.pending(memory)
+        for _ in range(50):  # it has every chance to start
+            await asyncio.sleep(0)
+        assert (paid, task.done()) == ([], False)
+        sayso.Review(by="ada").reject(request.id, "not this one")
+        return await task
+
+    assert "not this one" in asyncio.run(main())["c1"]
+    assert paid == []
+
+
+def test_arguments_that_were_altered_in_the_saved_state_are_refused(memory: Store) -> None:
+    paid: list[float] = []
+    play = Approving(gate(pay(paid), wait="pause"), calls=[call("refund", "c1", amount=5.0)])
+
+    async def main() -> None:
+        saved = await play.paused()
+        suite.approve()(suite.pending(memory)[0])
+        altered = saved.replace('{\\"amount\\":5.0}', '{\\"amount\\":5000.0}')
+        assert altered != saved
+        with sayso.run("t"):
+            state = await resume(await play.state(altered))
+        await play.go_on(state)
+
+    with pytest.raises(Exception, match=r"different invocation|was used in this run|another call"):
+        asyncio.run(main())
+    assert paid == []
+
+
+def test_interruption_of_a_tool_that_is_not_held_by_sayso_is_left_alone(memory: Store) -> None:
+    paid: list[float] = []
+    play = Approving(pay(paid, needs_approval=True), calls=[call("refund", "c1", amount=5.0)])
+
+    async def main() -> int:
+        with sayso.run("t"):
+            state = await resume(await play.state(await play.paused()))
+            return len((await agents.Runner.run(play.agent(), state)).interruptions)
+
+    assert asyncio.run(main()) == 1
+    assert (paid, suite.everything(memory)) == ([], [])
+
+
+def test_tool_behind_a_handoff_pauses_and_goes_on_from_the_saved_state(memory: Store) -> None:
+    paid: list[float] = []
+    tool = gate(pay(paid), wait="pause")
+
+    def first(*, is_new: bool) -> Any:
+        script = [[scripted.assistant_message("end")]] if is_new else [[call("refund", "c1", amount=5.0)]]
+        clerk = agents.Agent(name="clerk", model=scripted.ScriptedModel(script), tools=[tool])
+        hand_over = [] if is_new else [[call("transfer_to_clerk", "h1")]]
+        return agents.Agent(name="first", model=scripted.ScriptedModel(hand_over), handoffs=[clerk])
+
+    async def main() -> Outcome:
+        with sayso.run("t"):
+            result = await agents.Runner.run(first(is_new=False), "go")
+            suite.approve()(suite.pending(memory)[0])
+            again = first(is_new=True)
+            state = await resume(await agents.RunState.from_string(again, result.to_state().to_string()))
+            return outcome_of(await agents.Runner.run(again, state))
+
+    outcome = asyncio.run(main())
+    assert (paid, outcome.told["c1"], outcome.answer) == ([5.0], "refunded 5.0", "end")
+
+
+def test_errand_of_a_held_sub_agent_is_approved_once_and_pauses_inside(memory: Store) -> None:
+    turns = [[ModelCall("d1", "delegate_held", {"task": "refund A-1"})]]
+    scene = Scene(turns, "pause", nested=[[refund("n1")]])
+    outcome = suite.AdapterSuite.play(TestOpenAIAgents(), scene, {"d1": suite.approve(), "n1": suite.approve()}, memory)
+    assert (scene.refunds, outcome.told) == ([50.0], {"d1": ANSWER})
+    assert [request.state for request in suite.everything(memory)] == [State.DONE, State.DONE]
+
+
+def test_streamed_run_waits_too(memory: Store) -> None:
+    paid: list[float] = []
+
+    async def main() -> Any:
+        script = [[call("refund", "c1", amount=5.0)], [scripted.assistant_message("end")]]
+        agent = agents.Agent(name="agent", model=scripted.ScriptedModel(script), tools=[gate(pay(paid))])
+        with sayso.run("t"):
+            result = agents.Runner.run_streamed(agent, "go")
+            async for event in result.stream_events():
+                if getattr(event, "name", "") == "tool_called":
+                    asyncio.ensure_future(decide())  # noqa: RUF006  the stream waits for what it does
+            return result.final_output
+
+    async def decide() -> None:
+        while not suite.pending(memory):  # noqa: ASYNC110  a store tells no event of asyncio
+            await asyncio.sleep(0.005)
+        suite.approve()(suite.pending(memory)[0])
+
+    assert (asyncio.run(main()), paid) == ("end", [5.0])
+
+
+def told_of(tool: Any, memory: Store, arguments: dict[str, Any] | str = '{"amount": 5.0}') -> str:
+    """Let a model call a tool, approve the call, and return what the model is told."""
+
+    async def main() -> str:
+        script = [[scripted.function_call("refund", arguments, call_id="c1")], [scripted.assistant_message("end")]]
+        agent = agents.Agent(name="agent", model=scripted.ScriptedModel(script), tools=[tool])
+        task = asyncio.ensure_future(agents.Runner.run(agent, "go"))
+        while not task.done() and not suite.pending(memory):  # noqa: ASYNC110  the same
+            await asyncio.sleep(0.005)
+        for request in suite.pending(memory):
+            suite.approve()(request)
+        return outcome_of(await task).told["c1"]
+
+    return asyncio.run(main())
+
+
+def failing(**options: Any) -> Any:
+    async def refund(amount: float) -> str:
+        raise ValueError("the bank is closed")
+
+    return gate(agents.function_tool(refund, **options))
+
+
+def test_failure_is_told_as_it_was_and_not_as_please_try_again(memory: Store) -> None:
+    told = told_of(failing(), memory)
+    assert "the bank is closed" in told
+    assert "try again" not in told
+    assert [request.state for request in suite.everything(memory)] == [State.FAILED]
+
+
+def test_failure_policy_of_the_tool_is_kept(memory: Store) -> None:
+    assert (
+        told_of(failing(failure_error_function=lambda _, error: f"own: {error}"), memory) == "own: the bank is closed"
+    )
+    with pytest.raises(Exception, match="the bank is closed"):
+        told_of(failing(failure_error_function=None), memory)
+    assert [request.state for request in suite.everything(memory)] == [State.FAILED] * 2
+
+
+def test_call_that_exceeds_its_timeout_is_unknown_and_waiting_does_not_count(memory: Store) -> None:
+    async def refund(amount: float) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    told = told_of(gate(agents.function_tool(refund, timeout=0.01)), memory)
+    assert "nobody knows whether it took effect" in told
+    assert [request.state for request in suite.everything(memory)] == [State.UNKNOWN]
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "{", '{"amount": "much"}'])
+def test_arguments_that_do_not_fit_are_told_and_nobody_is_asked(arguments: str, memory: Store) -> None:
+    paid: list[float] = []
+    assert "refund was not run" in told_of(gate(pay(paid)), memory, arguments)
+    assert (paid, suite.everything(memory)) == ([], [])
+
+
+def test_pause_without_a_named_run_is_refused(memory: Store) -> None:
+    paid: list[float] = []
+    with pytest.raises(Exception, match="name"):
+        told_of(gate(pay(paid), wait="pause"), memory)
+    assert paid == []
+
+
+def test_cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = sayso.config.open_store(f"sqlite:///{place / 'cancelled.db'}")
+    scene = Scene([[refund()]], "block", options={"store": store})
+
+    async def main() -> None:
+        loop, ask = asyncio.get_running_loop(), store.ask
+        task = asyncio.ensure_future(AgentsDriver().start(scene))
+
+        def cancel_and_ask(*words: Any, **more: Any) -> Any:
+            loop.call_soon_threadsafe(task.cancel)
+            return ask(*words, **more)
+
+        monkeypatch.setattr(store, "ask", cancel_and_ask)
+        await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.timeout(suite.PATIENCE):
+            while suite.pending(store) or not suite.everything(store):  # noqa: ASYNC110  the same
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+    assert [request.state for request in suite.everything(store)] == [State.CANCELLED]
+
+
+def test_misuse_is_refused_where_it_is_written() -> None:
+    with pytest.raises(errors.ConfigError, match="takes a function tool"):
+        gate(lambda: None)
+    with pytest.raises(errors.ConfigError, match="block"):
+        gate(pay([]), wait="later")  # type: ignore[arg-type]  what is refused
+    with pytest.raises(TypeError, match="rolls"):
+        gate(pay([]), rolls=["finance"])  # type: ignore[call-arg]  the same
