@@ -50,6 +50,7 @@ _COMMANDS = {
     "hook": ("hook", "Let the tool calls of a coding agent wait for a person."),
     "scan": ("scan", "Find calls in code that look irreversible and are behind no gate."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
+    "policy": ("policy", "Check, explain, test and replay the rules of a policy file."),
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }
 

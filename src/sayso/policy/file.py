@@ -157,9 +157,19 @@ class Policy:
         Raises:
             PolicyError: The file is not there, is not the user's own, or has mistakes; with line and column.
         """
-        policy = cls(None if path is None else Path(path).absolute())
+        policy = cls.of_file(path)
         policy._rules().usable()
         return policy
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str] | None = None) -> Policy:
+        """Return the policy of a file as `load` does, also where it has mistakes; `problems` lists them."""
+        return cls(None if path is None else Path(path).absolute())
+
+    @property
+    def label(self) -> str:
+        """Path of the file, as messages say it."""
+        return self._rules().label
 
     @classmethod
     def of_text(cls, text: str, name: str = "policy.toml") -> Policy:

@@ -1,0 +1,206 @@
+"""`policy`: check a policy file, explain what it says of a call, test its examples, and replay it on the past.
+
+Invariant: nothing here decides a request or changes a file; a mistake in the file ends each command with code 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import takewhile
+from typing import Any
+
+import click
+
+from sayso import clock, config, errors
+from sayso.cli.context import CliContext, NoStoreYetError, as_date, json_option
+from sayso.cli.output import WRONG, out, plural, print_json
+from sayso.model.escaping import escape
+from sayso.model.request import Request
+from sayso.model.schema import Schema
+from sayso.policy import Answer, Policy
+from sayso.policy.replay import Replay
+from sayso.policy.replay import replay as replayed
+
+__all__ = ["policy"]
+
+_DAYS = 30
+_NEWEST = 2_000  # requests in which the schemas of tools are looked for
+_IDS = 5
+
+_file_option = click.option("--policy", "file", metavar="FILE", help="The policy file; else the one in effect.")
+
+
+@click.group()
+def policy() -> None:
+    """Check, explain, test and replay the rules of a policy file."""
+
+
+@policy.command(short_help="Check a policy file, with the tools that the store knows.")
+@click.argument("file", required=False)
+@json_option
+@click.pass_obj
+def check(cli: CliContext, file: str | None) -> int:
+    """Print everything that is wrong with a policy file: by default the one in effect.
+
+    Conditions are checked with the schemas of the tools that the store has requests of.
+    """
+    rules, tools = _unchecked(file), _tools(cli)
+    problems = rules.problems(tools)
+    unknown = _unknown_channels(rules) if not problems else []
+    if cli.as_json:
+        print_json({"file": rules.label, "problems": [one._asdict() for one in problems], "channels": unknown})
+    else:
+        out(*(f"{escape(rules.label)}:{one.line}:{one.column}: {escape(one.message)}" for one in problems))
+        out(*(f"{escape(rules.label)}: no channel is called {name!a}" for name in unknown))
+        if not problems and not unknown:
+            out(f"{escape(rules.label)}: {plural(len(rules.rules), 'rule')}, checked with {plural(len(tools), 'tool')}")
+    return WRONG if problems or unknown else 0
+
+
+@policy.command(short_help="Say which rule decides a call, and why.")
+@click.argument("tool")
+@click.argument("arguments", default="{}")
+@click.option("--run", metavar="NAME", help="Name of the run.")
+@click.option("--agent", metavar="NAME", help="Who asks.")
+@_file_option
+@json_option
+@click.pass_obj
+def explain(
+    cli: CliContext, tool: str, arguments: str, run: str | None, agent: str | None, file: str | None
+) -> int:  # fmt: skip
+    """Say which rule decides a call, and what those before it said: `explain refund '{"amount": 40}'`."""
+    try:
+        given: dict[str, Any] = json.loads(arguments)
+    except ValueError as error:
+        raise click.BadParameter(f"no JSON: {error}", param_hint="ARGUMENTS") from None
+    if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  JSON may be anything
+        raise click.BadParameter("the arguments are a JSON object, by name", param_hint="ARGUMENTS")
+    tools = _tools(cli)
+    known = {name.rpartition(":")[2]: schema for name, schema in tools.items()} | tools
+    answer = Policy.load(file).explain(tool, given, schema=known.get(tool), run=run, agent=agent)
+    verdict = answer.verdict
+    if cli.as_json:
+        steps = [
+            {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note}
+            for one in answer.steps
+        ]
+        said = None if verdict is None else {"kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason}
+        print_json({"verdict": said, "steps": steps})
+    else:
+        out(*_explained(answer))
+    return WRONG if verdict is None else 0
+
+
+def _explained(answer: Answer) -> Iterator[str]:
+    for rule, result, note, _ in answer.steps:
+        said = {"other tool": "is for other tools", "undecided": f"could not be decided: {note}"}.get(result, "")
+        said = said or (f"{rule.when.strip()} is {result}" if rule.when is not None else "is for every call of it")
+        yield escape(f"line {rule.line}, {rule.name}: {' '.join(said.split())}")
+    verdict = answer.verdict
+    if verdict is None:
+        yield "the call does not run"
+        return
+    yield escape(f"{verdict.kind}: {verdict.rule}" + (f": {verdict.reason}" if verdict.reason else ""))
+
+
+@policy.command(short_help="Test the examples in a policy file.")
+@click.argument("file", required=False)
+@json_option
+@click.pass_obj
+def test(cli: CliContext, file: str | None) -> int:
+    """Ask the policy about the examples of its rules, and compare what it says with what they expect.
+
+    A file without examples is an error: nothing was tested.
+    """
+    rules = Policy.load(file)
+    rows: list[dict[str, Any]] = []
+    for rule in rules.rules:
+        for one in rule.examples:
+            answer = rules.explain(one.tool, one.arguments, run=one.run, agent=one.agent, now=one.now)
+            said = "error" if answer.verdict is None else answer.verdict.kind
+            note = answer.steps[-1].note if answer.verdict is None else answer.verdict.rule
+            rows.append({"line": one.line, "tool": one.tool, "expect": one.expect, "verdict": said, "by": note})
+    wrong = [row for row in rows if row["expect"] != row["verdict"]]
+    if cli.as_json:
+        print_json({"examples": rows, "wrong": len(wrong)})
+    else:
+        for row in wrong:
+            text = "{line}: {tool}: {expect} was expected, and it is {verdict} ({by})".format(**row)
+            out(escape(f"{rules.label}:{text}"))
+        out(f"{plural(len(rows), 'example')}, {len(wrong)} wrong" if rows else "no examples: nothing was tested")
+    return WRONG if wrong or not rows else 0
+
+
+@policy.command(short_help="Say what a policy would have decided on past requests.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only what was asked then or later.  [default: 30d]")
+@_file_option
+@json_option
+@click.pass_obj
+def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
+    """Ask a policy about every past request of the store, and count what would have been decided otherwise.
+
+    With `--policy NEW`, compared with the policy in effect; else with what happened, which is that each was held.
+    """
+    begin = clock.now() - timedelta(days=_DAYS) if since is None else since
+    new, before = Policy.load(file), Policy.load() if file is not None else None
+    requests = takewhile(lambda request: request.created_at >= begin, _newest_first(cli))
+    found = replayed(requests, new, before)
+    if cli.as_json:
+        print_json({"since": clock.written(begin), **found.as_json()})
+    else:
+        out(*_shown(found))
+    return 0
+
+
+def _shown(found: Replay) -> Iterator[str]:
+    yield f"{plural(found.asked, 'past call')}: " + (
+        ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.verdicts.items())) or "nothing to decide"
+    )
+    for (was, now), ids in sorted(found.changes.items()):
+        more = f" and {len(ids) - _IDS:,} more" if len(ids) > _IDS else ""
+        yield f"{was} -> {now}: {len(ids):,} ({', '.join(ids[:_IDS])}{more})"
+    for name, count in sorted(found.masked.items()):
+        yield escape(f"uncertain, because {name} is masked: {count:,}")
+    if found.left_out:
+        yield f"left out, as they are questions or were purged: {found.left_out:,}"
+
+
+# -- what the commands share ---------------------------------------------------------------------------------------
+
+
+def _unchecked(file: str | None) -> Policy:
+    """Return the policy of a file, also where it has mistakes."""
+    return Policy.of_file(file)
+
+
+def _newest_first(cli: CliContext) -> Iterator[Request]:
+    from sayso.stores.base import Filter
+
+    cursor = None
+    while True:
+        page = cli.store.list(Filter(), cursor=cursor, limit=200, newest=True)
+        yield from page.requests
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _tools(cli: CliContext) -> dict[str, Schema]:
+    """Return the tools that the store has requests of, by name, with their newest schemas."""
+    found: dict[str, Schema] = {}
+    try:
+        for number, request in enumerate(_newest_first(cli)):
+            if number >= _NEWEST:
+                break
+            if request.kind == "call" and request.call.tool not in found:
+                found[request.call.tool] = Schema.from_text(request.call.schema)
+    except (NoStoreYetError, errors.ConfigError):
+        return {}
+    return found
+
+
+def _unknown_channels(rules: Policy) -> list[str]:
+    named = {name for rule in rules.rules for name in rule.verdict.channels}
+    return sorted(named - config.channel_tables().keys()) if named else []

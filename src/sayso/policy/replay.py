@@ -1,0 +1,93 @@
+"""What a policy would have decided on past requests, compared with what happened to them or what another one says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from sayso import errors
+from sayso.model.request import Request
+from sayso.model.schema import Schema
+from sayso.policy.file import Policy
+
+__all__ = ["Outcome", "Replay", "replay"]
+
+Outcome = Literal["allow", "hold", "deny", "uncertain", "error"]
+
+
+class _Said(NamedTuple):
+    outcome: Outcome
+    masked: tuple[str, ...] = ()
+
+
+@dataclass
+class Replay:
+    """What was found.
+
+    Attributes:
+        asked: How many past calls the policy was asked about.
+        verdicts: How many it would have allowed, held and denied; `uncertain` needs a masked value, and `error` would
+            not have run.
+        changes: The ids of the calls that are decided otherwise, by what was and what would be.
+        masked: The masked arguments that made verdicts uncertain, by name, and how often.
+        left_out: How many requests are no calls, or were purged.
+    """
+
+    asked: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict[str, int])
+    changes: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
+    masked: dict[str, int] = field(default_factory=dict[str, int])
+    left_out: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        changes = [{"from": was, "to": now, "count": len(ids), "ids": ids} for (was, now), ids in self.changes.items()]
+        return {
+            "asked": self.asked, "verdicts": self.verdicts, "changes": changes, "masked": self.masked,
+            "left_out": self.left_out,
+        }  # fmt: skip
+
+
+def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = None) -> Replay:
+    """Ask a policy about past calls, with what people were shown of them and the time at which they were asked.
+
+    Args:
+        requests: The requests; those that are no calls, or whose content was purged, are counted and left out.
+        policy: The policy.
+        before: What it is compared with; when not given, what happened: each request was held.
+    """
+    found = Replay()
+    for request in requests:
+        if request.kind != "call" or request.purged_at is not None:
+            found.left_out += 1
+            continue
+        said = _said(policy, request)
+        was = "hold" if before is None else _said(before, request).outcome
+        found.asked += 1
+        found.verdicts[said.outcome] = found.verdicts.get(said.outcome, 0) + 1
+        for name in said.masked:
+            found.masked[name] = found.masked.get(name, 0) + 1
+        if was != said.outcome:
+            found.changes.setdefault((was, said.outcome), []).append(request.id)
+    return found
+
+
+def _said(policy: Policy, request: Request) -> _Said:
+    call = request.call
+    try:
+        answer = policy.explain(
+            call.tool, call.arguments, schema=Schema.from_text(call.schema), run=_run_of(request),
+            agent=request.requester.subject, now=request.created_at,
+        )  # fmt: skip
+    except (errors.PolicyError, ValueError):
+        return _Said("error")
+    if answer.verdict is not None:
+        return _Said(answer.verdict.kind)
+    masked = answer.steps[-1].masked
+    return _Said("uncertain", masked) if masked else _Said("error")
+
+
+def _run_of(request: Request) -> str | None:
+    """Return the run's name, as a condition sees it: none where the program gave none."""
+    return None if request.process is not None else request.run_id
