@@ -158,7 +158,7 @@ class Policy:
             PolicyError: The file is not there, is not the user's own, or has mistakes; with line and column.
         """
         policy = cls.of_file(path)
-        policy._rules().usable()
+        _ = policy.rules
         return policy
 
     @classmethod
