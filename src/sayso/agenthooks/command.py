@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sayso.agenthooks.hosts import HOSTS, HookEvent, Host, describe
 
-__all__ = ["Answer", "Options", "answer", "main", "read_options"]
+__all__ = ["Answer", "Options", "answer", "main", "read_options", "run"]
 
 WAIT = "50s"
 """How long a hook waits unless it is told otherwise: less than the shortest limit of a host (Gemini CLI, 60 s)."""
