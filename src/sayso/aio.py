@@ -110,6 +110,14 @@ class Review:
     release = _awaited(reviews.Review.release)
     extend = _awaited(reviews.Review.extend)
     resolve = _awaited(reviews.Review.resolve)
+    grant = _awaited(reviews.Review.grant)
+    preview_grant = _awaited(reviews.Review.preview_grant)
+    grants = _awaited(reviews.Review.grants)
+    agree = _awaited(reviews.Review.agree)
+    revoke = _awaited(reviews.Review.revoke)
+    stop = _awaited(reviews.Review.stop)
+    go = _awaited(reviews.Review.go)
+    stopped = _awaited(reviews.Review.stopped)
 
 
 class Held(HeldBase):

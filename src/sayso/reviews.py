@@ -19,6 +19,7 @@ from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.tags import dump
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.escaping import storable
+from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
 from sayso.model.parameters import checks_keywords
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
@@ -26,10 +27,11 @@ from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, ReviewStore, Store
+from sayso.stores.grants import Stop
 
 __all__ = ["RequestPage", "Review", "Search"]
 
-_CHUNK = 200
+_CHUNK, _MOST_EARLIER = 200, 2_000
 
 
 @dataclass(frozen=True)
@@ -450,6 +452,113 @@ class Review:
             self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
             channel=channel or self.channel, force=force,
         )  # fmt: skip
+
+    # -- grants and the stop -----------------------------------------------------------------------------------
+
+    @checks_keywords()
+    def grant(
+        self, request_id: str, *, count: int, lasts: timedelta | str, by: Reviewer | str | None = None,
+        changes: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
+        here: bool = False, without: Collection[str] = (), at_most: Mapping[str, Any] | None = None,
+        exactly: Collection[str] = (), channel: str | None = None,
+    ) -> Grant:  # fmt: skip
+        """Approve a call, and the next ones like it. Durable on return.
+
+        The next calls keep all fields as they are in this one, and numbers may be smaller, from 0 on; a number whose
+        name is that of an id stays equal. Where the gate needs two people, the grant does: whoever approves the same
+        request with the same terms agrees to it.
+
+        Args:
+            request_id: Id, or a beginning of it that fits no other.
+            count: How many more calls may start.
+            lasts: When the grant ends, from now: `"1h"`.
+            by: Who approves.
+            changes: New values for some arguments; the grant is drawn from the changed call.
+            comment: The program is told, and the record keeps it.
+            seen: Fingerprint of what was looked at.
+            here: Only in the run of this request; else in every run of the same program.
+            without: Paths of fields that may be anything: `["note", "order.remark"]`.
+            at_most: Smaller bounds of numbers, by path.
+            exactly: Paths of numbers that must stay equal.
+            channel: Through which channel, instead of this review's.
+
+        Raises:
+            GrantRefusedError: The gate wants a person for every call, or the terms are wider than the call.
+            DecisionRefusedError: As for `approve`.
+        """
+        request, who, channel = self.get(request_id), self._who(by), channel or self.channel
+        edited = None if changes is None or request.state is not State.PENDING else edited_call(request, changes)
+        if edited is not None and edited.digest == request.effective.digest:
+            edited = None
+        words = None if comment is None else storable(comment)
+        decision = Decision("approve", who.identity, clock.now(), channel, words, "", edited is not None)
+        looked_at = request.current_fingerprint if seen is None and edited is not None else seen
+        after, grant = self.store.grant(
+            request.id, decision, who=who, seen=looked_at, edited=edited, lasts=duration.parse(lasts), count=count,
+            here=here, without=tuple(without), at_most=at_most, exactly=tuple(exactly),
+        )  # fmt: skip
+        telemetry.decided(after, "approve", channel)
+        return grant
+
+    @checks_keywords()
+    def preview_grant(
+        self, request_id: str, *, here: bool = False, without: Collection[str] = (),
+        at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (), since: timedelta | str = "30d",
+    ) -> tuple[Grant, Sequence[Request]]:  # fmt: skip
+        """Return the grant that `grant` would make, and the earlier requests that it would have let through.
+
+        Nothing is written. `since` says how far back it looks; of a tool no more than 2,000 requests are read.
+        """
+        request, now = self.get(request_id), clock.now()
+        grant = Grant.of(
+            request, request.effective, count=1, until=now + timedelta(hours=1), now=now, here=here,
+            without=tuple(without), at_most=at_most, exactly=tuple(exactly),
+        )  # fmt: skip
+        found: list[Request] = []
+        cursor, wanted, oldest = None, Filter(name=grant.tool, kind="call"), now - duration.parse(since)
+        for _ in range(_MOST_EARLIER // _CHUNK):
+            page = self.store.list(wanted, cursor=cursor, limit=_CHUNK, newest=True)
+            recent = [one for one in page.requests if one.created_at >= oldest]
+            found += [one for one in recent if one.id != request.id and grant.lacks(one) is None]
+            cursor = page.cursor
+            if cursor is None or len(recent) < len(page.requests):
+                break
+        return grant, found
+
+    def grants(self, *, ended: bool = False) -> Sequence[Grant]:
+        """Return the grants that count, newest first; with `ended`, those that were revoked or used up as well."""
+        return self.store.grants(ended=ended)
+
+    @checks_keywords()
+    def agree(self, grant_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Grant:
+        """Agree to a grant of another reviewer, where the gate needs several people. Durable on return."""
+        found = self.store.find_grant(grant_id)
+        return self.store.agree(found.id, self._who(by), channel=channel or self.channel)
+
+    @checks_keywords()
+    def revoke(
+        self, grant_id: str, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None
+    ) -> Grant:
+        """End a grant; what it approved and has not started waits for a person. Durable on return."""
+        found, words = self.store.find_grant(grant_id), None if reason is None else storable(reason)
+        by_whom = self._who(by).identity
+        return self.store.revoke_grant(found.id, by_whom, channel=channel or self.channel, reason=words)
+
+    @checks_keywords()
+    def stop(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> Stop:
+        """Block every start, approved ones too, until `go`; no approval is spent. Durable on return."""
+        words = None if reason is None else storable(reason)
+        return self.store.stop(self._who(by).identity, channel=channel or self.channel, reason=words)
+
+    @checks_keywords()
+    def go(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> bool:
+        """Let calls start again; return whether they were stopped. Durable on return."""
+        words = None if reason is None else storable(reason)
+        return self.store.go(self._who(by).identity, channel=channel or self.channel, reason=words)
+
+    def stopped(self) -> Stop | None:
+        """Return who stopped every start, when and why; None while calls start."""
+        return self.store.stopped()
 
     # -- inside ------------------------------------------------------------------------------------------------
 

@@ -557,7 +557,7 @@ MUTANTS = [
     ),
     Mutant(
         "one statement looks for channels", "stores/sqlite_transaction.py",
-        "(CHANNEL,) if is_alone else ()", "()",
+        "return _NONE_OF.format(", "return '1' or _NONE_OF.format(",
         "stores/test_sqlite.py::test_a_channel_that_another_process_registers_is_owed_a_message_at_once",
     ),
     # -- grants, budgets and the stop -------------------------------------------------------------------------------
@@ -574,7 +574,7 @@ MUTANTS = [
     Mutant(
         "a grant is of one version of its tool", "model/grant.py",
         "if request.subject.schema_digest != self.schema_digest:", "if False:",
-        "stores/test_contract.py::TestMemory::test_a_call_of_another_version_of_the_tool_waits",
+        "model/test_grant.py::test_a_grant_is_of_exactly_one_version_of_the_tool",
     ),
     Mutant(
         "a grant is of one requester", "model/grant.py",

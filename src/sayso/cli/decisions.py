@@ -17,6 +17,7 @@ import click
 from sayso import clock, errors
 from sayso.cli.context import CliContext, as_span, filter_options, json_option, message_option, reviewer_options
 from sayso.cli.errors import report
+from sayso.cli.grants import grant_rows
 from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
 from sayso.model.edit import edited_call
 from sayso.model.lifecycle import is_due
@@ -25,7 +26,7 @@ from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
 from sayso.view import card
-from sayso.view.document import request_document
+from sayso.view.document import grant_document, request_document
 from sayso.view.summary import name_of, short, time_left
 
 __all__ = [
@@ -181,20 +182,26 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
         "--again", is_flag=True, help="Let the call start although its effect is taken; needs -m with a reason."
     ),
     click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since."),
+    click.option("--alike", is_flag=True, help="Also the next calls like it: the same fields, numbers no larger."),
+    click.option("--count", type=click.IntRange(1, 10_000), metavar="N", help="With --alike: how many more calls."),
+    click.option("--for", "lasts", metavar="SPAN", type=as_span, help="With --alike: how long it counts: 1h, 7d."),
+    click.option("--here", is_flag=True, help="With --alike: only in this run."),
+    click.option("--without", multiple=True, metavar="FIELD", help="With --alike: it may be anything; repeatable."),
+    click.option("--at-most", multiple=True, metavar="FIELD=NUMBER", help="With --alike: a smaller bound; repeatable."),
+    click.option("--exactly", multiple=True, metavar="FIELD", help="With --alike: the number stays; repeatable."),
 )
 def approve(
     cli: CliContext, ids: tuple[str, ...], is_sure: bool, settings: tuple[str, ...], edit: bool,
-    message: str | None, again: bool, seen: str | None,
+    message: str | None, again: bool, seen: str | None, alike: bool, **terms: Any,
 ) -> int:  # fmt: skip
     """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80.
 
     With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
     """
     _check_selection(cli, ids, "approve", is_sure=is_sure)
-    if len(ids) != 1 and (settings or edit or seen is not None):
-        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
-    if settings and edit:
-        raise click.UsageError("give --set or --edit, not both")
+    _check_changes(ids, settings, seen, edit=edit)
+    if alike or any(terms.values()):
+        return _grant(cli, ids, settings, message, seen, is_plain=alike and not (edit or again), **terms)
     review = cli.review
     if not ids:
 
@@ -216,14 +223,59 @@ def approve(
 
             return decided(arguments=edited(request))
         if seen is None and not card.is_whole(request):
-            raise errors.DecisionRefusedError(
-                request.id,
-                f"request {request.id} is too long for one view; nothing was decided. Read it with `sayso show --full"
-                f" {request.id}` and give the fingerprint that stands at its end: --seen FINGERPRINT",
-            )
+            raise _not_seen(request.id)
         return decided(changes=_changes(request, settings)) if settings else decided()
 
     return _for_each(cli, ids, action, partial(_approved_rows, cli, before))
+
+
+def _check_changes(ids: Sequence[str], settings: tuple[str, ...], seen: str | None, *, edit: bool) -> None:
+    if len(ids) != 1 and (settings or edit or seen is not None):
+        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
+    if settings and edit:
+        raise click.UsageError("give --set or --edit, not both")
+
+
+def _not_seen(request_id: str) -> errors.DecisionRefusedError:
+    return errors.DecisionRefusedError(
+        request_id,
+        f"request {request_id} is too long for one view; nothing was decided. Read it with `sayso show --full"
+        f" {request_id}` and give the fingerprint that stands at its end: --seen FINGERPRINT",
+    )
+
+
+def _grant(
+    cli: CliContext, ids: Sequence[str], settings: tuple[str, ...], message: str | None, seen: str | None, *,
+    is_plain: bool, count: int | None, lasts: timedelta | None, here: bool, without: tuple[str, ...],
+    at_most: tuple[str, ...], exactly: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Approve one call and the next ones like it, and print the grant."""
+    if len(ids) != 1 or count is None or lasts is None or not is_plain:
+        raise click.UsageError(
+            "--alike takes one ID, --count and --for, and neither --edit nor --again; --here, --without, --at-most and"
+            " --exactly go with it"
+        )
+    if 0 < len(ids[0].removeprefix("rq_")) < _MIN_ID:
+        raise click.UsageError(f"{ids[0]!r} is too short to decide by; give at least {_MIN_ID} characters after `rq_`")
+    request, bounds = cli.review.get(ids[0]), dict[str, float]()
+    if seen is None and not card.is_whole(request):
+        raise _not_seen(request.id)
+    for bound in at_most:
+        name, _, number = bound.partition("=")
+        try:
+            bounds[name] = float(number)
+        except ValueError:
+            raise click.BadParameter(f"{bound!r} is not FIELD=NUMBER", param_hint="--at-most") from None
+    grant = cli.review.grant(
+        request.id, count=count, lasts=lasts, comment=message, seen=_fingerprint(request, seen), here=here,
+        changes=_changes(request, settings) if settings else None, without=without, at_most=bounds, exactly=exactly,
+    )  # fmt: skip
+    after = cli.review.get(request.id)
+    if cli.as_json:
+        print_json({"request": request_document(after), "grant": grant_document(grant)})
+    else:
+        out(*_status_rows(after), *grant_rows(grant))
+    return 0
 
 
 def _fingerprint(request: Request, seen: str | None) -> str:

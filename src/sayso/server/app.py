@@ -34,6 +34,7 @@ from sayso.server.error_pages import HANDLERS
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import LOOPBACK, Guard
 from sayso.server.pages import bulk, export, insights, listing
+from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
@@ -54,6 +55,10 @@ def _routes() -> list[BaseRoute]:
         Route("/history", get_route(listing.history)),
         Route("/history.{kind}", get_route(export.export)),
         Route("/insights", get_route(insights.insights)),
+        Route("/grants", get_route(grant_pages.grants)),
+        Route("/grants/{grant_id}/{verb}", post_route(grant_pages.act_on_grant), methods=["POST"]),
+        Route("/stop", post_route(grant_pages.stop), methods=["POST"]),
+        Route("/go", post_route(grant_pages.go), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),

@@ -10,6 +10,7 @@ from typing import Any, cast
 from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.escaping import escape
+from sayso.model.grant import Grant
 from sayso.model.journal import Entry
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
@@ -17,7 +18,7 @@ from sayso.model.reviewer import Escalation, Identity
 from sayso.view import card
 from sayso.view.summary import columns, padded, token
 
-__all__ = ["event_rows", "moment", "request_document"]
+__all__ = ["event_rows", "grant_document", "moment", "request_document"]
 
 
 _PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
@@ -29,6 +30,27 @@ def _at(moment: datetime | None) -> str | None:
 
 def _who(identity: Identity | None) -> str | None:
     return None if identity is None else identity.qualified
+
+
+def grant_document(grant: Grant) -> dict[str, Any]:
+    """Return a grant as JSON values; what fields must be as people are shown it."""
+    return {
+        "id": grant.id,
+        "tool": grant.tool,
+        "fields": grant.lines(),
+        "run": grant.run,
+        "requester": _who(grant.requester),
+        "count": grant.count,
+        "left": grant.left,
+        "created_at": _at(grant.created_at),
+        "until": _at(grant.until),
+        "by": [one.by.qualified for one in grant.grantors],
+        "request": grant.request_id,
+        "comment": grant.comment,
+        "ended": grant.ended,
+        "ended_by": _who(grant.ended_by),
+        "ended_at": _at(grant.ended_at),
+    }
 
 
 def request_document(request: Request, *, program_gone: bool | None = None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.audit.export import entry_document
+from sayso.model import grant as grants
 from sayso.model import request
 from sayso.model.journal import Entry as Row
 from sayso.model.request import State
@@ -21,13 +22,13 @@ from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
 from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
-from sayso.view.document import request_document
+from sayso.view.document import grant_document, request_document
 
 __all__ = [
-    "Approve", "Cancel", "Change", "Claim", "Decision", "Entry", "Escalation", "EventsQuery", "Execution", "Extend",
-    "Feedback", "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query", "Quorum",
-    "Reject", "Release", "Reply", "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery",
-    "Token", "Tokens",
+    "Agree", "Approve", "Cancel", "Change", "Claim", "Decision", "Entry", "Escalation", "EventsQuery", "Execution",
+    "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery", "Input", "Journal", "JournalQuery", "Me",
+    "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason", "Reject", "Release", "Reply", "Request",
+    "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery", "Stop", "Token", "Tokens",
 ]  # fmt: skip
 
 
@@ -128,6 +129,36 @@ class Approve(Input):
     again: bool = Field(False, description="Let it start although its effect is taken; `comment` says why.")
 
 
+class GrantTerms(Input):
+    """Let the call run, and the next ones like it: equal fields, numbers no larger. `seen` or `If-Match` is needed."""
+
+    count: int = Field(ge=1, le=10_000, description="How many more calls.")
+    lasts: str = Field(max_length=100, description="How long it counts, from now: `90s`, `1h`, `7d`.")
+    here: bool = Field(False, description="Only in the run of this request.")
+    without: list[str] = Field(default_factory=list[str], max_length=100, description="Fields that may be anything.")
+    at_most: dict[str, int | float] = Field(default_factory=dict[str, int | float], description="Smaller bounds.")
+    exactly: list[str] = Field(default_factory=list[str], max_length=100, description="Numbers that stay equal.")
+    changes: dict[str, Any] | None = Field(None, description="New values for some arguments.")
+    comment: Comment = None
+    seen: Seen = None
+
+
+class GrantsQuery(Query):
+    """Which grants."""
+
+    ended: Annotated[bool, Field(description="Also those that were revoked, used up or expired.")] = False
+
+
+class Reason(Input):
+    """Why."""
+
+    reason: Annotated[str | None, Field(max_length=20_000, description="Why; the journal keeps it.")] = None
+
+
+class Agree(Input):
+    """Agree to a grant of another reviewer."""
+
+
 class Reject(Input):
     """Say no."""
 
@@ -200,6 +231,46 @@ class Change(Output):
     path: str
     before: str | None
     after: str | None
+
+
+class Grant(Output):
+    """A permission for the next calls like one that was approved."""
+
+    id: str
+    tool: str
+    fields: list[str] = Field(description="What each field must be, as texts; secrets are masked.")
+    run: str | None = Field(description="The run in which it counts; null for every run of the requester.")
+    requester: str
+    count: int
+    left: int
+    created_at: datetime
+    until: datetime
+    by: list[str] = Field(description="Who agreed to it, each as `issuer:subject`.")
+    request: str = Field(description="Id of the request that it was drawn from.")
+    comment: str | None
+    ended: Literal["revoked", "used up", "expired"] | None
+    ended_by: str | None
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, grant: grants.Grant) -> Grant:
+        """Return the message for a grant."""
+        return cls.model_validate(grant_document(grant))
+
+
+class Grants(Output):
+    """Grants, newest first."""
+
+    grants: list[Grant]
+
+
+class Stop(Output):
+    """Whether every start is stopped, and who said so."""
+
+    stopped: bool
+    by: str | None = None
+    at: datetime | None = None
+    reason: str | None = None
 
 
 class Quorum(Output):

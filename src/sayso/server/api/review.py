@@ -27,7 +27,7 @@ __all__ = ["router"]
 
 router = Router()
 _READERS: tuple[TokenKind, ...] = ("admin", "review")
-_ID = re.compile(r"rq_[0-9a-f]{32}")
+_ID, _GRANT_ID = re.compile(r"rq_[0-9a-f]{32}"), re.compile(r"gr_[0-9a-f]{32}")
 _AT = "/v1/requests/{request_id}"
 
 
@@ -238,6 +238,74 @@ def resolve(context: Context, body: messages.Resolve) -> messages.Request:
     return _shown(context, context.review.resolve(
         _request(context).id, happened=body.happened, comment=body.comment, force=body.force
     ))  # fmt: skip
+
+
+# -- grants and the stop -----------------------------------------------------------------------------------------
+
+
+@router.post(
+    f"{_AT}/grant", "Approve a call, and the next ones like it", kinds=_REVIEW, reads=_MATCH,
+    problems=(*_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "grant_refused"),
+)  # fmt: skip
+def grant(context: Context, body: messages.GrantTerms) -> messages.Grant:
+    request, seen = _request(context), _seen(context, body.seen)
+    if seen is None or seen == "*":
+        raise Problem(
+            "seen_required", "a grant needs If-Match, or `seen`, with what was looked at; nothing was decided"
+        )
+    try:
+        span = duration.parse(body.lasts)
+    except errors.ConfigError as error:
+        raise Problem("invalid_input", f"{error}; nothing was decided") from None
+    return messages.Grant.of(context.review.grant(
+        request.id, count=body.count, lasts=span, here=body.here, without=body.without, at_most=body.at_most,
+        exactly=body.exactly, changes=body.changes, comment=body.comment, seen=seen,
+    ))  # fmt: skip
+
+
+@router.get("/v1/grants", "List grants, newest first", kinds=_READERS)
+def list_grants(context: Context, query: messages.GrantsQuery) -> messages.Grants:
+    return messages.Grants(grants=list(map(messages.Grant.of, context.review.grants(ended=query.ended))))
+
+
+@router.post(
+    "/v1/grants/{grant_id}/agree", "Agree to a grant of another reviewer", kinds=_REVIEW,
+    problems=("grant_not_found", "own_request", "missing_role", "already_voted"),
+)  # fmt: skip
+def agree(context: Context, _: messages.Agree) -> messages.Grant:
+    return messages.Grant.of(context.review.agree(_whole_grant(context)))
+
+
+@router.post("/v1/grants/{grant_id}/revoke", "End a grant at once", kinds=_READERS, problems=("grant_not_found",))
+def revoke_grant(context: Context, body: messages.Reason) -> messages.Grant:
+    return messages.Grant.of(context.review.revoke(_whole_grant(context), reason=body.reason))
+
+
+def _whole_grant(context: Context) -> str:
+    grant_id = context.path("grant_id")
+    if _GRANT_ID.fullmatch(grant_id) is None:
+        raise errors.GrantNotFoundError(grant_id)
+    return grant_id
+
+
+@router.get("/v1/stop", "Say whether every start is stopped", kinds=_READERS)
+def stopped(context: Context) -> messages.Stop:
+    found = context.review.stopped()
+    if found is None:
+        return messages.Stop(stopped=False)
+    return messages.Stop(stopped=True, by=found.by.qualified, at=found.at, reason=found.reason)
+
+
+@router.post("/v1/stop", "Block every start, approved ones too", kinds=_READERS)
+def stop(context: Context, body: messages.Reason) -> messages.Stop:
+    context.review.stop(reason=body.reason)
+    return stopped(context)
+
+
+@router.post("/v1/go", "Let calls start again", kinds=_READERS)
+def go(context: Context, body: messages.Reason) -> messages.Stop:
+    context.review.go(reason=body.reason)
+    return stopped(context)
 
 
 # -- tokens: made on the server's machine alone, so that an admin's token that got out makes itself no people ----

@@ -73,7 +73,8 @@ def render(context: RequestContext, template: str, *, status: int = 200, **value
     """Return a page for somebody who is known; title, menu and list say how many wait by one count."""
     return render_public(
         context.http, template, status=status, csrf=context.session.csrf, me=name_of(context.reviewer.identity),
-        pending=context.settings.store.count(pending_filter()), has_logout=context.settings.who is None, **values,
+        pending=context.settings.store.count(pending_filter()), stopped=context.review.stopped(),
+        has_logout=context.settings.who is None, **values,
     )  # fmt: skip
 
 

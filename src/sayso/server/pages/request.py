@@ -35,7 +35,7 @@ __all__ = ["act", "show_request"]
 _WIDTH = 84
 _TITLE_ROOM = 80
 _VERBS = frozenset(
-    {"answer", "approve", "cancel", "claim", "extend", "feedback", "preview", "reject", "release", "resolve"}
+    {"answer", "approve", "cancel", "claim", "extend", "feedback", "grant", "preview", "reject", "release", "resolve"}
 )
 
 
@@ -99,7 +99,7 @@ def _page(
         moves=_possible_actions(context, request),
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=[] if edited is None else changed(request.call, edited, request.redact),
-        outcome=[row.strip() for row in outcome_rows(request)],
+        outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request),
     )  # fmt: skip
 
 
@@ -174,7 +174,10 @@ def act(context: RequestContext) -> Response:
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
         if verb == "preview" and _is_open(request, "call"):
             return _preview(context, request)
-        _do(context, request, verb, seen)
+        if verb == "grant":
+            _grant(context, request, seen)
+        else:
+            _do(context, request, verb, seen)
     except _RefusedError as refused:
         return _page(context, context.review.get(request.id), status=422, sent=refused.sent)
     except errors.DecisionRefusedError as fault:
@@ -206,6 +209,32 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
             review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
         case _:
             pass  # a preview of what does not wait any more
+
+
+def _grant(context: RequestContext, request: Request, seen: str) -> None:
+    """Approve a call, and the next ones like it, with the fields that the form does not take out."""
+    given = _given(request, _edit(context, request)) if _is_open(request, "call") else {}
+    if "arguments" in given:
+        raise _RefusedError("A grant keeps every field; leave none out of the call itself. Nothing was decided.")
+    count = context.form.get("count", "")
+    if not (count.isascii() and count.isdigit() and len(count) < 6):
+        raise _RefusedError("Say for how many more calls, as a whole number; nothing was decided.")
+    try:
+        context.review.grant(
+            request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
+            here=context.form.get("here") == "yes", without=context.form.getlist("without"), **given,
+        )  # fmt: skip
+    except errors.ConfigError as fault:
+        raise _RefusedError(escape(str(fault))) from None
+
+
+def _alike(context: RequestContext, request: Request) -> tuple[Sequence[tuple[str, str]], int] | None:
+    """Return the fields of the grant that this call gives, each with what it must be, and how many it would have let
+    through in the last 30 days; None where there can be none."""  # noqa: D205, D209
+    if not _is_open(request, "call") or request.always:
+        return None
+    drawn, earlier = context.review.preview_grant(request.id)
+    return list(zip(drawn.conditions, drawn.lines(), strict=False)), len(earlier)
 
 
 def _is_open(request: Request, kind: str) -> bool:

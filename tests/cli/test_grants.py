@@ -1,0 +1,80 @@
+"""The commands `approve --alike`, `grants`, `stop` and `go`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sayso import errors
+from sayso.cli import main
+from sayso.model.request import State
+from sayso.stores.base import Store
+from sayso.testing import sample_call
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def store(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setenv("SAYSO_STORE", file_store.url)
+    monkeypatch.setenv("SAYSO_REVIEWER", "ada")
+    return file_store
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def ran(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(words)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return ran
+
+
+def like(store: Store, amount: int = 5, to: str = "alice") -> State:
+    return store.ask(sample_call(None, {"amount": amount, "to": to})).state
+
+
+def test_the_next_calls_like_one_are_approved_until_the_grant_is_revoked(store: Store, run: Run) -> None:
+    request = store.ask(sample_call())
+    code, out, _ = run("approve", request.id, "--alike", "--count", "5", "--for", "1h", "--at-most", "amount=8")
+    assert code == 0
+    assert "amount is at most 8" in out
+    assert [like(store, 8), like(store, 9), like(store, 8, "bob")] == [State.APPROVED, State.PENDING, State.PENDING]
+    code, out, _ = run("grants")
+    assert "5 of 5 left, ends in 1h" in out
+    grant_id = json.loads(run("grants", "ls", "--json")[1])[0]["id"]
+    code, out, _ = run("grants", "revoke", grant_id[:12], "-m", "enough")
+    assert (code, "revoked by ada" in out) == (0, True)
+    assert like(store) is State.PENDING
+    assert run("grants")[1] == "no grants\n"
+    assert "revoked" in run("grants", "ls", "--all")[1]
+
+
+def test_alike_needs_one_id_a_count_and_an_end(store: Store, run: Run) -> None:
+    request = store.ask(sample_call())
+    for words in (
+        ["--alike"], ["--alike", "--count", "5"], ["--alike", "--count", "0", "--for", "1h"], ["--count", "5"],
+        ["--alike", "--count", "5", "--for", "1h", "--edit"],
+        ["--alike", "--count", "1", "--for", "1h", "--at-most", "x"],
+    ):  # fmt: skip
+        assert run("approve", request.id, *words)[0] == 2, words
+    assert run("approve", request.id, "--alike", "--count", "1", "--for", "1h", "--without", "nothing")[0] == 1
+    assert store.get(request.id).state is State.PENDING
+    assert run("grants", "revoke", "gr_none")[0] == 1
+
+
+def test_a_stop_blocks_starts_until_go(store: Store, run: Run) -> None:
+    request = store.ask(sample_call())
+    run("approve", request.id)
+    code, out, _ = run("stop", "--reason", "fire")
+    assert (code, "stopped by ada: fire" in out) == (0, True)
+    with pytest.raises(errors.StoppedError):
+        store.start(request.id, "t")
+    assert json.loads(run("stop", "--json", "--as", "bob")[1])["by"] == "local:ada"
+    assert run("go")[1] == "calls start again\n"
+    assert "nothing was stopped" in run("go")[1]
+    assert store.start(request.id, "t").state is State.RUNNING

@@ -1,0 +1,96 @@
+"""What a grant and a budget say of a call, apart from any store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from sayso import clock, errors
+from sayso.model.budget import Budget
+from sayso.model.grant import Grant
+from sayso.model.request import Request
+from sayso.testing import sample_call
+
+HOUR = timedelta(hours=1)
+
+
+def grant_of(arguments: dict[str, Any], **terms: Any) -> Grant:
+    request, now = sample_call(None, arguments), clock.now()
+    return Grant.of(request, request.call, count=1, until=now + HOUR, now=now, **terms)
+
+
+def fits(grant: Grant, arguments: dict[str, Any]) -> bool:
+    return grant.lacks(sample_call(None, arguments)) is None
+
+
+def test_the_number_of_a_customer_is_no_amount() -> None:
+    grant = grant_of({"customer_id": 4711, "orderId": 5, "amount": 30})
+    assert fits(grant, {"customer_id": 4711, "orderId": 5, "amount": 1})
+    assert not fits(grant, {"customer_id": 4710, "orderId": 5, "amount": 1})
+    assert not fits(grant, {"customer_id": 4711, "orderId": 4, "amount": 1})
+
+
+def test_fields_inside_of_fields_are_looked_at() -> None:
+    before = {"order": {"total": 30, "currency": "EUR", "lines": [1, 2]}}
+    grant = grant_of(before)
+    assert sorted(grant.conditions) == ["order.currency", "order.lines", "order.total"]
+    assert fits(grant, {"order": {"total": 5, "currency": "EUR", "lines": [1, 2]}})
+    for order in (
+        {"total": 5, "currency": "USD", "lines": [1, 2]}, {"total": 5, "currency": "EUR", "lines": [1]},
+        {"total": 5, "currency": "EUR", "lines": [1, 2], "rush": True}, {"total": 5, "currency": "EUR"}, 5,
+    ):  # fmt: skip
+        assert not fits(grant, {"order": order}), order
+    assert fits(grant_of(before, without=["order"]), {"order": {"anything": 1}})
+
+
+def test_a_dict_whose_keys_look_like_paths_is_one_field() -> None:
+    grant = grant_of({"data": {"a.b": 5}})
+    assert list(grant.conditions) == ["data"]
+    assert not fits(grant, {"data": {"a.b": 4}})
+    assert not fits(grant, {"data": {"a": {"b": 5}}})
+
+
+def test_decimals_are_numbers_and_negative_numbers_are_kept_equal() -> None:
+    assert fits(grant_of({"amount": Decimal("10.50")}), {"amount": Decimal("10.5")})
+    assert not fits(grant_of({"amount": Decimal("10.50")}), {"amount": Decimal("10.51")})
+    assert not fits(grant_of({"amount": -5}), {"amount": -6})
+    assert not fits(grant_of({"amount": -5}), {"amount": 0})
+    assert not fits(grant_of({"amount": 5}, exactly=["amount"]), {"amount": 4})
+
+
+def test_a_grant_is_of_exactly_one_version_of_the_tool() -> None:
+    grant, request = grant_of({"amount": 5}), sample_call(None, {"amount": 5})
+    changed: Request = replace(request, subject=replace(request.call, schema_digest="0" * 64))
+    assert grant.lacks(request) is None
+    assert grant.lacks(changed) == "the tool has changed since"
+
+
+def test_a_grant_comes_back_from_its_record_equal() -> None:
+    grant = grant_of({"amount": 5, "password": "x"}, without=["amount"], comment="ok", here=True)
+    assert Grant.from_body(grant.id, grant.body()) == grant
+    with pytest.raises(errors.StoreCorruptError):
+        Grant.from_body(grant.id, {**grant.body(), "until": "soon"})
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "span", "per"),
+    [
+        ("sum(args.amount) <= 1000 per 24h per agent", "amount", timedelta(hours=24), "agent"),
+        ("sum( args.order.total )<=10.5 per 7d", "order.total", timedelta(days=7), None),
+        ("count() <= 20 per 1h per run", None, HOUR, "run"),
+    ],
+)
+def test_a_budget_is_read(text: str, path: str | None, span: timedelta, per: str | None) -> None:
+    budget = Budget(text)
+    assert (budget.path, budget.span, budget.per) == (path, span, per)
+
+
+def test_what_says_no_budget_is_refused() -> None:
+    endings = ("", "< 5 per 1h", "<= 5", "<= -1 per 1h", "<= 5 per 1h per day", "<= 5 per soon")
+    for text in ("", "sum(amount) <= 5 per 1h", *(f"count() {ending}" for ending in endings)):
+        with pytest.raises(errors.ConfigError):
+            Budget(text)

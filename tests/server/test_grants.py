@@ -1,0 +1,85 @@
+"""Grants and the stop on the pages and in the API of a server."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from sayso import errors
+from sayso.model.request import State
+from sayso.server import create_app
+from sayso.stores.base import Store
+from sayso.testing import sample_call
+from tests.conftest import Clock
+from tests.support.browsing import Browser, fields_of, text_of
+from tests.support.calling import caller, code_of
+
+
+@pytest.fixture
+def api(store: Store, clock: Clock) -> TestClient:
+    app: Starlette = create_app(store)
+    return caller(app)
+
+
+def submit(ada: Browser, page: str, **fields: str) -> None:
+    csrf = fields_of(ada.get("/grants").text)["csrf"]
+    assert ada.submit(page, csrf=csrf, **fields).status_code == 200
+
+
+def like(store: Store, amount: int = 5, to: str = "alice") -> State:
+    return store.ask(sample_call(None, {"amount": amount, "to": to})).state
+
+
+def test_a_grant_is_made_listed_and_revoked_by_the_api(api: TestClient, store: Store) -> None:
+    request = store.ask(sample_call())
+    at, terms = f"/api/v1/requests/{request.id}/grant", {"count": 5, "lasts": "1h", "at_most": {"amount": 8}}
+    assert code_of(api.post(at, json=terms))[1] == "seen_required"
+    terms["seen"] = request.fingerprint
+    assert code_of(api.post(at, json={**terms, "without": ["nothing"]}))[1] == "grant_refused"
+    assert code_of(api.post(at, json={**terms, "lasts": "soon"}))[1] == "invalid_input"
+    made = api.post(at, json=terms).json()
+    assert (made["left"], made["fields"]) == (5, ["amount is at most 8", "to is 'alice'"])
+    assert [like(store, 8), like(store, 9)] == [State.APPROVED, State.PENDING]
+    assert [one["id"] for one in api.get("/api/v1/grants").json()["grants"]] == [made["id"]]
+    assert api.post(f"/api/v1/grants/{made['id']}/revoke", json={"reason": "enough"}).json()["ended"] == "revoked"
+    assert api.get("/api/v1/grants").json() == {"grants": []}
+    assert like(store) is State.PENDING
+    assert code_of(api.post("/api/v1/grants/gr_none/revoke", json={}))[1] == "grant_not_found"
+
+
+def test_every_start_is_stopped_by_the_api(api: TestClient, store: Store) -> None:
+    assert api.get("/api/v1/stop").json()["stopped"] is False
+    assert api.post("/api/v1/stop", json={"reason": "fire"}).json()["reason"] == "fire"
+    assert api.get("/api/v1/stop").json()["stopped"] is True
+    assert store.stopped() is not None
+    assert api.post("/api/v1/go", json={}).json()["stopped"] is False
+    assert store.stopped() is None
+
+
+def test_a_reviewer_grants_on_the_page_and_revokes_on_the_list(ada: Browser, store: Store) -> None:
+    store.ask(sample_call(None, {"amount": 9, "to": "alice"}))
+    request = store.ask(sample_call())
+    page = text_of(ada.get(f"/r/{request.id}").text)
+    assert "would have let through 1 earlier call in the last 30 days" in page
+    assert ada.decide(request.id, "grant", count="x", lasts="1h").status_code == 422
+    assert ada.decide(request.id, "grant", count="5", lasts="1h", without="to").status_code == 200
+    assert [like(store, 8), like(store, 8, "bob"), like(store, 11)] == [State.APPROVED, State.APPROVED, State.PENDING]
+    grant = store.grants()[0]
+    assert "5 of 5 left" in text_of(ada.get("/grants").text)
+    submit(ada, f"/grants/{grant.id}/revoke")
+    assert store.grants() == []
+    assert "revoked by ada" in text_of(ada.get("/grants").text)
+
+
+def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call())
+    submit(ada, "/stop", note="fire")
+    for page in ("/", "/history", "/runs", "/insights", "/settings", "/grants", f"/r/{request.id}"):
+        assert "Every start is stopped by ada" in text_of(ada.get(page).text), page
+    ada.decide(request.id, "approve")
+    with pytest.raises(errors.StoppedError):
+        store.start(request.id, "t")
+    submit(ada, "/go")
+    assert "stopped" not in text_of(ada.get("/").text)
+    assert store.start(request.id, "t").state is State.RUNNING
