@@ -64,7 +64,7 @@ def _ls(cli: CliContext, *, ended: bool) -> int:
 @json_option
 @click.pass_obj
 def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
-    """End a grant at once; what it approved and has not started waits for a person."""
+    """End a grant, for what has not started as well."""
     return _show(cli, cli.review.revoke(grant_id, reason=message))
 
 
@@ -74,7 +74,7 @@ def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
 @json_option
 @click.pass_obj
 def _agree(cli: CliContext, grant_id: str) -> int:
-    """Agree to another reviewer's grant, where the gate needs several people."""
+    """Agree to a grant of another reviewer."""
     return _show(cli, cli.review.agree(grant_id))
 
 
