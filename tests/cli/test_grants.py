@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
-def store(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("SAYSO_STORE", file_store.url)
     monkeypatch.setenv("SAYSO_REVIEWER", "ada")
     return file_store

@@ -165,7 +165,8 @@ def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
 @_verb(
     "Take the single right to run an approved call",
     problems=(
-        *_NOT_THERE, "already_started", "not_approved", "approval_expired", "effect_taken", "outcome_unknown",
+        *_NOT_THERE, "already_started", "not_approved", "approval_expired", "effect_taken", "grant_ended", "stopped",
+        "outcome_unknown",
         "start_refused",
     ),
 )  # fmt: skip
