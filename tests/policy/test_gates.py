@@ -292,3 +292,19 @@ def test_a_rule_in_python_may_say_the_same() -> None:
     made = hold("look", summary="Refund {amount}", redact=["iban"], channels=["ops"], effect="refund:{order}")
     request = request_of(gated(when=lambda amount: made))  # noqa: ARG005  the rule's argument
     assert (request.summary, request.effect, request.channels) == ("Refund 400", "refund:A-1", ("ops",))
+
+
+def test_a_rule_allows_until_its_budget_is_used_up(store: Store) -> None:
+    in_effect("""
+[[rules]]
+name = "refunds of a day"
+tool = "refund"
+verdict = "allow"
+budget = "sum(args.amount) <= 100 per 24h"
+""")
+    with sayso.run("order-1"):
+        assert gated()("A-1", 60, "DE02") == "60 to DE02"
+        held = request_of(gated(), 50)
+        assert gated()("A-1", 40, "DE02") == "40 to DE02"
+    assert held.state == "pending"
+    assert RAN == [60, 40]

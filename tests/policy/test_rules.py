@@ -252,3 +252,30 @@ def test_many_threads_ask_one_policy(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert kinds == ["allow"] * 400
+
+
+def test_a_rule_allows_within_its_budget_which_its_tools_share(tmp_path: Path) -> None:
+    limit = "sum(args.amount) <= 100 per 24h"
+    (tmp_path / "policy.toml").write_text(
+        rule(f"name = 'refunds'\nbudget = '{limit}'\n", tool="['refund', 'pay']", verdict="allow")
+    )
+    policy = Policy.load(tmp_path / "policy.toml")
+    verdicts = [policy.verdict(tool, {"amount": 60}) for tool in ("refund", "pay")]
+    assert [(one.kind, [(b.text, b.name) for b in one.budgets]) for one in verdicts] == [
+        ("allow", [(limit, "refunds")])
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict", "message"),
+    [
+        ("name = 'r'\nbudget = 'sum(amount) < 3'\n", "allow", "is no budget"),
+        ("budget = 'count() <= 3 per 1h'\n", "allow", "needs a name"),
+        ("name = 'r'\nbudget = 'count() <= 3 per 1h'\n", "hold", "this rule says hold"),
+        ("name = 'r'\nbudget = 3\n", "allow", "takes a list of texts"),
+    ],
+)
+def test_a_budget_that_cannot_count_is_an_error(more: str, verdict: str, message: str) -> None:
+    found = problems(rule(more, verdict=verdict))
+    line = 4 + more.split("budget", maxsplit=1)[0].count("\n")
+    assert [(at, column, message in text) for at, column, text in found] == [(line, 1, True)]

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import errors
 from sayso.model import duration
+from sayso.model.budget import Budget
 from sayso.policy.condition import Condition, ConditionError
 from sayso.policy.verdict import Verdict, allow, deny, hold
 
@@ -228,7 +229,7 @@ _FOR_HOLD = (
     "prompt", "quorum", "roles", "expires", "risk", "summary", "redact", "channels", "effect", "escalate_after",
     "escalate_to",
 )  # fmt: skip
-_KEYS = ("tool", "when", "verdict", "reason", "name", "log", "examples", *_FOR_HOLD)
+_KEYS = ("tool", "when", "verdict", "reason", "name", "log", "budget", "examples", *_FOR_HOLD)
 _EXAMPLE_KEYS = ("args", "expect", "tool", "run", "agent", "now")
 _VERDICTS = ("allow", "hold", "deny")
 _CHANNEL = re.compile(r"[a-z0-9_-]{1,40}")
@@ -355,14 +356,31 @@ class _Reader:
         if log and kind != "allow":
             self.wrong((*place, "log"), f"log notes what is allowed, and this rule says {kind}, which is always noted")
             return None
+        budgets = self._budgets(place, table)
         if kind == "allow":
-            return replace(allow(log=bool(log)), rule=name, reason=texts["reason"])
+            return replace(allow(budget=budgets or None, log=bool(log)), rule=name, reason=texts["reason"])
         if kind == "deny":
             if texts["reason"] is None:
                 self.wrong(place, "a rule that denies needs a reason, which the program is told")
                 return None
             return replace(deny(texts["reason"]), rule=name)
         return self._hold(place, table, name, texts)
+
+    def _budgets(self, place: Place, table: dict[str, Any]) -> list[Budget]:
+        given = table.get("budget")
+        if given is None:
+            return []
+        at = (*place, "budget")
+        if table["verdict"] != "allow":
+            self.wrong(at, f"budget limits what is allowed, and this rule says {table['verdict']}")
+        if "name" not in table:
+            self.wrong(at, "a rule with a budget needs a name: its tools share the account that is kept under it")
+        try:
+            texts = (given,) if isinstance(given, str) else self._texts(place, table, "budget")
+            return [Budget(text, table.get("name")) for text in texts]
+        except errors.ConfigError as error:
+            self.wrong(at, str(error))
+            return []
 
     def _hold(self, place: Place, table: dict[str, Any], name: str, texts: dict[str, str | None]) -> Verdict | None:
         lists = {key: self._texts(place, table, key) for key in _LISTS}
