@@ -38,7 +38,7 @@ def by_policy(host: Host, event: HookEvent, options: Options) -> Answer:
     with _in_folder(event.folder):
         rules = policy.Policy.load(options.policy)
         verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name)
-        if verdict.kind != "allow":
+        if verdict.kind != "allow" or verdict.is_recorded:  # a budget counts what is recorded
             return hold_call(host, event, options, verdict)
         if verdict.log:
             detail = {"tool": event.tool, "rule": verdict.rule, "call": describe(event)}

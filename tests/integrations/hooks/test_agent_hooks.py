@@ -362,6 +362,41 @@ def test_a_policy_file_that_cannot_be_read_is_a_no(place: Path) -> None:
     assert verdict("claude-code", say("claude-code", "read", place))[0] == "deny"
 
 
+RULES = """
+[[rules]]
+name = "reading"
+tool = "{read}"
+verdict = "allow"
+log = true
+
+[[rules]]
+name = "a few commands"
+tool = "{shell}"
+verdict = "allow"
+budget = "count() <= 1 per 1h"
+
+[[rules]]
+tool = "*"
+verdict = "deny"
+reason = "not here"
+"""
+
+
+@pytest.mark.parametrize("name", ["claude-code", "gemini", "cursor"])  # Codex reports no reading
+def test_the_policy_file_allows_notes_counts_and_denies(name: str, place: Path) -> None:
+    pytest.importorskip("cel_expr_python")
+    read, shell = (HOSTS[name].read(payload(name, what, place)).tool for what in ("read", "shell"))
+    (place / "sayso.toml").write_text(RULES.format(read=read, shell=shell), encoding="utf-8")
+    (place / "sayso.toml").chmod(0o600)
+    assert verdict(name, say(name, "read", place))[0] in {"allow", "none"}
+    assert sayso.Review().list(state="all").requests == ()
+    assert "allowed" in {row.event for row in config.open_store(None).journal(limit=100)}
+    assert verdict(name, say(name, "shell", place))[0] in {"allow", "none"}
+    assert only().state is State.RUNNING
+    assert only().decision is not None
+    assert only().decision.channel == "policy"
+
+
 def test_what_is_no_call_is_answered_with_nothing(place: Path) -> None:
     given = payload("claude-code", "shell", place, hook_event_name="Notification")
     assert answer(HOSTS["claude-code"], given, AT_ONCE) == (0, "{}", "")
