@@ -38,7 +38,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _answering(host: Host) -> None:
     """Add the command that answers the hooks of a host."""
 
-    @hook.command(host.name, help=f"Answer a hook of {host.title}: JSON on stdin, the verdict on stdout.")
+    @hook.command(host.name, help=f"Answer {host.title}: JSON on stdin, the verdict on stdout.")
     @_options
     @click.option("--wait", default=command.WAIT, show_default=True, help="How long to wait for a person.")
     @click.pass_obj
@@ -68,7 +68,7 @@ def install(
     host: str, allow: tuple[str, ...], hold: tuple[str, ...], policy: str | None, wait: str,
     *, is_project: bool, yes: bool,
 ) -> int:  # fmt: skip
-    """Write the hook into the settings of a coding agent; shows the change first."""
+    """Show the change of a host's settings, and write it."""
     duration.option("--wait", wait)
     words = [word for pattern in allow for word in ("--allow", pattern)]
     words += [word for pattern in hold for word in ("--hold", pattern)]
@@ -81,7 +81,7 @@ def install(
 @_where
 @_yes
 def remove(host: str, *, is_project: bool, yes: bool) -> int:
-    """Take the hook out of the settings of a coding agent; shows the change first."""
+    """Show the change of a host's settings, and take it back out."""
     return _apply(settings.removed(host, "project" if is_project else "user"), yes=yes)
 
 
