@@ -379,6 +379,28 @@ def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one
     run(work())
 
 
+def test_a_call_of_a_changed_tool_does_not_run_where_its_approval_cannot_be_withdrawn(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: Any, **_options: Any) -> Any:
+        raise errors.StoreError("locked")
+
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        await client.call("write", PATH)
+        [request] = requests(store)
+        sayso.Review().approve(request.id, by="ada")
+        monkeypatch.setattr(type(store), "withdraw", broken)
+        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+        refused = await client.call("write", PATH)
+        assert refused["isError"] is True
+        assert "write was not run: its server changed" in text(refused)
+        assert server.calls == []
+
+    run(work())
+
+
 def test_a_changed_list_passes_on_and_a_waiting_call_of_a_changed_tool_ends(store: Store) -> None:
     async def work() -> None:
         server = Server()

@@ -32,6 +32,10 @@ class _ToolError(Exception):
         self.result = result
 
 
+class _ToolChanged(Exception):
+    """The server has changed the tool since it was approved."""
+
+
 @dataclass(frozen=True)
 class HeldCalls:
     """The held calls of one session.
@@ -63,6 +67,8 @@ class HeldCalls:
             raise
         except signals.ConfirmationRejected as no:
             return told(occasion.note or no.message_for_model, call.params), False
+        except _ToolChanged as changed:
+            return told(str(changed), call.params), False
         except _ToolError as failed:
             return failed.result, True
         except errors.ValueNotKeptError as error:
@@ -129,6 +135,7 @@ class HeldCalls:
             if now is None or now.get("inputSchema") != call.tool.get("inputSchema"):
                 occasion.note = occasion.note or f"{call.tool['name']} was not run: its server changed or removed it."
                 await self.occasions.withdraw([occasion], "the server changed the tool")
+                raise _ToolChanged(occasion.note)  # also where it could not be withdrawn, and stands approved
         started = asyncio.create_task(held.once(partial(self._upstream, call)))
         self.running.add(started)
         started.add_done_callback(self._done)
