@@ -32,13 +32,15 @@ from tests.support.calling import bearer, bought, caller, code_of
 
 LOOK, DECIDE, KEEP, EVERYBODY = {"review", "admin"}, {"review"}, {"review", "admin"}, {"ask", "review", "admin"}
 AT = "/v1/requests/{request_id}"
-VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend")
+VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend", "grant")
 MAY = {
     "GET /v1/openapi.json": EVERYBODY, "GET /v1/me": EVERYBODY, "GET /v1/events": EVERYBODY,
     "GET /v1/requests": LOOK, f"GET {AT}": LOOK, f"GET {AT}/journal": LOOK, "GET /v1/journal": LOOK,
     "GET /v1/runs": LOOK, "GET /v1/runs/{run_id:path}": LOOK,
     **{f"POST {AT}/{verb}": DECIDE for verb in VERBS},
     f"POST {AT}/release": KEEP, f"POST {AT}/resolve": KEEP,
+    "GET /v1/grants": LOOK, "POST /v1/grants/{grant_id}/agree": DECIDE, "POST /v1/grants/{grant_id}/revoke": KEEP,
+    "GET /v1/stop": LOOK, "POST /v1/stop": KEEP, "POST /v1/go": KEEP,
     "GET /v1/confirms/{confirm_id}": LOOK, "GET /v1/schemas/{kind}": EVERYBODY,
     "GET /v1/tokens": {"admin"}, "DELETE /v1/tokens/{token_id}": {"admin"},
 }  # fmt: skip
@@ -55,7 +57,7 @@ def may(operation: Endpoint) -> set[str]:
 
 BODIES: dict[str, dict[str, Any]] = {
     "approve": {"seen": "x"}, "feedback": {"comment": "no"}, "answer": {"value": 1}, "extend": {"span": "1h"},
-    "resolve": {"happened": True},
+    "resolve": {"happened": True}, "grant": {"seen": "x", "count": 2, "lasts": "1h"},
 }  # fmt: skip
 
 
@@ -66,7 +68,7 @@ def app(store: Store, clock: Clock) -> Starlette:
 
 def called(client: TestClient, operation: Endpoint, request_id: str, **headers: str) -> Any:
     path = re.sub(r":\w+}", "}", operation.path).format(
-        request_id=request_id, run_id="no", token_id="no", confirm_id=request_id, kind="confirm"
+        request_id=request_id, run_id="no", token_id="no", grant_id="no", confirm_id=request_id, kind="confirm"
     )  # fmt: skip
     body = None if operation.method == "GET" or operation.input is None else BODIES.get(path.rpartition("/")[2], {})
     # A stream would not end; a HEAD of it asks the same questions.
