@@ -147,6 +147,11 @@ def invalid_changes(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, 
     return request_id, lambda: review.approve(request_id, changes={"amount": "lots", "nosuch": 1})
 
 
+def grant_refused(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Callable[[], Any]]:
+    request_id = held(pay, 5).confirmation_id
+    return request_id, lambda: review.grant(request_id, count=2, lasts="1h", at_most={"amount": 6})
+
+
 def invalid_answer(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Callable[[], Any]]:
     request_id = held(sayso.ask, "Go on?", type=bool, wait="raise").confirmation_id
     return request_id, lambda: review.answer(request_id, "perhaps")
@@ -177,6 +182,7 @@ REFUSALS: list[tuple[Case, type[errors.DecisionRefusedError], dict[str, Any], st
     (stale, errors.StaleViewError, {}, "was changed since you looked"),
     (wrong_kind, errors.WrongKindError, {"kind": "call", "verb": "answer"}, "takes no answer; use approve"),
     (invalid_changes, errors.InvalidChangesError, {}, "nothing was decided"),
+    (grant_refused, errors.GrantRefusedError, {}, "no grant from"),
     (invalid_answer, errors.InvalidAnswerError, {}, "still waits"),
     (reason_missing, errors.ReasonMissingError, {}, "needs a reason; nothing was decided"),
     (not_unknown, errors.NotUnknownError, {"state": "done"}, "its outcome is not unknown"),
