@@ -525,6 +525,8 @@ def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store
         good.replace(b'"method":"tools/call"', b'"method":"ping","Method":"tools/call"'),
         good.replace(b'"name":"write"', b'"name":"read","Name":"write"'),
         good.replace(b'"name":"write"', b'"name":"read","name":"write"'),
+        good.replace(b'"arguments"', b'"Arguments"'),
+        good.replace(b'"arguments"', b'"_META":{},"arguments"'),
         good.replace(b'"params"', '"params":{},"param\u017f"'.encode()),
         good.replace(b'"method":"tools/call"', b'"METHOD":"tools/call"'),
         good.replace(b'"id":1', b'"id":NaN'),
@@ -543,6 +545,22 @@ def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store
         await client.say(good.replace(b'"id":1,', b""))  # a call that wants no answer
         assert json.loads(client.lines.pop())["error"]["code"] == -32600
         assert server.calls == server.seen == []
+
+    run(work())
+
+
+def test_a_held_call_reaches_the_server_with_nothing_that_nobody_was_asked_about(store: Store) -> None:
+    more = {"task": {"ttl": 9}, "force": True, "requestState": "s", "_meta": {"a": 1}}
+
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        params = {"name": "write", "arguments": PATH, **more}
+        await client.ask("tools/call", params)
+        [request] = requests(store)
+        sayso.Review().approve(request.id, by="ada")
+        await client.ask("tools/call", params)
+        assert server.calls == [{"name": "write", "arguments": PATH, "requestState": "s", "_meta": {"a": 1}}]
 
     run(work())
 

@@ -35,6 +35,10 @@ class _ToolError(Exception):
 class _ToolChanged(Exception):
     """The server has changed the tool since it was approved."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.message_for_model = text
+
 
 @dataclass(frozen=True)
 class HeldCalls:
@@ -65,10 +69,8 @@ class HeldCalls:
             if occasion.users == 1:
                 await self.occasions.withdraw([occasion], "the client went away")
             raise
-        except signals.ConfirmationRejected as no:
+        except (_ToolChanged, signals.ConfirmationRejected) as no:
             return told(occasion.note or no.message_for_model, call.params), False
-        except _ToolChanged as changed:
-            return told(str(changed), call.params), False
         except _ToolError as failed:
             return failed.result, True
         except errors.ValueNotKeptError as error:
@@ -148,8 +150,10 @@ class HeldCalls:
 
     async def _upstream(self, call: Call, arguments: Message) -> Message:
         """Make the approved call; raise what `sayso.hold` is to record."""
-        ours = {"inputResponses", "requestState"} if self.elicitation.is_answer(call.params) else set[str]()
-        params = {name: value for name, value in call.params.items() if name not in ours}
+        passed_on = {"name", "_meta"}  # nothing that nobody was asked about
+        if not self.elicitation.is_answer(call.params):
+            passed_on |= {"inputResponses", "requestState"}
+        params = {name: value for name, value in call.params.items() if name in passed_on}
         answer = await self.proxy.request("tools/call", {**params, "arguments": arguments}, self.timeout)
         result = object_of(answer.get("result"))
         if "result" not in answer:

@@ -25,6 +25,7 @@ Message = dict[str, Any]
 Receive = Callable[[bytes, Message], Awaitable[None]]
 Closed = Callable[[], Awaitable[None]]
 _FIELDS = ("jsonrpc", "id", "method", "params", "result", "error")
+_PARAMS = {name.casefold(): name for name in ("name", "arguments", "_meta", "inputResponses", "requestState", "task")}
 _LINE = 64 * 2**20  # bytes of the longest message
 _PATIENCE = 3.0  # seconds that a server has to end by itself
 
@@ -58,6 +59,10 @@ def parse(line: bytes) -> Message:
     unknown = sorted(set(message) - set(_FIELDS))
     if unknown or not isinstance(message.get("method", ""), str):
         raise ValueError(f"this is no JSON-RPC message ({', '.join(unknown) or 'method is no text'})")
+    if message.get("method") == "tools/call":
+        wrong = sorted(name for name in object_of(message.get("params")) if _PARAMS.get(name.casefold(), name) != name)
+        if wrong:  # the gateway would not see it, and a server that is less strict would
+            raise ValueError(f"a call has no {', '.join(wrong)}: a known name in another spelling")
     return message
 
 
