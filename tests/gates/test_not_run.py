@@ -121,9 +121,9 @@ def before_start(monkeypatch: pytest.MonkeyPatch, store: Store, happens: Callabl
     """Let something happen between the check that found an approval and the start."""
     start = store.start
 
-    def late(*args: Any) -> Request:
+    def late(*args: Any, **options: Any) -> Request:
         happens()
-        return start(*args)
+        return start(*args, **options)
 
     monkeypatch.setattr(store, "start", late)
 

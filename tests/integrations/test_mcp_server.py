@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ SHAPE = {"type": "object", "properties": {"amount": {"type": "integer"}, "token"
 
 
 @pytest.fixture
-def store() -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.chdir(tmp_path)
     sayso.configure(store="memory:")
     return sayso.config.open_store(None)
 
@@ -98,3 +100,24 @@ def test_a_proposal_cannot_be_confirmed_by_a_proposal(store: Store) -> None:
         assert store.get(held.id).state is State.PENDING
 
     asyncio.run(work())
+
+
+def test_no_rule_and_no_budget_confirms_a_proposal(store: Store) -> None:
+    pytest.importorskip("cel_expr_python")
+    number, desk = asked(), Desk(store)
+    rule = '[[rules]]\nname = "all"\ntool = "*"\nverdict = "allow"\nbudget = "count() <= 9 per 1h"\n'
+    Path("sayso.toml").write_text(rule, encoding="utf-8")
+    Path("sayso.toml").chmod(0o600)
+    assert "Not decided yet" in asyncio.run(desk.approve(number))
+    assert store.get(number).state is State.PENDING
+    assert proposal(store).state is State.PENDING
+
+
+def test_what_is_shown_and_proposed_is_the_call_as_people_changed_it(store: Store) -> None:
+    held = sayso.hold("pay", {"amount": 5}, schema=SHAPE, run="r", key="k", quorum=2)
+    assert held.id is not None
+    sayso.Review().approve(held.id, by="ada", changes={"amount": 9999})
+    desk = Desk(store)
+    assert '"amount": 9999' in asyncio.run(desk.show_request(held.id))
+    assert "Not decided yet" in asyncio.run(desk.approve(held.id))
+    assert "9999" in proposal(store).call.arguments["call"]

@@ -62,6 +62,13 @@ def test_decimals_are_numbers_and_negative_numbers_are_kept_equal() -> None:
     assert not fits(grant_of({"amount": 5}, exactly=["amount"]), {"amount": 4})
 
 
+def test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole() -> None:
+    whole = {"$filter": "id eq 1", "table": "scratch"}
+    assert fits(grant_of(whole), whole)
+    assert not fits(grant_of(whole), {**whole, "table": "customers"})
+    assert not fits(grant_of({}), {"a.b": 1, "table": "customers"})
+
+
 def test_a_grant_is_of_exactly_one_version_of_the_tool() -> None:
     grant, request = grant_of({"amount": 5}), sample_call(None, {"amount": 5})
     changed: Request = replace(request, subject=replace(request.call, schema_digest="0" * 64))

@@ -301,12 +301,12 @@ async def test_a_store_that_fails_is_tried_again_after_pauses(
     approve(output)
     sound = getattr(store, verb)
 
-    def failing(*args: Any) -> Any:
+    def failing(*args: Any, **options: Any) -> Any:
         nonlocal faults
         faults -= 1
         if faults >= 0:
             raise errors.StoreBusyError("others kept it locked")
-        return sound(*args)
+        return sound(*args, **options)
 
     monkeypatch.setattr(store, verb, failing)
     told: list[Report] = []

@@ -66,7 +66,7 @@ class Desk:
         facts = {
             "id": found.id, "state": found.state.value, "tool": _name(found), "run": found.run_id,
             "asked": found.created_at.isoformat(), "expires": found.expires_at.isoformat(),
-            "arguments": found.subject.arguments if isinstance(found.subject, Call) else None,
+            "arguments": found.effective.arguments if isinstance(found.subject, Call) else None,
         }  # fmt: skip
         return json.dumps(facts, indent=1, default=str)
 
@@ -99,11 +99,13 @@ class Desk:
         key = f"{verb}:{hashlib.sha256(form.encode()).hexdigest()[:40]}"
         held = await aio.hold(
             f"{_PREFIX}{verb}", arguments, schema=_SHAPES[verb], key=key, run=self._run, store=self._store,
+            when=True, always=True,  # no rule, budget or grant stands for the person who confirms
             title=f"An agent proposes to {verb} this call",
         )  # fmt: skip
 
         async def decide(confirmed: dict[str, Any]) -> str:
-            person = None if held.request is None or held.request.decision is None else held.request.decision.by
+            decision = None if held.request is None else held.request.decision
+            person = None if decision is None or decision.under is not None else decision.by
             if person is None or confirmed["request"] != target.id:
                 raise errors.ConfigError("a confirmed proposal names the request that was proposed, and a person")
             review = aio.Review(self._store, by=Reviewer(person.subject, issuer=person.issuer), channel="mcp")
@@ -123,7 +125,7 @@ def _name(request: Request) -> str:
 
 
 def _line(request: Request) -> str:
-    arguments = request.subject.arguments if isinstance(request.subject, Call) else {}
+    arguments = request.effective.arguments if isinstance(request.subject, Call) else {}
     return f"{request.id} {request.state.value} {json.dumps(_name(request))[1:-1]} {json.dumps(arguments, default=str)}"
 
 

@@ -273,7 +273,7 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the fields of a call by path. A dict whose keys could be taken for a path or a tag is one field."""
     is_open = isinstance(tree, dict) and bool(tree) and not any("." in key or key[:1] in {"", "$"} for key in tree)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if not is_open:
-        if path:
+        if path or tree:  # a whole call that cannot be told field by field is one field, which has no name
             yield path, tree
         return
     for key, item in cast("dict[str, Any]", tree).items():

@@ -338,7 +338,8 @@ class _StepCaller(Caller):
         yield history.quiet()
         with history.checkpoint((step.place, waits), RunState.PAUSED if step.is_alone else None) as checkpoint:
             met = yield from open_request(store, request, checkpoint.update)
-            checkpoint.saved(met.id, is_approved=met.state is State.APPROVED)
+            # A person's approval may be younger than the asking, which then has handed the run back.
+            checkpoint.saved(met.id, is_approved=met.decision is not None and met.decision.under is not None)
         if self.is_late:
             step.attempt.notes[met.id] = note
         if history.is_released:  # whoever takes the run goes on with it, also where this was decided by now

@@ -211,7 +211,7 @@ class Checkpoint:
         Args:
             request_id: The request that the run waits for now. Where the store found an earlier one, it did not hand
                 the run back.
-            is_approved: The request need not wait, so the store did not hand the run back, either.
+            is_approved: A grant or a budget approved it as it was asked, so the run was not handed back, either.
         """
         history, self._is_open = self._history, False
         history.is_kept, is_released = True, self.update.left is not None

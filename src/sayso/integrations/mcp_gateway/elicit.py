@@ -89,16 +89,16 @@ class Elicitation:
             return None
         form: Message = {"mode": "form", "message": text, "requestedSchema": _FORM}
         if not any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
-            await self._dialog(form, number, held)
-        elif self.is_answer(params) and params.get("requestState") == request.id:
-            await self._decide(request, params["inputResponses"][_ASKED])
+            await self._dialog(form, number, held, request)
+        elif self.is_answer(params) and params.get("requestState") == _state_of(request):
+            await self._decide(request, request.current_fingerprint, params["inputResponses"][_ASKED])
         else:
             asked = {_ASKED: {"method": "elicitation/create", "params": form}}
-            return {"resultType": "input_required", "inputRequests": asked, "requestState": request.id}
+            return {"resultType": "input_required", "inputRequests": asked, "requestState": _state_of(request)}
         await held.refresh()
         return None
 
-    async def _dialog(self, form: Message, number: str | int, held: aio.Held) -> None:
+    async def _dialog(self, form: Message, number: str | int, held: aio.Held, asked: Request) -> None:
         """Ask, until the client answers or somebody else has decided."""
         own = f"sayso-{new_token()}"
         answer = self._open[own] = asyncio.get_running_loop().create_future()
@@ -107,8 +107,8 @@ class Elicitation:
         try:
             await self._send(dump(message), number)
             await asyncio.wait({answer, decided}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done() and held.request is not None:
-                await self._decide(held.request, answer.result().get("result"))
+            if answer.done():
+                await self._decide(asked, asked.current_fingerprint, answer.result().get("result"))
             else:
                 gone = {"requestId": own, "reason": "somebody else decided"}
                 await self._send(dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}), number)
@@ -118,17 +118,22 @@ class Elicitation:
             with suppress(asyncio.CancelledError, Exception):  # `held` tells how it was decided
                 await decided
 
-    async def _decide(self, request: Request, answer: Any) -> None:
-        """Record what the client's user said; anything that is neither a yes nor a no decides nothing."""
+    async def _decide(self, request: Request, seen: str, answer: Any) -> None:
+        """Record what the client's user said of the call that was drawn; what is neither yes nor no decides nothing."""
         said = object_of(answer)
         fields = object_of(said.get("content"))
         reason = fields.get("reason") if isinstance(fields.get("reason"), str) and fields.get("reason") else None
         review = aio.Review(self._store, by=self._reviewer, channel="mcp")
         with suppress(errors.DecisionRefusedError):  # somebody else was first, or this reviewer may not
             if said.get("action") == "accept" and fields.get("decision") == "approve":
-                await review.approve(request.id, comment=reason, seen=request.current_fingerprint)
+                await review.approve(request.id, comment=reason, seen=seen)
             elif said.get("action") == "decline" or fields.get("decision") == "reject":
-                await review.reject(request.id, reason, seen=request.current_fingerprint)
+                await review.reject(request.id, reason, seen=seen)
+
+
+def _state_of(request: Request) -> str:
+    """Return what names a request and the call that was drawn: another person may have changed it by the answer."""
+    return f"{request.id}:{request.current_fingerprint}"
 
 
 def _question(request: Request) -> str | None:
@@ -136,6 +141,6 @@ def _question(request: Request) -> str | None:
     subject = request.subject
     if not isinstance(subject, Call):
         return None
-    shown = json.dumps(subject.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
+    shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
     text = f"May this call run? ({request.id})\n{json.dumps(subject.name)[1:-1]}\n{shown}"
     return text if len(text) <= _ROOM else None
