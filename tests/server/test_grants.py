@@ -72,6 +72,17 @@ def test_a_reviewer_grants_on_the_page_and_revokes_on_the_list(ada: Browser, sto
     assert "revoked by ada" in text_of(ada.get("/grants").text)
 
 
+def test_a_field_whose_name_cannot_be_seen_is_shown_escaped_and_can_be_left_out(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call(None, {"to": "alice", "t\u200bo": "bob"}))
+    page = ada.get(f"/r/{request.id}").text
+    assert "\u200b" not in page
+    assert 'name="without" value="t&lt;U+200B&gt;o"' in page
+    assert ada.decide(request.id, "grant", count="5", lasts="1h", without="t<U+200B>o").status_code == 200
+    (grant,) = store.grants()
+    assert grant.without == ("t\u200bo",)
+    assert grant.lines() == ["to is 'alice'", "t<U+200B>o may be anything"]
+
+
 def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     request = store.ask(sample_call())
     submit(ada, "/stop", note="fire")

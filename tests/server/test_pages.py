@@ -249,6 +249,9 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
             sayso.ask(words, choices=[words, "no"], wait="raise")
     question = caught.value.confirmation_id
     fields: dict[str, Any] = {"context": {words: [words]}, "risk": words, "rule": words, "prompt": words}
+    with sayso.run():
+        alike = held(act, {words: words}, words, [words], words).confirmation_id
+    sayso.Review(by="ada").grant(alike, count=2, lasts="1h", here=True, comment=words)
     far = config.default_store().ask(sample_call(requester=Identity("token", "bot"), description=words, **fields)).id
     told = config.default_store().ask(sample_call(words, **fields)).id
     texts = [
@@ -259,6 +262,7 @@ def pages_full_of(words: str, ada: Browser) -> list[str]:
             f"/r/{question}",
             f"/bulk?verb=reject&id={request_id}",
             f"/r/{far}",
+            "/grants",
             f"/r/{told}",
         )
     ]

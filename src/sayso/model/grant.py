@@ -21,6 +21,7 @@ from sayso import errors
 from sayso.clock import instant, microseconds
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.escaping import escape
 from sayso.model.ids import new_grant_id
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
@@ -141,8 +142,8 @@ class Grant:
 
     def lines(self) -> list[str]:
         """Return what a call must be, one line a field, as people are shown it; secrets are masked."""
-        found = [f"{path} {_words(condition)}" for path, condition in self.conditions.items()]
-        return found + [f"{path} may be anything" for path in self.without]
+        found = [f"{escape(path)} {_words(condition)}" for path, condition in self.conditions.items()]
+        return found + [f"{escape(path)} may be anything" for path in self.without]
 
     # -- drawing it from a call --------------------------------------------------------------------------------
 

@@ -222,10 +222,17 @@ def _grant(context: RequestContext, request: Request, seen: str) -> None:
     try:
         context.review.grant(
             request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
-            here=context.form.get("here") == "yes", without=context.form.getlist("without"), **given,
+            here=context.form.get("here") == "yes", without=_left_out(context, request), **given,
         )  # fmt: skip
     except errors.ConfigError as fault:
         raise _RefusedError(escape(str(fault))) from None
+
+
+def _left_out(context: RequestContext, request: Request) -> list[str]:
+    """Return the paths of the fields that were ticked, which the page shows, and sends, escaped."""
+    ticked, alike = context.form.getlist("without"), _alike(context, request)
+    paths = {} if alike is None or not ticked else {escape(path): path for path, _ in alike[0]}
+    return [paths.get(shown, shown) for shown in ticked]
 
 
 def _alike(context: RequestContext, request: Request) -> tuple[Sequence[tuple[str, str]], int] | None:
