@@ -1069,8 +1069,18 @@ MUTANTS = [
         "integrations/test_mcp_gateway.py::test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway",
     ),
     Mutant(
+        "no rule and no budget confirms an agent's proposal", "integrations/mcp_server.py",
+        "when=True, always=True,", "",
+        "integrations/test_mcp_server.py::test_no_rule_and_no_budget_confirms_a_proposal",
+    ),
+    Mutant(
+        "a call that cannot be told field by field fits as a whole", "model/grant.py",
+        "        if path or tree:", "        if path:",
+        "model/test_grant.py::test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole",
+    ),
+    Mutant(
         "an answer to another request is none to this one", "integrations/mcp_gateway/elicit.py",
-        'elif self.is_answer(params) and params.get("requestState") == request.id:', 'elif self.is_answer(params):',
+        'elif self.is_answer(params) and params.get("requestState") == _state_of(request):', 'elif self.is_answer(params):',
         "integrations/test_mcp_gateway.py::test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again",
     ),
     Mutant(
