@@ -34,6 +34,22 @@ def test_the_number_of_a_customer_is_no_amount() -> None:
     assert not fits(grant, {"customer_id": 4711, "orderId": 4, "amount": 1})
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["id", "orderId", "orderID", "accountNumber", "userid", "pid", "uid", "order_id", "order-id", "ref", "customer"],
+)
+def test_the_last_part_of_a_path_says_whether_it_is_an_id(name: str) -> None:
+    for before, after in (({name: 4711}, {name: 12}), ({"it": {name: 4711}}, {"it": {name: 12}})):
+        grant = grant_of(before)
+        assert fits(grant, before)
+        assert not fits(grant, after)
+
+
+def test_an_amount_inside_of_an_order_is_no_id() -> None:
+    for name in ("amount", "total", "paid", "valid", "totalUSD"):
+        assert fits(grant_of({"order": {name: 30}}), {"order": {name: 5}}), name
+
+
 def test_fields_inside_of_fields_are_looked_at() -> None:
     before = {"order": {"total": 30, "currency": "EUR", "lines": [1, 2]}}
     grant = grant_of(before)

@@ -32,7 +32,9 @@ __all__ = ["MOST_CALLS", "Condition", "Grant", "Grantor", "number_of"]
 MOST_CALLS = 10_000
 """The most calls that one grant may allow."""
 
-_ID_NAME = re.compile(r"(?:^|_)(?:id|ids|no|nr|number|key|code|account|iban|zip|port|index|year|version)$|[a-z]Id$")
+_ID_WORDS = "id|ids|no|nr|number|key|code|account|iban|zip|port|index|year|version|uid|pid|ref|user|order|customer"
+_ID_NAME = re.compile(rf"(?:^|[^a-z])(?:{_ID_WORDS})$|(?:user|order|customer|account)(?:id|no|nr|number|key|code|ref)$")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Condition(NamedTuple):
@@ -290,9 +292,14 @@ def _drawn(grant_id: str, path: str, tree: Any, *, is_secret: bool, is_exact: bo
         return Condition("secret", _digest(grant_id, path, tree))
     number = number_of(tree)
     # The number of an order or a customer is a name: a smaller one is another customer, and no smaller amount.
-    if number is None or number < 0 or is_exact or _ID_NAME.search(path):
+    if number is None or number < 0 or is_exact or _is_id(path):
         return Condition("equal", dumps_sorted(tree))
     return Condition("at_most", str(number))
+
+
+def _is_id(path: str) -> bool:
+    """Say whether a field has the name of an id: `order.id`, `accountNumber`, `userid`."""
+    return _ID_NAME.search(_CAMEL.sub("_", path.rpartition(".")[2]).lower()) is not None
 
 
 def _tightened(refuse: _Refusal, path: str, drawn: Condition | None, bound: Any) -> Condition:
