@@ -653,13 +653,18 @@ MUTANTS = [
     ),
     Mutant(
         "failed gives back to a budget", "stores/program.py",
-        "    give_back(tx, found)\n", "",
-        "stores/test_contract.py::TestMemory::test_failed_gives_back_and_done_and_unknown_keep_theirs",
+        "    if outcome.not_run:\n        give_back(tx, found)\n", "",
+        "stores/test_contract.py::TestMemory::test_only_what_surely_did_not_run_gives_back",
+    ),
+    Mutant(
+        "what failed after its start keeps its part", "stores/program.py",
+        "    if outcome.not_run:\n", "    if True:\n",
+        "stores/test_contract.py::TestMemory::test_only_what_surely_did_not_run_gives_back",
     ),
     Mutant(
         "only what surely failed gives back", "stores/grants.py",
         "if request.state is State.FAILED and request.decision", "if request.decision",
-        "stores/test_contract.py::TestMemory::test_failed_gives_back_and_done_and_unknown_keep_theirs",
+        "stores/test_contract.py::TestMemory::test_only_what_surely_did_not_run_gives_back",
     ),
     Mutant(
         "what did not happen gives back", "stores/transaction.py",

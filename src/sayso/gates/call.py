@@ -535,7 +535,7 @@ def begin(
 
 def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Effects[None]:
     with suppress(errors.StartRefusedError):  # the start was not recorded either
-        yield StoreCall(store.finish, request.id, token, Outcome("failed", error=why), None)
+        yield StoreCall(store.finish, request.id, token, Outcome("failed", error=why, not_run=True), None)
 
 
 def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Effects[None]:

@@ -294,4 +294,4 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
-    return Outcome(state, error=text)
+    return Outcome(state, error=text, not_run=state == "failed" and isinstance(attempt.raised, NotExecuted))

@@ -100,6 +100,7 @@ class Outcome(NamedTuple):
         error: Type and message of the error, secrets masked.
         kept: For a call with a key, the canonical form of what it really returned (see `result_to_keep`).
         not_kept: Why there is none.
+        not_run: Whether a `failed` call surely did nothing; only the program says so, never the words of an error.
     """
 
     state: Literal["done", "failed", "unknown", "suspended"]
@@ -107,6 +108,7 @@ class Outcome(NamedTuple):
     error: str | None = None
     kept: str | None = None
     not_kept: str | None = None
+    not_run: bool = False
 
 
 def result_to_keep(value: object) -> tuple[str | None, str | None]:

@@ -231,7 +231,8 @@ def _finished(
     found = changed(tx, request_id, lifecycle.finish, token=token, outcome=outcome)
     if isinstance(found, errors.SaysoError):
         return found
-    give_back(tx, found)
+    if outcome.not_run:
+        give_back(tx, found)
     if found.execution is not None and found.execution.kept is not None:
         tx.put_record(row_of(Record(RESULT, request_id, {"text": outcome.kept})))
     try:

@@ -278,13 +278,16 @@ class BudgetContract(Scene):
         assert self.store.start(second.id, "b").state is State.RUNNING  # a person's word takes nothing
         assert self.within(40).state is State.APPROVED
 
-    def test_failed_gives_back_and_done_and_unknown_keep_theirs(self) -> None:
-        for outcome, left in ((Outcome("failed"), 100), (Outcome("done"), 70), (Outcome("unknown"), 40)):
-            request = self.within(30)
+    def test_only_what_surely_did_not_run_gives_back(self) -> None:
+        for outcome, left in (
+            (Outcome("failed", not_run=True), 100), (Outcome("failed", error="not run: NotExecuted: exit 1"), 75),
+            (Outcome("done", not_run=True), 50), (Outcome("unknown", not_run=True), 25),
+        ):  # fmt: skip
+            request = self.within(25)
             self.store.start(request.id, "t")
             self.store.finish(request.id, "t", outcome)
-            assert self.within(left, run_id=f"run_{outcome.state}").state is State.APPROVED, outcome
-            assert self.within(left + 1, run_id=f"run_{outcome.state}").state is State.PENDING, outcome
+            assert self.within(left, run_id=f"run_{left}").state is State.APPROVED, outcome
+            assert self.within(left + 1, run_id=f"run_{left}").state is State.PENDING, outcome
 
     def test_an_unknown_call_that_did_not_happen_gives_back(self) -> None:
         request = self.within(100)
