@@ -21,11 +21,13 @@ from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, check_options, options_of
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
+from sayso.model.request import not_run
 from sayso.signals import ConfirmationRequired
 
 __all__ = ["ApprovalMiddleware", "ServerApproval"]
 
 Wait = Literal["auto", "block", "ticket"]
+_UNKNOWN = "its server lists no tool of this name"  # what runs behind it could be another one
 _BEAT = 5.0  # seconds between two progress notifications
 
 
@@ -187,9 +189,6 @@ class ApprovalMiddleware(_Middleware):
         message, here = context.message, context.fastmcp_context
         if not self._calls.holds(message.name):
             return await call_next(context)
-        tool = await here.fastmcp.get_tool(message.name)
-        if tool is None:
-            return await call_next(context)
 
         async def run(approved: dict[str, Any]) -> Any:
             return await call_next(context.copy(message=message.model_copy(update={"arguments": approved})))
@@ -198,6 +197,9 @@ class ApprovalMiddleware(_Middleware):
             kind = _module("fastmcp.tools.base").ToolResult
             return kind(content=content, structured_content=structured, is_error=is_error)
 
+        tool = await here.fastmcp.get_tool(message.name)
+        if tool is None:
+            return make(_words(not_run(message.name, _UNKNOWN)), None, is_error=True)
         about = {"schema": tool.parameters, "description": tool.description}
         async with _beating(lambda progress, text: here.report_progress(progress, message=text)):
             return await _through(self._calls, message.name, dict(message.arguments or {}), about, run, make)
@@ -225,7 +227,8 @@ class ServerApproval:
             return await call_next(ctx)
         tools: dict[str, Any] = {tool.name: tool for tool in await self._server.list_tools()}
         if name not in tools or not isinstance(arguments, dict | None):
-            return await call_next(ctx)
+            why = "its arguments are no object" if name in tools else _UNKNOWN
+            return _types().CallToolResult(content=_words(not_run(name, why)), is_error=True)
         token = cast("dict[str, Any]", params.get("_meta") or {}).get("progressToken")
 
         async def run(approved: dict[str, Any]) -> Any:
