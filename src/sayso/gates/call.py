@@ -569,7 +569,7 @@ def end(
 
 def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:
     """Return the arguments to run with, read from the stored form; refuse them unless they are what was approved."""
-    call = request.edited or request.call
+    call = request.effective
     arguments, digest_input = canonical.read(call.form, lambda: gate.schema.classes)
     digest = call_digest(gate.tool, gate.schema.digest, digest_input)
     decision = request.decision

@@ -12,7 +12,7 @@ import importlib
 import json
 from typing import Any
 
-from sayso import aio, config, errors, signals
+from sayso import aio, clock, config, errors, signals
 from sayso.model import canonical
 from sayso.model.ids import new_token
 from sayso.model.request import Call, Request, not_run
@@ -65,7 +65,7 @@ class Desk:
         found = await self._reader.get(request)
         facts = {
             "id": found.id, "state": found.state.value, "tool": _name(found), "run": found.run_id,
-            "asked": found.created_at.isoformat(), "expires": found.expires_at.isoformat(),
+            "asked": clock.written(found.created_at), "expires": clock.written(found.expires_at),
             "arguments": found.effective.arguments if isinstance(found.subject, Call) else None,
         }  # fmt: skip
         return json.dumps(facts, indent=1, default=str)
