@@ -45,17 +45,13 @@ def parse(line: bytes) -> Message:
     """Return the message of a client that every JSON parser reads in the same way.
 
     Raises:
-        ValueError: It is none: no JSON, a batch, a name that stands twice or in two spellings, an unknown field.
+        ValueError: It is none: no JSON, a batch, an unknown field, a name that stands twice or is a known one spelt
+            otherwise.
     """
     read: Any = json.loads(line.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_no_number)
     if not isinstance(read, dict):
         raise ValueError("one message a line, and no batch")  # noqa: TRY004  the text is at fault, not its type
     message = cast("Message", read)
-    for part in (message, message.get("params")):
-        if isinstance(part, dict):
-            names = [name.casefold() for name in cast("Message", part)]
-            if len(set(names)) != len(names):
-                raise ValueError("a name stands in two spellings in one object")
     unknown = sorted(set(message) - set(_FIELDS))
     if unknown or not isinstance(message.get("method", ""), str):
         raise ValueError(f"this is no JSON-RPC message ({', '.join(unknown) or 'method is no text'})")
