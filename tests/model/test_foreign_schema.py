@@ -279,6 +279,7 @@ def test_arguments_are_held_to_a_foreign_schema(name: str) -> None:
     for schema in (Schema.of_json(case.schema), Schema.from_text(Schema.of_json(case.schema).text)):
         for good in case.good:
             check(schema, good)
+            assert schema.misfits(good) == []
         for bad, where in case.bad:
             found = problems(lambda schema=schema, bad=bad: check(schema, bad))
             assert [one.partition(": ")[0] for one in found] == [where], (bad, found)

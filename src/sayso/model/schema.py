@@ -334,7 +334,10 @@ class Schema:
     def _quick(self) -> dict[str, type]:
         """The arguments of which nothing but one plain type is asked; looked up first, because most are."""
         plain = {name: node for name, node in self._nodes.items() if node.keys() - _WORDS - {"default"} == {"type"}}
-        return {name: _QUICK[node["type"]] for name, node in plain.items() if node["type"] in _QUICK}
+        kinds: dict[str, Any] = {
+            name: node["type"] for name, node in plain.items()
+        }  # a foreign schema may list several
+        return {name: _QUICK[kind] for name, kind in kinds.items() if isinstance(kind, str) and kind in _QUICK}
 
     @cached_property
     def _bounded(self) -> list[str]:
