@@ -31,6 +31,7 @@ class Server:
         self.tools = list(tools) or [WRITE, READ]
         self.calls: list[dict[str, Any]] = []
         self.seen: list[dict[str, Any]] = []
+        self.lines: list[bytes] = []
         self.starts = 0
         self.answer: Callable[[dict[str, Any]], Any] = lambda params: {
             "content": [{"type": "text", "text": f"wrote {json.dumps(params['arguments'], sort_keys=True)}"}]
@@ -69,6 +70,7 @@ class Server:
 
     async def say(self, message: dict[str, Any]) -> None:
         raw = json.dumps(message, indent=None, separators=(" , ", " : ")).encode()  # no other writer writes so
+        self.lines.append(raw)
         await self._receive(raw, message)
 
     async def end(self) -> None:
