@@ -172,7 +172,7 @@ MUTANTS = [
     ),
     Mutant(
         "an end is looked at before each change", "stores/transaction.py",
-        "lapsed = _lapsed(request, now)", "lapsed = None",
+        "ended = lapsed(request, now)", "ended = None",
         "stores/test_contract.py::TestMemory::test_an_approval_can_be_started_until_its_end_and_not_at_it",
     ),
     Mutant(
@@ -501,12 +501,12 @@ MUTANTS = [
     ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
-        "a worker that lives is not given up", "stores/transaction.py",
+        "a worker that lives is not given up", "stores/request_store.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "True",
         "stores/test_contract.py::TestMemory::test_a_call_whose_process_lives_stays_running",
     ),
     Mutant(
-        "a worker that is gone is given up", "stores/transaction.py",
+        "a worker that is gone is given up", "stores/request_store.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "False",
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
@@ -667,7 +667,7 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_only_what_surely_did_not_run_gives_back",
     ),
     Mutant(
-        "what did not happen gives back", "stores/transaction.py",
+        "what did not happen gives back", "stores/request_store.py",
         "        give_back(tx, found)\n", "        pass\n",
         "stores/test_contract.py::TestMemory::test_an_unknown_call_that_did_not_happen_gives_back",
     ),
@@ -843,7 +843,7 @@ MUTANTS = [
         "test_10_a_change_of_any_column_of_a_request_is_found_before_its_start",
     ),
     Mutant(
-        "what ends a call is compared with the journal", "stores/transaction.py",
+        "what ends a call is compared with the journal", "stores/request_store.py",
         "    if not tx.verify(request):\n        raise altered(request_id)\n", "",
         "stores/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
@@ -1062,6 +1062,11 @@ MUTANTS = [
         "the approval of a tool's old schema does not run", "integrations/mcp_gateway/call.py",
         'if held.state == "approved":', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run",
+    ),
+    Mutant(
+        "a call that another process started is not told as not run", "integrations/mcp_gateway/call.py",
+        "if held.request is None or held.request.execution is None:", "if True:",
+        "integrations/test_mcp_gateway.py::test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_told_as_not_run",
     ),
     Mutant(
         "an MCP session that ends withdraws its tickets", "integrations/mcp_gateway/gateway.py",

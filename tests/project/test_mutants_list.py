@@ -27,6 +27,7 @@ CORE = {
     "reviews.py",
     "scope.py",
     "stores/program.py",
+    "stores/request_store.py",
     "stores/transaction.py",
     "stores/jsonl_file.py",
     "stores/memory.py",

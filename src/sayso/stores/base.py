@@ -21,8 +21,9 @@ from sayso.model.request import State
 from sayso.stores.filter import Filter, Page
 from sayso.stores.grants import GrantVerbs
 from sayso.stores.program import ProgramStore
+from sayso.stores.request_store import RequestStore, Unwatch
 from sayso.stores.review import ReviewStore
-from sayso.stores.transaction import ESCALATION, RESULT, RequestStore, Transaction, Unwatch
+from sayso.stores.transaction import ESCALATION, RESULT, Transaction
 
 __all__ = ["Filter", "Page", "ProgramStore", "RequestStore", "ReviewStore", "Store", "Transaction", "Unwatch"]
 

@@ -18,7 +18,8 @@ from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, must_not_be_stopped, take
 from sayso.stores.records import Record, row_of
-from sayso.stores.transaction import RESULT, RequestStore, Transaction, changed, changed_if_any, insert, save, update
+from sayso.stores.request_store import RequestStore
+from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_any, insert, save, update
 
 __all__ = ["ProgramStore"]
 

@@ -13,7 +13,8 @@ from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.stores.filter import Filter, Page
-from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, RequestStore, Transaction, delivery_kind
+from sayso.stores.request_store import RequestStore
+from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, Transaction, delivery_kind
 
 __all__ = ["ReviewStore"]
 
