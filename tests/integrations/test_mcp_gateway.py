@@ -16,6 +16,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.integrations.mcp_gateway.stdio import parse
+from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -397,6 +398,36 @@ def test_a_call_of_a_changed_tool_does_not_run_where_its_approval_cannot_be_with
         assert refused["isError"] is True
         assert "write was not run: its server changed" in text(refused)
         assert server.calls == []
+
+    run(work())
+
+
+def test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_told_as_not_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answers(outcome: Outcome | None) -> str:
+        server = Server()
+        client = Client(server, timeout=0.2)
+        await client.call("write", PATH)
+        [request] = requests(store, State.PENDING)
+        sayso.Review().approve(request.id, by="ada")
+
+        def after_a_start(*_args: Any, **_options: Any) -> Any:
+            store.start(request.id, "t")
+            return store.get(request.id) if outcome is None else store.finish(request.id, "t", outcome)
+
+        monkeypatch.setattr(store, "withdraw", after_a_start)
+        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+        result = await client.call("write", PATH)
+        assert server.calls == []
+        return text(result)
+
+    async def work() -> None:
+        kept, _ = result_to_keep({"content": [{"type": "text", "text": "wrote"}]})
+        assert await answers(Outcome("done", kept=kept)) == "wrote"
+        assert "write was run, and failed" in await answers(Outcome("failed", error="no room"))
+        assert "nobody knows whether it took effect" in await answers(Outcome("unknown", error="gone"))
+        assert "still runs. Do not repeat it" in await answers(None)
 
     run(work())
 

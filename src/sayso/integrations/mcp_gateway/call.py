@@ -33,11 +33,7 @@ class _ToolError(Exception):
 
 
 class _ToolChanged(Exception):
-    """The server has changed the tool since it was approved."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.message_for_model = text
+    """The server has changed the tool since it was approved; its text is for the model."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ class HeldCalls:
                 await self.occasions.withdraw([occasion], "the client went away")
             raise
         except (_ToolChanged, signals.ConfirmationRejected) as no:
-            return told(occasion.note or no.message_for_model, call.params), False
+            text = str(no) if isinstance(no, _ToolChanged) else occasion.note or no.message_for_model
+            return told(text, call.params), False
         except _ToolError as failed:
             return failed.result, True
         except errors.ValueNotKeptError as error:
@@ -137,11 +134,25 @@ class HeldCalls:
             if now is None or now.get("inputSchema") != call.tool.get("inputSchema"):
                 occasion.note = occasion.note or f"{call.tool['name']} was not run: its server changed or removed it."
                 await self.occasions.withdraw([occasion], "the server changed the tool")
-                raise _ToolChanged(occasion.note)  # also where it could not be withdrawn, and stands approved
+                return await self._started_elsewhere(call, held, occasion.note)
         started = asyncio.create_task(held.once(partial(self._upstream, call)))
         self.running.add(started)
         started.add_done_callback(self._done)
         return await asyncio.shield(started)  # a call that has started is not broken off: its outcome is recorded
+
+    async def _started_elsewhere(self, call: Call, held: aio.Held, note: str) -> Message:
+        """Return what another process of the run got, where it started the call before it could be withdrawn."""
+        name = call.tool["name"]
+        try:
+            await held.refresh()
+            if held.request is None or held.request.execution is None:
+                raise _ToolChanged(note)  # also where it could not be withdrawn, and stands approved
+            return await held.result(self.timeout)
+        except TimeoutError:
+            raise _ToolChanged(f"{name} was started by another process and still runs. Do not repeat it.") from None
+        except errors.StoreError as error:
+            text = f"{note} Whether another process ran it first is not known ({error})."
+            raise _ToolChanged(text) from None
 
     def _done(self, started: asyncio.Task[Any]) -> None:
         self.running.discard(started)
