@@ -18,11 +18,13 @@ import sayso
 from sayso.cli.learn import _as_parquet, _csv_lines
 from sayso.clock import written
 from sayso.errors import ConfigError
-from sayso.learning import COLUMNS, PAIR_COLUMNS, Share, decided, label_of, pairs, report, samples, table
+from sayso.learning import COLUMNS, PAIR_COLUMNS, Proposal, Share, decided, label_of, pairs, report, samples, table
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.mplp import LearningSample, NotConformantError, sample_of
 from sayso.mplp.sample import export_of
+from sayso.policy import Policy
 from sayso.server import create_app
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
@@ -417,16 +419,36 @@ def test_few_decisions_say_nothing(memory: Store, clock: Clock) -> None:
     assert len(report(memory).candidates) == 1
 
 
-def test_a_rule_lets_through_what_was_seen_and_holds_the_rest(memory: Store, clock: Clock, ran: list[Any]) -> None:
-    always(memory, clock)
-    text = report(memory).candidates[0].rule
-    assert text is not None
-    assert "It does not look at password (masked, and not compared)." in text
-    assert "30 of 30 (at least 88 %)" in text
-    names: dict[str, Any] = {"sayso": sayso}
-    exec(text, names)  # noqa: S102  as somebody would paste it
+def proposed(store: Store, **options: Any) -> Proposal:
+    (found,) = report(store, **options).proposals
+    return found
 
-    @sayso.gate(wait="raise", when=names["rule_for_pay"])
+
+def verdict(found: Proposal, **arguments: Any) -> str:
+    """Return what a policy file with the proposed rule says of a call."""
+    return Policy.of_text(found.toml).verdict(found.tool, arguments).kind
+
+
+def decide_held(clock: Clock, verb: str, tool: str, **arguments: Any) -> None:
+    """Let somebody decide a call of a tool of another name."""
+    request_id = sayso.hold(tool, arguments, when=True).id
+    clock.tick(seconds=SLOW)
+    getattr(sayso.Review(reviewer="ada"), verb)(request_id)
+
+
+def test_a_rule_lets_through_what_was_seen_and_holds_the_rest(
+    memory: Store, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Any]
+) -> None:
+    always(memory, clock)
+    found = proposed(memory)
+    assert (found.verdict, found.replayed, found.fits, found.against, found.undecided) == ("allow", 30, 30, (), 0)
+    assert "It does not look at password (masked, and not compared)." in found.findings
+    assert found.findings[0].startswith("30 of 30 (at least 88 %) were approved unchanged by 2 people")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sayso.toml").write_text(found.toml.replace("payments:pay", "pay"))
+    (tmp_path / "sayso.toml").chmod(0o600)
+
+    @sayso.gate(wait="raise", name="pay")
     def pay(amount: int, to: str, password: str) -> None:
         ran.append((amount, to))
 
@@ -438,72 +460,132 @@ def test_a_rule_lets_through_what_was_seen_and_holds_the_rest(memory: Store, clo
     assert ran == [(10, "kim"), (39, "kim")]
 
 
+def test_a_bound_is_proposed_where_only_larger_calls_were_refused_or_changed(memory: Store, clock: Clock) -> None:
+    for number in range(30):
+        decide(memory, clock, arguments={"amount": 10 + number, "order_id": number, "to": "kim"})
+    decide(memory, clock, "reject", arguments={"amount": 35, "order_id": 99, "to": "kim"})
+    decide(memory, clock, "approve", changes={"amount": 1}, arguments={"amount": 50, "order_id": 1, "to": "kim"})
+    found = proposed(memory)
+    assert (found.verdict, found.replayed, found.fits, found.against) == ("allow", 32, 25, ())
+    assert [verdict(found, amount=one, order_id=7, to="kim") for one in (10, 34, 35)] == ["allow", "allow", "hold"]
+    assert found.not_compared == {"order_id": "from 0 to 24"}  # the number of an order is no amount
+
+
+def test_calls_that_were_always_refused_propose_to_deny_them(memory: Store, clock: Clock) -> None:
+    for number in range(20):
+        decide(memory, clock, "reject", arguments={"amount": 100 + number})
+        decide(memory, clock, "approve", seconds=1, arguments={"amount": number})  # too fast to allow any
+    found = proposed(memory)
+    assert (found.verdict, found.replayed, found.fits) == ("deny", 40, 20)
+    assert [verdict(found, amount=amount) for amount in (99, 100, 10_000)] == ["hold", "deny", "deny"]
+    for number in range(20):
+        decide_held(clock, "reject", "shop:wipe", table=f"t{number}")
+    wipe = next(one for one in report(memory).proposals if one.tool == "shop:wipe")
+    assert (wipe.verdict, wipe.fits, verdict(wipe, table="x")) == ("deny", 20, "deny")
+
+
+def test_the_replay_names_older_calls_that_people_refused_or_that_failed(memory: Store, clock: Clock) -> None:
+    refused = decide(memory, clock, "reject", arguments={"amount": 20, "to": "kim"})
+    changed = decide(memory, clock, "approve", changes={"amount": 1}, arguments={"amount": 21, "to": "kim"})
+    memory.ask(sample_call(None, {"amount": 22, "to": "kim"}))
+    clock.tick(seconds=60)
+    began = clock.at
+    for number in range(30):
+        decide(memory, clock, arguments={"amount": 10 + number, "to": "kim"})
+    failed = decide(memory, clock, arguments={"amount": 30, "to": "kim"})
+    memory.start(failed.id, "t")
+    memory.finish(failed.id, "t", Outcome("failed"))
+    found = proposed(memory, since=began)
+    assert set(found.against) == {refused.id, changed.id}
+    assert (found.fits, found.undecided, found.went_wrong) == (34, 1, (failed.id,))
+    assert "of which people refused or changed 2." in found.findings[1]
+    assert f"# otherwise: {changed.id}, {refused.id}\n# wrong: {failed.id}\n" in found.toml
+
+
 def test_hasty_approvals_propose_no_rule(memory: Store, clock: Clock) -> None:
     always(memory, clock, seconds=1)
-    (found,) = report(memory).candidates
-    assert (found.is_hasty, found.rule) == (True, None)
+    found = report(memory)
+    assert (found.candidates[0].is_hasty, found.proposals) == (True, ())
 
 
 def test_a_rule_that_would_let_everything_through_is_not_proposed(memory: Store, clock: Clock) -> None:
     for number in range(30):
         decide(memory, clock, arguments={"amount": f"{number} euros", "to": f"kim{number}"})
-    (found,) = report(memory).candidates
-    assert (found.fields["to"], found.rule) == ("30 different values", None)
+    found = report(memory)
+    assert (found.candidates[0].fields["to"], found.proposals) == ("30 different values", ())
 
 
-@pytest.mark.parametrize("words", [*HOSTILE, "'; import os #", '"""', "\\", "\u2028x", "a\nb"])
+def test_without_the_cel_library_no_rule_is_proposed(
+    memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always(memory, clock)
+
+    def missing() -> None:
+        raise ConfigError("needs the extra")
+
+    monkeypatch.setattr("sayso.learning.proposals.library", missing)
+    found = report(memory)
+    assert (len(found.candidates), found.proposals, found.not_proposed) == (1, (), "needs the extra")
+
+
+@pytest.mark.parametrize("words", [*HOSTILE, "'; import os #", '"""', "\\", "\u2028x", "a\nb", "'''", "\U0001f600"])
 def test_hostile_values_stay_literals_in_a_rule(memory: Store, clock: Clock, words: str) -> None:
-    arguments = {"to": words, words: 1, "sayso": 1, "class": 1, "__debug__": 1}
-    for _ in range(20):
-        decide(memory, clock, arguments=arguments)
-    text = report(memory).candidates[0].rule
-    assert text is not None
-    assert text.isascii()
-    names: dict[str, Any] = {"sayso": sayso}
-    exec(text, names)  # noqa: S102  as somebody would paste it
-    assert names["rule_for_pay"](to=words) == sayso.allow()
-    assert names["rule_for_pay"](to=words + "!") == sayso.policy.hold()
+    arguments = {"to": words, words: 1, "in": 2, "true": 1}
+    for number in range(20):
+        decide(memory, clock, arguments=arguments | {words: number, "in": number, "true": number})
+    found = proposed(memory)
+    assert found.rule.isascii()
+    assert verdict(found, **arguments) == "allow"
+    assert verdict(found, **(arguments | {"to": words + "!"})) == "hold"
 
 
 @pytest.mark.parametrize(
     ("value", "other"),
     [
         ({"dry": True, "to": ["a", 1]}, {"dry": False, "to": ["a", 1]}),
+        ({"dry": True}, {"dry": True, "force": True}),
         ({}, {"force": True}),
         ((), ("x",)),
-        ((1, [2.5, None]), (1, [2.5, 3])),
+        (["a", [2.5, None]], ["a", [2.5, 3]]),
         ("x" * 200, "x" * 199),
+        (Decimal("1.50"), Decimal("1.51")),
         ({"'];import os#\n": "\u2028"}, {}),
     ],
 )
 def test_a_rule_looks_at_whatever_never_varied(memory: Store, clock: Clock, value: Any, other: Any) -> None:
     for _ in range(20):
         decide(memory, clock, arguments={"mode": "a", "options": value})
-    (found,) = report(memory).candidates
-    assert found.fields["options"].startswith("always ")
-    assert found.rule is not None
-    assert found.rule.isascii()
-    names: dict[str, Any] = {"sayso": sayso}
-    exec(found.rule, names)  # noqa: S102  as somebody would paste it
-    assert names["rule_for_pay"](mode="a", options=value) == sayso.allow()
-    assert names["rule_for_pay"](mode="a", options=other) == sayso.policy.hold()
+    assert report(memory).candidates[0].fields["options"].startswith("always ")
+    assert proposed(memory).rule.isascii()
+    ended = clock.at
+    decide(memory, clock, arguments={"mode": "a", "options": other})
+    found = proposed(memory, until=ended)
+    assert (found.replayed, found.fits, found.uncertain) == (21, 20, 0)
 
 
-@pytest.mark.parametrize("value", [Decimal("1.5"), {"at": [date(2026, 1, 2)]}, "x" * 600, ["x"] * 200])
+@pytest.mark.parametrize("value", [{"at": [date(2026, 1, 2)]}, "x" * 600, ["x"] * 200])
 def test_no_rule_lets_through_what_it_cannot_look_at(memory: Store, clock: Clock, value: Any) -> None:
     for number in range(20):
         decide(memory, clock, arguments={"mode": "a", "amount": number, "options": value})
-    (found,) = report(memory).candidates
-    assert found.rule is None
-    assert found.fields["options"].startswith("always ")
+    found = report(memory)
+    assert found.candidates[0].fields["options"].startswith("always ")
+    assert found.proposals == () or "args.options ==" in found.proposals[0].rule
 
 
 def test_a_rule_asks_for_no_argument_that_was_missing_once(memory: Store, clock: Clock) -> None:
     for number in range(20):
         decide(memory, clock, arguments={"amount": 1, **({"to": "kim"} if number else {})})
-    text = report(memory).candidates[0].rule
-    assert text is not None
-    assert "def rule_for_pay(amount):" in text
+    found = proposed(memory)
+    assert "args.to" not in found.rule
+    assert list(found.not_compared) == ["to"]
+
+
+def test_rules_for_two_tools_of_one_name_make_one_file(memory: Store, clock: Clock) -> None:
+    for tool in ("a:pay", "b:pay"):
+        for number in range(20):
+            decide_held(clock, "approve", tool, amount=number)
+    text = "\n".join(one.toml for one in report(memory).proposals)
+    assert [rule.tools for rule in Policy.of_text(text).rules] == [("a:pay",), ("b:pay",)]
 
 
 def test_the_arguments_that_people_change_are_counted(memory: Store, clock: Clock) -> None:
@@ -596,7 +678,7 @@ def test_the_report_is_printed_and_as_json(shop: Store) -> None:
     done = run("--store", shop.url, "learn", "report")
     assert done.code == 0, done.err
     assert "payments:pay: 30 of 30 (at least 88 %), by 1 reviewer" in done.out
-    assert "if 10 <= amount <= 39 and to == 'kim':" in done.out
+    assert """when = 'args.amount >= 10 && args.amount <= 39 && args.to == "kim"'""" in done.out
     assert "<U+202E>" in done.out
     told = run("--store", shop.url, "learn", "report", "--json").data
     assert told["candidates"][0]["approved"] == {"part": 30, "whole": 30, "low": 0.8865}
@@ -655,8 +737,13 @@ def test_the_page_of_insights_shows_what_decisions_teach(memory: Store, clock: C
 
 
 def test_the_page_of_insights_proposes_a_rule(memory: Store, clock: Clock) -> None:
+    refused = decide(memory, clock, "reject", arguments={"amount": 20, "to": "kim", "password": "x"})
+    clock.tick(seconds=8 * 86_400)
     always(memory, clock)
     with browser(create_app(memory)) as client:
-        page = text_of(client.get("/insights").text)
-    assert "payments:pay: 30 of 30 (at least 88 %), by 2 reviewers, half within 40 s" in page
-    assert "    if 10 <= amount <= 39 and to == 'kim':\n        return sayso.allow()\n" in page
+        page = client.get("/insights?days=7").text
+    text = text_of(page)
+    assert "payments:pay: 30 of 30 (at least 88 %), by 2 reviewers, half within 40 s" in text
+    assert """when = 'args.amount >= 10 && args.amount <= 39 && args.to == "kim"'""" in text
+    assert "would have let through 31 of 31 past calls, of which people refused or changed 1" in text
+    assert f'<a href="/r/{refused.id}">' in page

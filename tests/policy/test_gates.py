@@ -271,7 +271,7 @@ def test_without_the_cel_library_a_rule_with_a_condition_lets_nothing_through(mo
     def missing() -> None:
         raise errors.ConfigError('pip install "sayso[policy]"')
 
-    monkeypatch.setattr(condition, "_library", missing)
+    monkeypatch.setattr(condition, "library", missing)
     in_effect()
     with pytest.raises(errors.PolicyError, match=r"sayso\.toml:5:\d+: pip install"):
         gated()("A-1", 5, "DE02")

@@ -126,7 +126,7 @@ def _storable(record: dict[str, Any]) -> dict[str, Any]:
 def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
     """Say what people always approve, what they change, why they refuse, and who hardly looks.
 
-    Rules are proposed as text to paste; no gate asks less because of this report.
+    Rules are proposed as text for the policy file, and replayed on past calls; no gate asks less because of this.
     """
     from sayso.learning import report as reported
 
@@ -138,7 +138,7 @@ def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
     out(f"{plural(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z")
     if found.is_cut:
         out("there are more; only those of the newest requests were read")
-    out(*_candidates(found), *_edits(found), *_stamps(found), *_reasons(found))
+    out(*_candidates(found), *_proposals(found), *_edits(found), *_stamps(found), *_reasons(found))
     return 0
 
 
@@ -157,11 +157,14 @@ def _candidate(one: Candidate) -> Iterator[str]:
     if one.went_wrong:
         yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
     yield from (f"    {token(name)}: {escape(values)}" for name, values in one.fields.items())
-    if one.rule is not None:
-        yield "    a rule to consider, for when= of its gate:"
-        yield from (f"      {escape(line)}" for line in one.rule.splitlines())
-    elif not one.is_hasty:
-        yield "    no rule is proposed: it could not tell these calls from others"
+
+
+def _proposals(found: Report) -> Iterator[str]:
+    yield from _headed("Rules to consider, for the policy file", bool(found.proposals))
+    if found.not_proposed is not None:
+        yield f"  {escape(found.not_proposed)}"
+    for one in found.proposals:
+        yield from (f"  {escape(line)}" for line in one.toml.splitlines())
 
 
 def _edits(found: Report) -> Iterator[str]:
@@ -216,6 +219,8 @@ def _plain(content: Any) -> Any:
             return content.total_seconds()
         case Share():
             return {"part": content.part, "whole": content.whole, "low": round(content.low, 4)}
+        case datetime():
+            return clock.written(content)
         case Identity():
             return content.qualified
         case tuple():

@@ -1,4 +1,4 @@
-"""`policy`: check a policy file, explain what it says of a call, test its examples, and replay it on the past.
+"""`policy`: check a policy file, explain what it says of a call, test its examples, replay it, propose rules for it.
 
 Invariant: nothing here decides a request or changes a file; a mistake in the file ends each command with code 1.
 """
@@ -22,6 +22,7 @@ from sayso.model.schema import Schema
 from sayso.policy import Answer, Policy
 from sayso.policy.replay import Replay
 from sayso.policy.replay import replay as replayed
+from sayso.view.summary import short
 
 __all__ = ["policy"]
 
@@ -154,13 +155,45 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     return 0
 
 
+@policy.command(short_help="Propose rules that past decisions suggest.")
+@click.option("--since", metavar="DATE", type=as_date, help="Draw them from what was asked since then.  [default: 90d]")
+@click.option("--tool", metavar="NAME", help="Only of this function.")
+@json_option
+@click.pass_obj
+def propose(cli: CliContext, since: datetime | None, tool: str | None) -> int:
+    """Print rules that decisions suggest, as a policy file, with what a replay on the store found for each.
+
+    A rule is proposed where people always approved calls of a tool unchanged, or always refused them. Nothing counts
+    until you put it into your policy file, in front of the rules that hold these calls.
+    """
+    from sayso.learning import report
+    from sayso.learning.proposals import FEWEST
+
+    found = report(cli.store, since=clock.now() - timedelta(days=90) if since is None else since, tool=tool)
+    if found.not_proposed is not None:
+        raise errors.ConfigError(found.not_proposed)
+    if cli.as_json:
+        print_json([
+            {
+                "tool": one.tool, "verdict": one.verdict, "rule": one.rule, "seen": one.seen.whole,
+                "people": one.people, "replayed": one.replayed, "fits": one.fits, "against": one.against,
+                "went_wrong": one.went_wrong, "undecided": one.undecided, "uncertain": one.uncertain,
+            }
+            for one in found.proposals
+        ])  # fmt: skip
+    else:
+        rules = "\n".join(one.toml for one in found.proposals)
+        out(rules.rstrip("\n") or f"# no rule is proposed: no tool has {FEWEST} decisions that were all alike")
+    return 0
+
+
 def _shown(found: Replay) -> Iterator[str]:
     yield f"{plural(found.asked, 'past call')}: " + (
         ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.verdicts.items())) or "nothing to decide"
     )
     for (was, now), ids in sorted(found.changes.items()):
         more = f" and {len(ids) - _IDS:,} more" if len(ids) > _IDS else ""
-        yield f"{was} -> {now}: {len(ids):,} ({', '.join(ids[:_IDS])}{more})"
+        yield f"{was} -> {now}: {len(ids):,} ({', '.join(map(short, ids[:_IDS]))}{more})"
     for name, count in sorted(found.masked.items()):
         yield escape(f"uncertain, because {name} is masked: {count:,}")
     if found.left_out:

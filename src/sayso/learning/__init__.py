@@ -18,9 +18,10 @@ from sayso.learning.data import (
     samples,
     table,
 )
-from sayso.learning.findings import Candidate, Edit, Reason, Report, Share, Stamp, report
+from sayso.learning.findings import Candidate, Edit, Reason, Report, Stamp, report
+from sayso.learning.proposals import Proposal, Share
 
 __all__ = [
-    "COLUMNS", "HASTE", "PAIR_COLUMNS", "Candidate", "Edit", "Reason", "Report", "Share", "Stamp", "decided",
-    "decisions_by_person", "label_of", "pairs", "report", "rows", "samples", "table",
+    "COLUMNS", "HASTE", "PAIR_COLUMNS", "Candidate", "Edit", "Proposal", "Reason", "Report", "Share", "Stamp",
+    "decided", "decisions_by_person", "label_of", "pairs", "report", "rows", "samples", "table",
 ]  # fmt: skip

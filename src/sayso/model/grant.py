@@ -27,7 +27,7 @@ from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
 
-__all__ = ["MOST_CALLS", "Condition", "Grant", "Grantor", "number_of"]
+__all__ = ["MOST_CALLS", "Condition", "Grant", "Grantor", "is_id", "number_of"]
 
 MOST_CALLS = 10_000
 """The most calls that one grant may allow."""
@@ -292,12 +292,12 @@ def _drawn(grant_id: str, path: str, tree: Any, *, is_secret: bool, is_exact: bo
         return Condition("secret", _digest(grant_id, path, tree))
     number = number_of(tree)
     # The number of an order or a customer is a name: a smaller one is another customer, and no smaller amount.
-    if number is None or number < 0 or is_exact or _is_id(path):
+    if number is None or number < 0 or is_exact or is_id(path):
         return Condition("equal", dumps_sorted(tree))
     return Condition("at_most", str(number))
 
 
-def _is_id(path: str) -> bool:
+def is_id(path: str) -> bool:
     """Say whether a field has the name of an id: `order.id`, `accountNumber`, `userid`."""
     return _ID_NAME.search(_CAMEL.sub("_", path.rpartition(".")[2]).lower()) is not None
 

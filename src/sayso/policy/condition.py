@@ -19,7 +19,7 @@ from sayso.model import canonical
 from sayso.model.redaction import MASK
 from sayso.model.schema import Schema
 
-__all__ = ["Condition", "ConditionError", "Facts", "UndecidedError"]
+__all__ = ["Condition", "ConditionError", "Facts", "UndecidedError", "library"]
 
 
 class ConditionError(ValueError):
@@ -360,7 +360,7 @@ class Condition:
         return f"{self._tool} has no argument {name!r}{meant}"
 
     def _compiled(self, code: str) -> Any:
-        cel = _library()
+        cel = library()
         known = {name: cel.Type("bool") for name in self._given}
         known |= {"tool": cel.Type("string"), "now": cel.Type("timestamp")}
         known |= {name: cel.Type("google.protobuf.StringValue") for name in ("run", "agent")}
@@ -504,7 +504,8 @@ def _texts(value: Any) -> str:
 
 
 @cache
-def _library() -> Any:
+def library() -> Any:
+    """Return the CEL library; raises `ConfigError` where it is not installed."""
     try:
         from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]  it has none
     except ImportError:
@@ -540,7 +541,7 @@ def _lenient() -> Any:
         ("in_map", _A, f"{{type_name: map, params: [{_A}, {_A.replace('A', 'B', 1)}]}}"),
     ]
     named["@in"] += [(f"in_{a}_{b}", _type(a), _list(_type(b))) for a, b in _MIXED]
-    return _library().NewEnvConfigFromYaml("\n".join(_config(named)))
+    return library().NewEnvConfigFromYaml("\n".join(_config(named)))
 
 
 def _type(name: str) -> str:

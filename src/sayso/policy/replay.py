@@ -11,12 +11,14 @@ from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.policy.file import Policy
 
-__all__ = ["Outcome", "Replay", "replay"]
+__all__ = ["Outcome", "Past", "Replay", "replay", "verdict_on"]
 
 Outcome = Literal["allow", "hold", "deny", "uncertain", "error"]
 
 
-class _Said(NamedTuple):
+class Past(NamedTuple):
+    """What a policy would have decided on a past call, and the masked arguments for which it cannot be told."""
+
     outcome: Outcome
     masked: tuple[str, ...] = ()
 
@@ -62,8 +64,8 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
         if request.kind != "call" or request.purged_at is not None:
             found.left_out += 1
             continue
-        said = _said(policy, request)
-        was = "hold" if before is None else _said(before, request).outcome
+        said = verdict_on(policy, request)
+        was = "hold" if before is None else verdict_on(before, request).outcome
         found.asked += 1
         found.verdicts[said.outcome] = found.verdicts.get(said.outcome, 0) + 1
         for name in said.masked:
@@ -73,7 +75,8 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
     return found
 
 
-def _said(policy: Policy, request: Request) -> _Said:
+def verdict_on(policy: Policy, request: Request) -> Past:
+    """Ask a policy about a past call, with what people were shown of it and the time at which it was asked."""
     call = request.call
     try:
         answer = policy.explain(
@@ -81,11 +84,11 @@ def _said(policy: Policy, request: Request) -> _Said:
             agent=request.requester.subject, now=request.created_at,
         )  # fmt: skip
     except (errors.PolicyError, ValueError):
-        return _Said("error")
+        return Past("error")
     if answer.verdict is not None:
-        return _Said(answer.verdict.kind)
+        return Past(answer.verdict.kind)
     masked = answer.steps[-1].masked
-    return _Said("uncertain", masked) if masked else _Said("error")
+    return Past("uncertain", masked) if masked else Past("error")
 
 
 def _run_of(request: Request) -> str | None:
