@@ -15,8 +15,9 @@ from sayso import aio, config
 from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.integrations.claude_agent import ClaudeApprovals
 from sayso.model.request import State
+from tests.integrations.adapters.installed import framework
 
-sdk: Any = pytest.importorskip("claude_agent_sdk", reason='the Claude Agent SDK is not installed: "sayso[claude]"')
+sdk: Any = framework("claude_agent_sdk", "claude_agent")
 
 SESSION = "7d333a07-b16b-47ea-8522-6cf2ce854682"
 

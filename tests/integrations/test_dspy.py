@@ -18,11 +18,10 @@ from sayso.integrations.dspy import Stopped, human_in_the_loop
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
+from tests.integrations.adapters.installed import framework
 
-dspy: Any = pytest.importorskip(
-    "dspy", reason='NOT TESTED: sayso.integrations.dspy, because DSPy is not installed (pip install "sayso[dspy]")'
-)
-dummies: Any = pytest.importorskip("dspy.utils.dummies")
+dspy: Any = framework("dspy", "dspy")
+dummies: Any = framework("dspy.utils.dummies", "dspy")
 
 PATIENCE = 30.0
 

@@ -1,11 +1,12 @@
 """Makes the environments of the frameworks and runs the adapters' tests in them: `make test-frameworks`.
 
-    python tests/integrations/adapters/environments.py             all frameworks in one environment, at their newest
+    python tests/integrations/adapters/environments.py             the main ones in one environment, at their newest
     python tests/integrations/adapters/environments.py langgraph   one alone, at its newest and at its lowest version
     python tests/integrations/adapters/environments.py each        each alone, at both
 
 What follows behind `--` goes to pytest. The versions stand in `frameworks.toml`. An environment is made once, and again
-when its versions or `pyproject.toml` change.
+when its versions or `pyproject.toml` change. The tests of a framework are the modules `test_NAME.py` here and in the
+folder above; none of them may be left out for want of a framework.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 TESTS = ROOT / "tests" / "integrations"
 PLACE = ROOT / ".venv-frameworks"
-TOOLS = ["pytest>=8.3", "hypothesis>=6.115"]  # what the tests themselves need
+TOOLS = ["pytest>=8.3", "pytest-xdist>=3.8", "hypothesis>=6.115"]  # what the tests themselves need
 LIMIT = 1_800.0  # seconds that the tests of one environment may take
 
 Table = dict[str, dict[str, list[str]]]
@@ -36,7 +37,8 @@ def environment(name: str, packages: list[str]) -> Path:
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
         print(f"setting up {folder.relative_to(ROOT)} (once)", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
+        # Not compiled: most of what comes along is never imported.
+        install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-compile"]
         subprocess.run([*install, "--editable", f"{ROOT}[crypto]", *TOOLS, *packages], check=True)
         stamp.write_text(digest, encoding="utf-8")
     return python
@@ -44,7 +46,7 @@ def environment(name: str, packages: list[str]) -> Path:
 
 def tested(name: str, python: Path, tests: list[Path], words: list[str]) -> bool:
     """Run the tests in an environment; return whether all passed."""
-    command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words, *tests]
+    command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *words, *tests]
     print(f"\n== {name}", flush=True)
     try:
         done = subprocess.run(
@@ -56,11 +58,11 @@ def tested(name: str, python: Path, tests: list[Path], words: list[str]) -> bool
     return done.returncode == 0
 
 
-def runs(which: str, table: Table) -> list[tuple[str, list[str], list[Path]]]:
+def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path]]]:
     """Return what is to be run: a name for the environment, its packages, and the tests."""
     if which == "main":
-        files = [path for name in table for path in files_of(name)]
-        return [("main", [package for row in table.values() for package in row["newest"]], files)]
+        files = [path for name in main for path in files_of(name)]
+        return [("main", [package for name in main for package in table[name]["newest"]], files)]
     chosen = list(table) if which == "each" else [which]
     return [(f"{name}-{at}", table[name][at], files_of(name)) for name in chosen for at in ("newest", "lowest")]
 
@@ -72,7 +74,8 @@ def files_of(name: str) -> list[Path]:
 
 def main() -> int:
     """Do what the command line says; 1 where a test failed."""
-    table: Table = tomllib.loads((HERE / "frameworks.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((HERE / "frameworks.toml").read_text(encoding="utf-8"))
+    main = table.pop("main")
     words = sys.argv[1:]
     own = words[: words.index("--")] if "--" in words else words
     which = own[0] if own else "main"
@@ -80,10 +83,8 @@ def main() -> int:
         print(f"there is no framework {which!r}: main, each, {', '.join(table)}", file=sys.stderr)
         return 2
     failed: list[str] = []
-    for name, packages, tests in runs(which, table):
-        if not tests:
-            print(f"\n== {name}: no adapter yet")
-        elif not tested(name, environment(name, packages), tests, words[len(own) + 1 :]):
+    for name, packages, tests in runs(which, main, table):
+        if not tests or not tested(name, environment(name, packages), tests, words[len(own) + 1 :]):
             failed.append(name)
     print(f"\nfailed: {', '.join(failed)}" if failed else "\nall passed")
     return 1 if failed else 0

@@ -16,9 +16,8 @@ from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, refund
 
-framework("agents", "openai_agents")
-agents: Any = pytest.importorskip("agents")
-scripted: Any = pytest.importorskip("agents.testing")
+agents: Any = framework("agents", "openai_agents")
+scripted: Any = framework("agents.testing", "openai_agents")
 
 from sayso.integrations.openai_agents import ModelWords, gate, resume  # noqa: E402
 
