@@ -24,7 +24,7 @@ from sayso import clock as sayso_clock
 from tests.support import tables
 
 ROOT = Path(__file__).resolve().parent.parent
-pytest_plugins = ["tests.support.stores", "tests.support.browser"]
+pytest_plugins = ["tests.support.stores", "tests.support.browser", "tests.support.postgres"]
 _MEMORY, _ENOUGH = Path("/dev/shm"), 4 << 30
 FOREIGN = ("EDITOR", "VISUAL", "PAGER", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 

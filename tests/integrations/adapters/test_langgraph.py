@@ -6,11 +6,13 @@ Needs `pip install "sayso[langgraph]"`; without it everything here is skipped, u
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
+from uuid import uuid4
 
 import pytest
 
@@ -184,26 +186,95 @@ def test_sync_agent_blocks_and_goes_on(memory: Store) -> None:
     assert state["messages"][-1].content == ANSWER
 
 
-def test_ten_threads_that_resume_at_once_start_the_call_once(store: Store) -> None:
-    scene = Scene([[refund()]], "pause")
-    agent = paused_agent(scene)
-    approve()(request_of(store, "c1"))
-    with ThreadPoolExecutor(10) as pool:
-        states = list(pool.map(lambda _: agent.invoke(None, THREAD), range(10)))
-    assert scene.refunds == [50.0]
-    assert {tuple(told(state).items()) for state in states} == {(("c1", "refunded 50.00 for A-1"),)}
+# -- where the graph keeps its state ---------------------------------------------------------------------------------
+
+CHECKPOINTERS = ["memory", "sqlite", "postgres"]
 
 
-def test_pause_in_a_file_is_resumed_by_another_agent(memory: Store, tmp_path: Path) -> None:
-    sqlite: Any = framework("langgraph.checkpoint.sqlite", "langgraph")
+@pytest.fixture(params=CHECKPOINTERS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AbstractContextManager[Any]]:
+    """Opens a checkpointer as a new process would; that in memory is shared."""
+    if request.param == "memory":
+        return partial(nullcontext, memory_saver.InMemorySaver())
+    if request.param == "sqlite":
+        sqlite: Any = framework("langgraph.checkpoint.sqlite", "langgraph").SqliteSaver
+        return partial(sqlite.from_conn_string, str(tmp_path / "graph.db"))
+    saver: Any = framework("langgraph.checkpoint.postgres", "langgraph").PostgresSaver
+    opened = partial(saver.from_conn_string, database(request))
+    with opened() as one:
+        one.setup()
+    return opened
+
+
+def database(request: pytest.FixtureRequest) -> str:
+    """Return the connection string of a schema that no other test uses."""
+    url, name = request.getfixturevalue("postgres"), f"t_{uuid4().hex}"
+    psycopg: Any = framework("psycopg", "langgraph")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create schema {name}")
+    return f"{url}&options=-csearch_path%3D{name}"
+
+
+def test_pause_is_resumed_by_another_agent(memory: Store, opened: Callable[[], Any]) -> None:
     scene = Scene([[refund()]], "pause")
-    with sqlite.SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
+    with opened() as saver:
         paused_agent(scene, saver)
     approve()(request_of(memory, "c1"))
-    with sqlite.SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
-        for _ in range(2):
+    for _ in range(2):
+        with opened() as saver:
             assert told(agent_of(scene, saver).invoke(None, THREAD)) == {"c1": "refunded 50.00 for A-1"}
     assert scene.refunds == [50.0]
+
+
+def test_ten_processes_that_resume_at_once_start_the_call_once(store: Store, opened: Callable[[], Any]) -> None:
+    scene = Scene([[refund()]], "pause")
+    with opened() as saver:
+        paused_agent(scene, saver)
+    approve()(request_of(store, "c1"))
+
+    def resumed(_: int) -> dict[str, str]:
+        with opened() as saver:
+            return told(agent_of(scene, saver).invoke(None, THREAD))
+
+    with ThreadPoolExecutor(10) as pool:
+        assert list(pool.map(resumed, range(10))) == [{"c1": "refunded 50.00 for A-1"}] * 10
+    assert scene.refunds == [50.0]
+
+
+def test_replay_from_the_checkpoint_of_the_pause_runs_nothing_again(memory: Store, opened: Callable[[], Any]) -> None:
+    scene = Scene([[refund()]], "pause")
+    with opened() as saver:
+        paused = paused_agent(scene, saver).get_state(THREAD).config
+    approve(changes={"amount": 20.0})(request_of(memory, "c1"))
+    states: list[Any] = []
+    for config in (THREAD, paused, paused):
+        with opened() as saver:
+            states.append(told(agent_of(scene, saver).invoke(None, config)))
+    assert (scene.refunds, len(everything(memory))) == ([20.0], 1)
+    assert states == [states[0]] * 3
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_async_checkpointer_pauses_and_is_resumed(
+    kind: str, memory: Store, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    module: Any = framework(f"langgraph.checkpoint.{kind}.aio", "langgraph")
+    url = str(tmp_path / "graph.db") if kind == "sqlite" else database(request)
+    saver_class = module.AsyncSqliteSaver if kind == "sqlite" else module.AsyncPostgresSaver
+    scene = Scene([[refund("c1"), refund("c2", amount=2.0)]], "pause")
+
+    async def resumed(given: Any) -> Any:
+        async with saver_class.from_conn_string(url) as saver:
+            await saver.setup()
+            return await agent_of(scene, saver).ainvoke(given, THREAD)
+
+    assert asyncio.run(resumed(ASKED))["__interrupt__"]
+    approve()(request_of(memory, "c1"))
+    assert asyncio.run(resumed(None))["__interrupt__"]
+    reject("no")(request_of(memory, "c2"))
+    state = asyncio.run(resumed(None))
+    assert scene.refunds == [50.0]
+    assert "was not run" in told(state)["c2"]
 
 
 def test_second_middleware_that_asks_makes_two_pauses(memory: Store) -> None:
