@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
+import jsonschema_rs
 import pytest
 
 from sayso.cli import main
@@ -116,3 +118,26 @@ def test_sarif_names_its_rules_and_suppresses_the_ignored_ones(code: Path, capsy
         [], [{"kind": "inSource", "justification": "a lock file"}],
     ]  # fmt: skip
     assert main(["scan", "--sarif", "--json", "."]) == 2
+
+
+def test_sarif_is_valid_by_the_schema_of_sarif_also_for_hostile_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = (Path(__file__).parent / "sarif" / "sarif-2.1.0-rtm.5.json").read_text("utf-8")
+    # The pattern of `language`, which we do not write, has a bracket that only JavaScript reads as a character.
+    valid = jsonschema_rs.validator_for(json.loads(schema.replace("{2}]?$", "{2}\\\\]?$")), validate_formats=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a b#c?.py", "größe%41.py", "x:y.py", "\u202e\\.py"):
+        text = "import os\ndef f():\n  os.remove('é')\n  os.remove('y')  # sayso: ignore[\u202e '\"]\n"
+        (tmp_path / name).write_text(text, "utf-8")
+    assert main(["scan", "--sarif", "."]) == 0
+    log = json.loads(capsys.readouterr().out)
+    valid.validate(log)
+    places = [one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in log["runs"][0]["results"]]
+    assert {unquote(place) for place in places} == {"a b#c?.py", "größe%41.py", "x:y.py", "\u202e\\.py"}
+    assert all(place.isascii() for place in places)
+    (tmp_path / "empty").mkdir()
+    assert main(["scan", "--sarif", "empty"]) == 0
+    valid.validate(json.loads(capsys.readouterr().out))
+    log["runs"][0]["results"][0]["level"] = "high"
+    assert not valid.is_valid(log)  # so that a schema that takes anything is noticed

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -86,8 +88,9 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
 
 def _result(one: Finding) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": one.path}, "region": {"startLine": one.line, "startColumn": one.column}
-    }  # fmt: skip
+        "artifactLocation": {"uri": quote(os.fsencode(one.path))},
+        "region": {"startLine": one.line, "startColumn": one.column},
+    }
     reason = [] if one.ignored is None else [{"kind": "inSource", "justification": one.ignored}]
     return {
         "ruleId": one.pattern.id, "level": _LEVELS[one.pattern.severity],
