@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, cast
 
 from sayso import aio, errors
 from sayso.agenthooks.hosts import HOSTS, HookEvent, describe
+from sayso.model import canonical
 from sayso.model.parameters import checks_keywords
 from sayso.signals import ConfirmationRejected, trimmed
 from sayso.stores.base import Store
@@ -119,11 +120,9 @@ class ClaudeApprovals:
     async def can_use_tool(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
         """Wait for the person who decides about a call, and return the SDK's `PermissionResult`."""
         call_id = cast("str | None", context.tool_use_id)
-        event, held = self._asked.pop(call_id or "", None), None
-        if event is None or event.tool != name or event.arguments != arguments:
-            odd = errors.ConfigError(f"{name} did not come through the PreToolUse hook of these options")
-            return self._sdk.PermissionResultDeny(message=_not_run(odd))
+        asked, held = self._asked.pop(call_id or "", None), None
         try:
+            event = _same_call(asked, name, arguments)
             held = await self._hold(event)
             if held.state == "allowed":
                 return self._sdk.PermissionResultAllow()
@@ -153,7 +152,7 @@ class ClaudeApprovals:
         note = held.message_for_model()
         arguments = await held.start()
         self._running[cast("str", event.call_id)] = held
-        return arguments if arguments != event.arguments else None, note
+        return None if canonical.is_same(arguments, event.arguments) else arguments, note
 
     # -- how it ended ----------------------------------------------------------------------------------------------
 
@@ -201,6 +200,12 @@ def _event(data: Mapping[str, Any], tool_use_id: str | None) -> HookEvent:
         "before", session, tool, cast("dict[str, Any]", arguments), str(call_id), str(data.get("cwd") or ""),
         agent if isinstance(agent, str) else None,
     )  # fmt: skip
+
+
+def _same_call(asked: HookEvent | None, name: str, arguments: dict[str, Any]) -> HookEvent:
+    if asked is None or asked.tool != name or not canonical.is_same(asked.arguments, arguments):
+        raise errors.ConfigError(f"{name} did not come through the PreToolUse hook of these options")
+    return asked
 
 
 def _before(decision: str, reason: str | None, **more: Any) -> dict[str, Any]:

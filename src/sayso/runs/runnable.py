@@ -177,7 +177,7 @@ def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
 
 def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     try:
-        return canonical.encode(dict(was)).digest_input == canonical.encode(dict(now)).digest_input
+        return canonical.is_same(dict(was), dict(now))
     except errors.ArgumentError:  # what cannot be written down was no run's input
         return False
 

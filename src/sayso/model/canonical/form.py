@@ -45,6 +45,7 @@ __all__ = [
     "encode",
     "form_of",
     "function_name",
+    "is_same",
     "load",
     "read",
     "text_of",
@@ -115,6 +116,15 @@ def encode(arguments: Mapping[str, object]) -> Form:
         if form is not None:
             return form
     return _encode_any(cast("Mapping[str, object]", arguments))
+
+
+def is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Say whether arguments are the same as they are written down: `1`, `1.0` and `True` are not.
+
+    Raises:
+        ArgumentError: A value has no canonical form.
+    """
+    return encode(one).digest_input == encode(other).digest_input
 
 
 def _encode_plain(arguments: dict[str, Any]) -> Form | None:
