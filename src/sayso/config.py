@@ -8,11 +8,12 @@ file also configure channels and the server. Stores are opened once per address 
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
 import socket
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 
 __all__ = [
+    "absolute",
     "address_nearby",
     "base_url",
     "channel_tables",
@@ -32,6 +34,7 @@ __all__ = [
     "default_reviewer",
     "default_store",
     "default_store_path",
+    "only_settings",
     "open_store",
     "settings_file",
     "signing_key",
@@ -55,6 +58,7 @@ _chosen_store: Store | None = None
 _tokens: dict[str, str] = {}  # each for the one server that it was given for
 _default: Store | None = None  # what environment and file say, read once
 _chosen_reviewer: Reviewer | str | None = None
+_pinned: tuple[Path | None, Mapping[str, str]] | None = None  # of `only_settings`
 
 
 def _after_fork() -> None:
@@ -112,6 +116,20 @@ def use(*, store: Store | str, reviewer: Reviewer | str | None = None) -> Genera
         _chosen_store, _chosen_reviewer = before
 
 
+@contextmanager
+def only_settings(path: Path | None, digests: Mapping[str, str]) -> Generator[None]:
+    """Use this settings file and no other while the block runs; None for none at all.
+
+    Of a file with a digest here, by its path, only a text of this SHA-256 is read.
+    """
+    global _pinned
+    before, _pinned = _pinned, (path, digests)
+    try:
+        yield
+    finally:
+        _pinned = before
+
+
 def default_store_path() -> Path:
     """Return where the default store lies on this system, for this user."""
     if sys.platform == "win32":
@@ -125,6 +143,8 @@ def default_store_path() -> Path:
 
 def settings_file() -> Path | None:
     """Return the `sayso.toml` that counts here, the nearest one from this folder upwards; None where there is none."""
+    if _pinned is not None:
+        return _pinned[0]
     here = Path.cwd()
     return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
 
@@ -133,7 +153,7 @@ def trusted_text(path: Path) -> str:
     """Return the text of a settings file that nobody else can have written: it says where requests are decided.
 
     Raises:
-        ConfigError: Somebody else may write it.
+        ConfigError: Somebody else may write it, or it is not as it was when it was trusted.
         OSError, UnicodeDecodeError: It cannot be read.
     """
     with path.open(encoding="utf-8") as file:
@@ -150,7 +170,11 @@ def trusted_text(path: Path) -> str:
                     f"{path} can be written by others and is not used, as they could send requests elsewhere;"
                     f" `chmod go-w {path}` makes it yours alone"
                 )
-        return file.read()
+        text = file.read()
+    digest = None if _pinned is None else _pinned[1].get(str(path))
+    if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise errors.ConfigError(f"{path} is not as it was when it was trusted, and is not used")
+    return text
 
 
 def _is_ours_alone(group: int) -> bool:
@@ -268,7 +292,7 @@ def address_nearby() -> str:
     """
     from_environment = os.environ.get("SAYSO_STORE")
     if from_environment:
-        return _absolute(from_environment)
+        return absolute(from_environment)
     address, path = _from_file("store")
     if address is None or path is None:
         return f"sqlite:///{default_store_path()}"
@@ -290,7 +314,8 @@ def _file_of(address: str) -> tuple[str, str]:
     return "", ""
 
 
-def _absolute(address: str) -> str:
+def absolute(address: str) -> str:
+    """Return the address with its path as it counts from this folder."""
     scheme, name = _file_of(address)
     return f"{scheme}{Path(name).expanduser().absolute()}" if scheme else address
 
@@ -340,7 +365,7 @@ def open_store(store: Store | str | None) -> Store:
         return default_store()
     if isinstance(store, Store):
         return store
-    store = _absolute(store)
+    store = absolute(store)
     with _lock:
         if store not in _open:
             _open[store] = _make(store)

@@ -1024,19 +1024,54 @@ MUTANTS = [
     ),
     # -- coding agents ---------------------------------------------------------------------------------------------
     Mutant(
-        "a pattern lets no second command pass behind the first", "agenthooks/command.py",
-        "(is_plain and fnmatchcase(event.tool, tool)", "(fnmatchcase(event.tool, tool)",
+        "a pattern lets no second command pass behind the first", "agenthooks/options.py",
+        "(is_plain and fnmatchcase(str(text), rest))", "(is_shell and fnmatchcase(str(text), rest))",
         "integrations/hooks/test_agent_hooks.py::test_patterns_let_pass_what_they_show_and_nothing_behind_it",
     ),
     Mutant(
         "an approval counts in the folder that was shown", "agenthooks/handoff.py",
-        "shape_of(event.tool, event.arguments, event.folder, event.agent)", "shape_of(event.tool, event.arguments)",
+        "shape_of(event.tool, event.arguments, event.folder, event.agent, store.url)", "shape_of(event.tool, event.arguments)",
         "integrations/hooks/test_agent_hooks.py::test_the_same_command_in_another_folder_is_another_call",
     ),
     Mutant(
         "the start is held by the process that runs the call", "agenthooks/handoff.py",
         "arguments = held.start(by=me)", "arguments = held.start()",
         "integrations/hooks/test_agent_hooks.py::test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook",
+    ),
+    Mutant(
+        "a pattern says all that the host executes", "agenthooks/options.py",
+        "or event.arguments.keys() - {name} - beside:", ":",
+        "integrations/hooks/test_agent_hooks.py::test_patterns_look_at_what_the_host_executes_and_at_all_of_it",
+    ),
+    Mutant(
+        "a cloned folder brings no store and no grants", "agenthooks/trust.py",
+        "if is_project and os.path.isfile(path):", "if os.path.isfile(path):",
+        "integrations/hooks/test_trusted_settings.py::test_a_cloned_folder_brings_no_store_and_no_grants",
+    ),
+    Mutant(
+        "settings that changed are trusted no more", "agenthooks/trust.py",
+        "if _digest(name) != digest:", "if False:",
+        "integrations/hooks/test_trusted_settings.py::test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call",
+    ),
+    Mutant(
+        "settings are read as they were looked at", "config.py",
+        "if digest is not None and hashlib", "if False and hashlib",
+        "integrations/hooks/test_trusted_settings.py::test_a_file_that_changes_after_it_was_looked_at_is_not_read",
+    ),
+    Mutant(
+        "no settings count beside those that a hook follows", "config.py",
+        "    if _pinned is not None:\n", "    if False:\n",
+        "integrations/hooks/test_trusted_settings.py::test_settings_above_the_home_folder_are_not_the_users_own",
+    ),
+    Mutant(
+        "a call's id that comes again while it runs is another call", "agenthooks/handoff.py",
+        "or not session.is_first(running.data[\"token\"], *options)", "",
+        "integrations/hooks/test_agent_hooks.py::test_two_hooks_of_one_call_both_let_it_through_and_no_call_whose_id_comes_again",
+    ),
+    Mutant(
+        "a change to an equal value of another type is a change", "agenthooks/handoff.py",
+        "changed = None if canonical.is_same(arguments, event.arguments) else arguments", "changed = None if arguments == event.arguments else arguments",
+        "integrations/hooks/test_agent_hooks.py::test_a_change_to_an_equal_value_of_another_type_reaches_the_host",
     ),
     Mutant(
         "a hook that fails keeps the call from running", "agenthooks/command.py",

@@ -15,17 +15,19 @@ from types import FrameType
 from typing import NoReturn
 
 from sayso import config, errors, policy
-from sayso.agenthooks.command import Answer, Options
 from sayso.agenthooks.hosts import HookEvent, Host, describe
+from sayso.agenthooks.options import Answer, Options
 from sayso.agenthooks.session import Entry, Session, shape_of
+from sayso.agenthooks.trust import Settings
 from sayso.held import Held, hold
-from sayso.model import duration
+from sayso.model import canonical, duration
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.policy import Verdict
 from sayso.scope import requester
 from sayso.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.stores import worker
+from sayso.stores.base import Store
 
 __all__ = ["by_policy", "hold_call", "report"]
 
@@ -33,30 +35,34 @@ _NEVER_REPORTED = "the session ended, and the host did not report how the call e
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "ash"})
 
 
-def by_policy(host: Host, event: HookEvent, options: Options) -> Answer:
+def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings) -> Answer:
     """Answer as the policy file says."""
-    with _in_folder(event.folder):
+    with _following(settings):
         rules = policy.Policy.load(options.policy)
         verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name)
         if verdict.kind != "allow" or verdict.is_recorded:  # a budget counts what is recorded
-            return hold_call(host, event, options, verdict)
+            return hold_call(host, event, options, settings, verdict)
         if verdict.log:
             detail = {"tool": event.tool, "rule": verdict.rule, "call": describe(event)}
-            config.open_store(options.store).note(event.session, "allowed", requester(), detail)
+            _store(options).note(event.session, "allowed", requester(), detail)
         return Answer(0, host.allow)
 
 
-def hold_call(host: Host, event: HookEvent, options: Options, verdict: Verdict | None = None) -> Answer:
+def hold_call(
+    host: Host, event: HookEvent, options: Options, settings: Settings, verdict: Verdict | None = None
+) -> Answer:
     """Ask a person about a call, wait, and start it for the host; or say that it is to be made again later."""
     session = Session(host.name, event.session)
-    shape = shape_of(event.tool, event.arguments, event.folder, event.agent)
-    with _in_folder(event.folder), _stopped_by_signals():
-        held = _find_or_ask(host, event, options, verdict or policy.hold(), session, shape)
+    with _following(settings), _stopped_by_signals():
+        store = _store(options)
+        # Two hooks of one call may follow two settings, each with a store of its own.
+        shape = shape_of(event.tool, event.arguments, event.folder, event.agent, store.url)
+        held = _find_or_ask(host, event, store, verdict or policy.hold(), session, shape, settings.ignored)
         if held.state == "denied":
             return Answer(0, host.deny(held.message_for_model()))
         try:
             held.wait(duration.parse(options.wait))
-            return _hand_over(host, event, held, session)
+            return _hand_over(host, event, held, session, options, store)
         except ConfirmationRequired:
             session.add("ticket", [shape], {"key": _key(held)})
             return Answer(0, host.deny(_to_be_made_again(event, held)))
@@ -70,18 +76,19 @@ def hold_call(host: Host, event: HookEvent, options: Options, verdict: Verdict |
 
 
 def _find_or_ask(
-    host: Host, event: HookEvent, options: Options, verdict: Verdict, session: Session, shape: str
+    host: Host, event: HookEvent, store: Store, verdict: Verdict, session: Session, shape: str, ignored: str | None
 ) -> Held:
     """Return the request of this call, or that of an equal one of the session that was to be made again."""
+    more = "" if ignored is None else f" ({ignored} is not followed: nobody has trusted it by `sayso hook trust`)"
 
     def ask(key: str) -> Held:
         def policy_file() -> Verdict:
             return verdict
 
         return hold(
-            event.tool, event.arguments, key=key, run=event.session, store=options.store, when=policy_file,
+            event.tool, event.arguments, key=key, run=event.session, store=store, when=policy_file,
             title=describe(event).replace("{", "{{").replace("}", "}}"),
-            description=f"{host.title} wants to run this in {event.folder or 'an unknown folder'}",
+            description=f"{host.title} wants to run this in {event.folder or 'an unknown folder'}{more}",
             context={"host": host.name, "folder": event.folder, "agent": event.agent},
         )  # fmt: skip
 
@@ -96,7 +103,7 @@ def _find_or_ask(
     return ask(event.call_id or f"{host.name}-{new_token()[:16]}")
 
 
-def _hand_over(host: Host, event: HookEvent, held: Held, session: Session) -> Answer:
+def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, options: Options, store: Store) -> Answer:
     """Take the start for the host's process, and answer that the host may run the call."""
     me, note = _host_process(f"{host.name} {event.session}"), held.message_for_model()
     missing = ", ".join(sorted(set(event.arguments) - set(held.arguments)))
@@ -106,19 +113,21 @@ def _hand_over(host: Host, event: HookEvent, held: Held, session: Session) -> An
     try:
         arguments = held.start(by=me)
     except errors.AlreadyStartedError:
-        # The same hook stands in two settings files: both are asked about one call, and both are to let it through.
-        running = next(session.entries("running", event.call_id), None) if event.call_id else None
-        if running is None or running.data["worker"] != me:
+        # A hook may stand in two settings files: both are asked about one call, and both are to let it through. The
+        # same one that is asked again is asked about another call, whose id came again while the first still runs.
+        entries = session.entries("running", event.call_id) if event.call_id else iter(())
+        running = next((one for one in entries if one.data["request"] == held.id), None)
+        if running is None or running.data["worker"] != me or not session.is_first(running.data["token"], *options):
             raise
         return Answer(0, host.approve(running.data["changed"], ""))
-    changed = arguments if arguments != event.arguments else None
+    changed = None if canonical.is_same(arguments, event.arguments) else arguments
     names = [event.call_id] if event.call_id else [shape_of(event.tool, one) for one in (arguments, event.arguments)]
     execution = None if held.request is None else held.request.execution
     token = None if execution is None else execution.token
+    data = {"request": held.id, "token": token, "worker": me, "note": note, "changed": changed, "store": store.url}
     try:
-        session.add(
-            "running", names, {"request": held.id, "token": token, "worker": me, "note": note, "changed": changed}
-        )
+        session.is_first(token, *options)
+        session.add("running", names, data)
     except OSError as error:
         held.fail(f"not run: {error}")
         raise
@@ -140,48 +149,49 @@ def _to_be_made_again(event: HookEvent, held: Held) -> str:
 # -- how it ended --------------------------------------------------------------------------------------------------
 
 
-def report(host: Host, event: HookEvent, options: Options) -> Answer:
+def report(host: Host, event: HookEvent) -> Answer:
     """Record how a call ended that the host ran; at the end of the session, that the others never said."""
     session, told = Session(host.name, event.session), ""
-    with _in_folder(event.folder):
-        if event.kind == "end":
-            for entry in session.entries("running"):
-                _finish(entry, options, Outcome("unknown", error=_NEVER_REPORTED))
-            session.clear()
-            return Answer(0, "{}")
-        name = event.call_id or shape_of(event.tool, event.arguments)
-        entry = next(session.entries("running", name), None)
-        if entry is not None:
-            told = entry.data["note"]
-            error = (
-                event.error or f"{host.title} says that it {'was broken off' if event.kind == 'unknown' else 'failed'}"
-            )
-            outcome = {
-                "done": Outcome("done", not_kept="the host that ran it keeps it"),
-                "failed": Outcome("failed", error=error[:2_000]),
-                "unknown": Outcome("unknown", error=error[:2_000]),
-            }[event.kind]
-            _finish(entry, options, outcome)
+    if event.kind == "end":
+        for entry in session.entries("running"):
+            _finish(entry, Outcome("unknown", error=_NEVER_REPORTED))
+        session.clear()
+        return Answer(0, "{}")
+    name = event.call_id or shape_of(event.tool, event.arguments)
+    entry = next(session.entries("running", name), None)
+    if entry is not None:
+        told = entry.data["note"]
+        error = event.error or f"{host.title} says that it {'was broken off' if event.kind == 'unknown' else 'failed'}"
+        outcome = {
+            "done": Outcome("done", not_kept="the host that ran it keeps it"),
+            "failed": Outcome("failed", error=error[:2_000]),
+            "unknown": Outcome("unknown", error=error[:2_000]),
+        }[event.kind]
+        _finish(entry, outcome)
     return Answer(0, host.tell(told))
 
 
-def _finish(entry: Entry, options: Options, outcome: Outcome) -> None:
+def _finish(entry: Entry, outcome: Outcome) -> None:
     with suppress(errors.StartRefusedError):  # a person has resolved it meanwhile
-        config.open_store(options.store).finish(entry.data["request"], entry.data["token"], outcome)
+        config.open_store(entry.data["store"]).finish(entry.data["request"], entry.data["token"], outcome)
     entry.take()
 
 
 # -- this process --------------------------------------------------------------------------------------------------
 
 
+def _store(options: Options) -> Store:
+    return config.open_store(options.store or config.store_address())
+
+
 @contextmanager
-def _in_folder(folder: str) -> Generator[None]:
-    """Be in the call's folder, whose settings count, wherever the host starts its hooks."""
+def _following(settings: Settings) -> Generator[None]:
+    """Let these settings count and no others, wherever the host starts its hooks."""
     before = Path.cwd()
-    if folder and Path(folder).is_dir():
-        os.chdir(folder)
+    os.chdir(settings.folder)
     try:
-        yield
+        with config.only_settings(None if settings.path is None else Path(settings.path), settings.digests):
+            yield
     finally:
         os.chdir(before)
 

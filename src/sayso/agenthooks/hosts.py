@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-__all__ = ["HOSTS", "HookEvent", "Host", "MalformedInput", "describe"]
+__all__ = ["EXECUTED", "HOSTS", "HookEvent", "Host", "MalformedInput", "describe"]
 
 Kind = Literal["before", "done", "failed", "unknown", "end", "other"]
 _LONGEST = 200
@@ -133,6 +133,16 @@ def _folder(given: Mapping[str, Any]) -> str:
     return ""
 
 
+EXECUTED: dict[str, tuple[str, frozenset[str]]] = {
+    "Bash": ("command", frozenset({"description", "timeout", "run_in_background"})),
+    "run_shell_command": ("command", frozenset({"description"})),
+    "Shell": ("command", frozenset({"description", "timeout"})),
+    "WebFetch": ("url", frozenset({"prompt"})),
+    "WebSearch": ("query", frozenset()),
+}
+"""What the hosts execute of calls of their own tools, and the arguments beside it that change nothing about that."""
+
+
 # -- for people ----------------------------------------------------------------------------------------------------
 
 _TOLD_BY = ("command", "file_path", "notebook_path", "dir_path", "path", "url", "query", "prompt", "pattern")
@@ -146,7 +156,8 @@ def describe(event: HookEvent) -> str:
         name = f"{tool} of {server}"
     elif name.startswith("MCP:"):
         name = name[4:]
-    what = next((event.arguments[key] for key in _TOLD_BY if isinstance(event.arguments.get(key), str)), None)
+    keys = (EXECUTED[event.tool][0], *_TOLD_BY) if event.tool in EXECUTED else _TOLD_BY
+    what = next((event.arguments[key] for key in keys if isinstance(event.arguments.get(key), str)), None)
     if what is None:
         what = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
     line = " ".join(f"{name}: {what}".split()) if what else name

@@ -17,13 +17,13 @@ from typing import Any, Literal, NamedTuple, cast
 from sayso import clock
 from sayso.model.ids import new_token
 
-__all__ = ["Entry", "Session", "shape_of"]
+__all__ = ["Entry", "Session", "shape_of", "state_folder"]
 
 _OLD = 30 * 24 * 3600.0
 
 
-def _state_folder() -> str:
-    """Return the folder of `config.default_store_path`; importing that takes longer than all of a hook."""
+def state_folder() -> str:
+    """Return where hooks leave things, beside `config.default_store_path`; importing that takes longer than a hook."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     elif sys.platform == "darwin":
@@ -64,7 +64,7 @@ class Session:
     """The entries of one session of one host, a file each, readable by their owner only."""
 
     def __init__(self, host: str, session: str) -> None:
-        self._base = _state_folder()
+        self._base = state_folder()
         self._folder = os.path.join(self._base, shape_of(host, session)[:32])
 
     def entries(self, kind: Literal["running", "ticket"], name: str | None = None) -> Iterator[Entry]:
@@ -90,9 +90,22 @@ class Session:
             json.dump({"names": names, "data": data}, file)
         os.replace(new, os.path.join(self._folder, f"{kind}-{os.stat(new).st_mtime_ns:020d}-{mark}"))
 
+    def is_first(self, *parts: object) -> bool:
+        """Say whether nobody has asked this with the same parts, in this session or turn; of several at once, one."""
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        mark = os.path.join(self._folder, f"asked-{shape_of(*parts)}")
+        try:
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
     def clear(self) -> None:
-        """Remove the folder if nothing is in it, and the entries of sessions that nobody has used for a month."""
+        """Remove the folder if no call is to come again, and what sessions left that nobody has used for a month."""
         with suppress(OSError):
+            for file in os.listdir(self._folder):
+                if file.startswith("asked-"):
+                    os.unlink(os.path.join(self._folder, file))
             os.rmdir(self._folder)
         now = clock.now().timestamp()
         with suppress(OSError):

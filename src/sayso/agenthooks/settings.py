@@ -124,8 +124,12 @@ class Change:
 
 
 def hook_command(host: str, words: Sequence[str], scope: Scope) -> str:
-    """Return the command line of the hook: by its full path for a user, by its name where a project shares it."""
+    """Return the command line of the hook: by its full path for a user, by its name where a project shares it.
+
+    A project's own hook follows the project's own settings.
+    """
     program = ["sayso"]
+    words = words if scope == "user" else ["--project", *words]
     if scope == "user":
         script = Path(sys.executable).with_name("sayso")
         # Without -P the folder where the agent works could bring its own `sayso`.

@@ -16,10 +16,11 @@ import pytest
 
 import sayso
 from sayso import audit, config
-from sayso.agenthooks import command, handoff
-from sayso.agenthooks.command import Options, answer
+from sayso.agenthooks import handoff
+from sayso.agenthooks.command import answer
 from sayso.agenthooks.hosts import HOSTS, describe
-from sayso.agenthooks.session import Session, _state_folder
+from sayso.agenthooks.options import Options, read_options
+from sayso.agenthooks.session import Session, state_folder
 from sayso.errors import StoreUnavailableError
 from sayso.model.request import Request, State
 from sayso.stores import worker
@@ -116,6 +117,11 @@ def test_a_call_is_told_on_one_line(tool: str, given: dict[str, Any], line: str,
         ("anything; at all", ["Bash"], [], True),
         ("git push", ["Bash: git *"], ["Bash: git push*"], False),
         ("git push; ls", ["Bash"], ["*: git push*"], False),
+        ("cd x && git  push", ["Bash"], ["Bash: git push*"], False),
+        ("git status | sh", ["Bash: git status*"], [], False),
+        ("git status `rm x`", ["Bash: git status*"], [], False),
+        ("git status \x0brm", ["Bash: git status*"], [], False),
+        ("make a && make b", ["Bash: make a && make b"], [], True),
     ],
 )
 def test_patterns_let_pass_what_they_show_and_nothing_behind_it(
@@ -124,6 +130,30 @@ def test_patterns_let_pass_what_they_show_and_nothing_behind_it(
     options = AT_ONCE._replace(allow=tuple(allow), hold=tuple(hold))
     said = say("claude-code", "shell", place, options, tool_input={"command": given})
     assert (said == {}) is passes
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "allow", "hold", "passes"),
+    [
+        ("WebFetch", {"url": "https://docs/", "prompt": "sum up"}, ["WebFetch: https://docs/"], [], True),
+        ("WebFetch", {"url": "https://evil/", "path": "https://docs/"}, ["WebFetch: https://docs/"], [], False),
+        ("WebFetch", {"url": "https://evil/", "file_path": "x"}, ["WebFetch"], ["WebFetch: *evil*"], False),
+        ("WebFetch", {"url": "https://ok/?" + "a" * 300 + "evil"}, ["WebFetch"], ["WebFetch: *evil*"], False),
+        ("WebFetch", {"url": "https://docs/../x"}, ["WebFetch: https://docs/*"], [], False),
+        ("Bash", {"command": "npm test", "dangerouslyDisableSandbox": True}, ["Bash: npm test*"], [], False),
+        ("Bash", {"command": "npm test", "timeout": 9}, ["Bash: npm test*"], [], True),
+        ("Bash", {"command": ["rm"], "path": "npm test"}, ["Bash: npm test"], [], False),
+        ("mcp__db__run", {"command": "npm test"}, ["*: npm test"], [], False),
+        ("mcp__db__run", {"b": 1, "a": "x"}, ['mcp__db__run: {"a": "x", "b": 1}'], [], True),
+        ("mcp__db__run", {"b": True, "a": "x"}, ['mcp__db__run: {"a": "x", "b": 1}'], [], False),
+        ("mcp__db__run", {"all": [{"sql": "drop table x"}]}, ["mcp__db__*"], ["*: drop *"], False),
+    ],
+)  # fmt: skip
+def test_patterns_look_at_what_the_host_executes_and_at_all_of_it(
+    tool: str, given: dict[str, Any], allow: list[str], hold: list[str], passes: bool, place: Path
+) -> None:
+    options = AT_ONCE._replace(allow=tuple(allow), hold=tuple(hold))
+    assert (say("claude-code", "shell", place, options, tool_name=tool, tool_input=given) == {}) is passes
 
 
 def test_a_reading_tool_waits_where_a_pattern_says_so(place: Path) -> None:
@@ -202,12 +232,26 @@ def only_run() -> str:
     return str(PAYLOADS["claude-code"]["shell"]["session_id"])
 
 
-def test_a_hook_that_stands_in_two_settings_files_lets_its_one_call_through_twice(place: Path) -> None:
+def test_two_hooks_of_one_call_both_let_it_through_and_no_call_whose_id_comes_again(place: Path) -> None:
     say("claude-code", "shell", place)
     approve()
-    first, second = say("claude-code", "shell", place), say("claude-code", "shell", place)
-    assert first["hookSpecificOutput"]["permissionDecision"] == "allow"
-    assert second["hookSpecificOutput"]["permissionDecision"] == "allow"
+    hooks = AT_ONCE, AT_ONCE._replace(wait="2ms")  # one in the user's settings, one in another file
+    asked = [verdict("claude-code", say("claude-code", "shell", place, hook))[0] for hook in hooks * 2]
+    assert asked == ["allow", "allow", "deny", "deny"]
+    assert only().state is State.RUNNING
+    say("claude-code", "end", place)
+    assert list(Path(state_folder()).rglob("asked-*")) == []
+
+
+@every_host
+@pytest.mark.parametrize(("given", "edited"), [(0, False), (1, True), (1, 1.0)])
+def test_a_change_to_an_equal_value_of_another_type_reaches_the_host(
+    name: str, given: object, edited: object, place: Path
+) -> None:
+    changed = {"tool_name": "wipe", "tool_input": {"limit": given}}
+    say(name, "shell", place, **changed)
+    sayso.Review().approve(only().id, by="ada", changes={"limit": edited})
+    assert f'{{"limit": {json.dumps(edited)}}}' in json.dumps(say(name, "again", place, **changed))
 
 
 def test_a_call_id_that_comes_again_after_it_ran_does_not_run_again(place: Path) -> None:
@@ -358,7 +402,7 @@ def test_a_call_whose_start_is_refused_is_a_no(name: str, place: Path, monkeypat
 
 
 def test_a_policy_file_that_cannot_be_read_is_a_no(place: Path) -> None:
-    (place / "sayso.toml").write_text("[[rules]]\nwhat = 1\n", encoding="utf-8")
+    (place / "home" / "sayso.toml").write_text("[[rules]]\nwhat = 1\n", encoding="utf-8")
     assert verdict("claude-code", say("claude-code", "read", place))[0] == "deny"
 
 
@@ -386,8 +430,8 @@ reason = "not here"
 def test_the_policy_file_allows_notes_counts_and_denies(name: str, place: Path) -> None:
     pytest.importorskip("cel_expr_python")
     read, shell = (HOSTS[name].read(payload(name, what, place)).tool for what in ("read", "shell"))
-    (place / "sayso.toml").write_text(RULES.format(read=read, shell=shell), encoding="utf-8")
-    (place / "sayso.toml").chmod(0o600)
+    (place / "home" / "sayso.toml").write_text(RULES.format(read=read, shell=shell), encoding="utf-8")
+    (place / "home" / "sayso.toml").chmod(0o600)
     assert verdict(name, say(name, "read", place))[0] in {"allow", "none"}
     assert sayso.Review().list(state="all").requests == ()
     assert "allowed" in {row.event for row in config.open_store(None).journal(limit=100)}
@@ -438,8 +482,9 @@ def test_a_hook_that_its_host_stops_withdraws_what_it_asked(place: Path) -> None
 
 def test_options_are_read_without_the_command_line_and_others_are_left_to_it() -> None:
     words = ["--allow", "Bash: ls", "--allow=Read", "--hold", "mcp__*", "--wait", "2m", "--policy", "p.toml"]
-    assert command.read_options(words) == Options(("Bash: ls", "Read"), ("mcp__*",), "2m", "p.toml")
-    assert [command.read_options(one) for one in (["--help"], ["--allow"], ["x"])] == [None, None, None]
+    assert read_options(["--project"]) == Options(is_project=True)
+    assert read_options(words) == Options(("Bash: ls", "Read"), ("mcp__*",), "2m", "p.toml")
+    assert [read_options(one) for one in (["--help"], ["--allow"], ["x"])] == [None, None, None]
 
 
 def test_a_call_that_nobody_is_asked_about_loads_neither_store_nor_command_line(place: Path) -> None:
@@ -457,9 +502,9 @@ def test_a_call_that_nobody_is_asked_about_loads_neither_store_nor_command_line(
 
 
 def test_what_hooks_leave_for_each_other_lies_beside_the_default_store(place: Path) -> None:
-    assert Path(_state_folder()) == config.default_store_path().parent / "hooks"
+    assert Path(state_folder()) == config.default_store_path().parent / "hooks"
     say("claude-code", "shell", place)
-    files = [path for path in Path(_state_folder()).rglob("*") if path.is_file()]
+    files = [path for path in Path(state_folder()).rglob("*") if path.is_file()]
     assert files
     assert [path for path in files if path.stat().st_mode & 0o077] == []
     assert files[0].parent.stat().st_mode & 0o077 == 0
