@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sayso
 from sayso import errors, policy
 from sayso.model.request import State
-from sayso.stores.base import Store
+from sayso.policy import Policy
+from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
@@ -156,6 +158,76 @@ def test_programs_of_a_server_are_granted_and_stopped_too(tmp_path: Path) -> Non
         with pytest.raises(errors.GrantEndedError, match="revoked"):
             second.start()
         store.close()
+
+
+SMALL = """
+[[rules]]
+name = "small refunds"
+tool = "refund"
+when = "args.size <= 50"
+verdict = "allow"
+budget = "sum(args.size) <= 100 per 24h per agent"
+"""
+
+
+def test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    behind, ran = SqliteStore(tmp_path / "server.db"), list[int]()
+    with serving() as server:
+        store = HttpStore(server.of(behind), new_token(behind))
+
+        def refund(size: int, limit: str = "sum(args.size) <= 1_000_000 per 1h", tool: str = "refund") -> Any:
+            rule = Policy.of_text(SMALL.replace("sum(args.size) <= 100 per 24h per agent", limit))
+            call = sayso.hold(tool, {"size": size}, schema=SIZED, when=rule, key=f"{size}{limit}", run="r", store=store)
+            if call.state == "approved":
+                call.once(lambda given: ran.append(given["size"]))
+            return call
+
+        assert refund(40).state == "pending"  # the server has no policy: what a program says is no permission
+        settings = tmp_path / "sayso.toml"
+        settings.write_text(SMALL.replace("<= 50", "<= 45"))
+        settings.chmod(0o600)
+        assert refund(48).state == "pending"
+        assert "the server's policy says hold: no rule matches" in str(refund(48).request.rule)
+        for size in (41, 42):
+            assert refund(size).state == "done"
+        assert refund(20).state == "pending"  # 83 of the server's 100 are used
+        assert refund(1, "sum(args.size) <= 0 per 1h").state == "pending"  # the program's own budget counts, too
+        assert refund(3).state == "done"
+        settings.write_text("[[rules]]")
+        assert refund(2).state == "pending"
+        assert ran == [41, 42, 3]
+        approved = behind.list(Filter(states=frozenset({State.DONE})), limit=10).requests[0].decision
+        assert approved is not None
+        assert (approved.by.qualified, approved.under) == ("policy:budget", "budget")
+        store.close()
+
+
+def test_a_budget_of_the_server_has_no_room_at_the_start_if_another_program_took_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sayso.toml").write_text(SMALL.replace(" per agent", ""))
+    (tmp_path / "sayso.toml").chmod(0o600)
+    behind = SqliteStore(tmp_path / "server.db")
+    with serving() as server:
+        stores = [HttpStore(server.of(behind), new_token(behind, name=name)) for name in ("one", "two")]
+        rule = Policy.of_text(SMALL)
+        held = [
+            sayso.hold("refund", {"size": 50}, schema=SIZED, when=rule, key=str(number), run=f"r{number % 2}",
+                       store=stores[number % 2])
+            for number in range(4)
+        ]  # fmt: skip
+        assert [one.state for one in held] == ["approved"] * 4
+        for one in held[:2]:
+            one.once(lambda _: None)
+        with pytest.raises(errors.GrantEndedError, match="no room"):
+            held[2].start()
+        assert behind.get(str(held[2].id)).state is State.PENDING
+        for store in stores:
+            store.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])

@@ -592,6 +592,12 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_call_whose_gate_asks_for_more_waits",
     ),
     Mutant(
+        "a program's budgets count only where the server's policy allows", "server/api/validation.py",
+        """    if here is None or here.kind != "allow":""",
+        """    if False:""",
+        "gates/test_grants.py::test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gives",
+    ),
+    Mutant(
         "always means a person", "stores/grants.py",
         'if request.always or request.kind != "call":', 'if request.kind != "call":',
         "stores/test_contract.py::TestMemory::test_a_gate_that_wants_a_person_always_gets_one",

@@ -93,6 +93,11 @@ class AskedRequest(Message):
     notify_arguments: bool = False
     escalation: Escalation | None = None
     always: bool = False
+    budgets: tuple[tuple[Annotated[str, Field(max_length=500)], OptionalName], ...] = Field(
+        (),
+        max_length=20,
+        description="Within which the program's policy allows the call; they count where the server's own does too.",
+    )
 
     @classmethod
     def of_request(cls, request: Request) -> AskedRequest:

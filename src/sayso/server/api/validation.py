@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from sayso import errors
 from sayso.model import canonical
+from sayso.model.budget import Budget
 from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
 from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
 from sayso.model.edit import schema_of
@@ -22,6 +23,7 @@ from sayso.model.redaction import FAILED, Redaction, agrees
 from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema, SchemaError
+from sayso.policy import in_effect
 from sayso.server.pages.forms import answer_fields, argument_fields
 from sayso.stores.codec import Seal, asked_values
 from sayso.stores.http_messages import AskedRequest
@@ -166,6 +168,8 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
     )
     try:
         request = _request(asked, me, owner, now)
+        if asked.budgets and request.kind == "call":
+            request = _within_budgets(request, asked)
         _draw(request)
     except errors.AskRefusedError:
         raise
@@ -214,6 +218,32 @@ def _call(call: Call, redact: Sequence[str]) -> Call:
         )
     masked = Redaction(redact).mask(shown)
     return replace(call, masked=None if call.masked is None and masked is shown else dump(masked))
+
+
+def _within_budgets(request: Request, asked: AskedRequest) -> Request:
+    """Return a call with the budgets within which it is allowed, those of the program and our own; without where not.
+
+    A program cannot allow itself anything: the policy file in effect here must allow the call as well.
+    """
+    for text, name in asked.budgets:
+        Budget(text, name)  # raises for what says no budget
+    call, here = request.call, None
+    arguments = cast("dict[str, Any]", canonical.display(canonical.load(call.form)))
+    try:
+        policy = in_effect()
+        if policy is not None:
+            here = policy.verdict(
+                call.tool, arguments, schema=Schema.from_text(call.schema), agent=request.requester.subject,
+                run=request.run_id if request.process is None else None, now=request.created_at,
+            )  # fmt: skip
+    except errors.PolicyError as error:
+        why = f"the policy of the server cannot be asked ({error})"
+    else:
+        why = "the server has no policy" if here is None else f"the server's policy says {here.kind}: {here.rule}"
+    if here is None or here.kind != "allow":
+        return replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
+    ours = tuple((one.text, one.name) for one in here.budgets)
+    return replace(request, budgets=tuple(dict.fromkeys((*ours, *asked.budgets))))
 
 
 def _must_be_its_digest(question: Question) -> None:
