@@ -212,8 +212,11 @@ def notify_arguments(made: Gated, option: str) -> None:
 
 
 def always(made: Gated, option: str) -> None:
-    call = made(**{option: True, "when": lambda amount: amount > 10})
+    rule = "requires_approval" if made.is_tool else "when"
+    call = made(**{option: True, rule: lambda amount: amount > 10})
     assert request_of(call, 5).always
+    with pytest.raises(errors.ConfigError, match="always="):
+        made(**{option: "yes"})
     assert RAN == []
 
 
@@ -344,11 +347,11 @@ ASKING: dict[str, Callable[[Gated, str], None]] = {
     "expires": expires, "approval_expires": approval_expires, "name": name, "quorum": quorum, "roles": roles,
     "risk": risk, "idempotent": idempotent, "verify": verify, "store": store, "escalate_after": escalation,
     "escalate_to": escalation, "notify_arguments": notify_arguments, "ambiguous": ambiguous, "key": key,
-    "effect": effect, "title": words, "summary": words, "suspends": suspends,
+    "effect": effect, "title": words, "summary": words, "suspends": suspends, "always": always,
 }  # fmt: skip
 CONFIRM = ASKING | {
     "when": rule, "prompt": prompt, "description": description, "redact": redact, "redactor": redactor,
-    "retries": retries, "always": always,
+    "retries": retries,
 }  # fmt: skip
 GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expiry, "on_reject": on_reject}
 TOOL = ASKING | {

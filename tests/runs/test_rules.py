@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+import sayso
 from sayso import (
     ApprovalPolicyDecision,
     Tool,
     load_run,
+    policy,
 )
+from sayso.errors import GrantRefusedError
 from sayso.stores.base import Store
 from tests.support.running import agent_of, paying, reason, started, yes
 
@@ -55,6 +58,48 @@ def test_a_rule_lets_calls_through_or_holds_them(memory: None, ran: list[Any], r
     assert reason(tool(amount=100).run()) == ("success", None)
     assert reason(tool(amount=101).run()) == ("cancelled", "approval_required")
     assert ran == [100]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"requires_approval": lambda amount: amount > 100},
+        {"requires_approval": lambda: policy.allow(budget="count() <= 9 per 1h")},
+        {"requires_approval": True},
+    ],
+)
+def test_always_waits_for_a_person_in_a_run_and_in_an_agent(memory: None, ran: list[Any], options: Any) -> None:
+    def pay(amount: int) -> int:
+        ran.append(amount)
+        return amount
+
+    tool = Tool(pay, always=True, **options)
+    paused = tool(amount=5).run()
+    assert reason(paused) == ("cancelled", "approval_required")
+    request = sayso.Review().list().requests[0]
+    assert request.always
+    with pytest.raises(GrantRefusedError, match="always=True"):
+        sayso.Review(by="ada").grant(request.id, count=5, lasts="1h")
+    assert reason(tool(parent_id=paused.run_id, resume=yes(paused)).run()) == ("success", None)
+    assert ran == [5]
+    output = started(agent_of([tool], ("pay", {"amount": 6})), prompt="go")
+    assert reason(output) == ("cancelled", "approval_required")
+    with pytest.raises(sayso.ConfirmationRequired):
+        tool.call(amount=7)
+    assert ran == [5]
+
+
+def test_no_grant_stands_in_for_a_tool_that_says_always_later(memory: None, ran: list[Any]) -> None:
+    def pay(amount: int) -> int:
+        ran.append(amount)
+        return amount
+
+    Tool(pay, requires_approval=True)(amount=5).run()
+    sayso.Review(by="ada").grant(sayso.Review().list().requests[0].id, count=5, lasts="1h")
+    assert reason(Tool(pay, requires_approval=True)(amount=4).run()) == ("success", None)
+    assert reason(Tool(pay, always=True)(amount=4).run()) == ("cancelled", "approval_required")
+    assert ran == [4]
 
 
 @pytest.mark.parametrize("answer", [None, 1, 0, "yes", "", [], {}, {"required": "yes"}, {"required": 1}, object()])

@@ -63,7 +63,8 @@ class ApprovalPolicyDecision(BaseModel):
 class CommonOptions(TypedDict, total=False):
     """What all of them take, beside what each names itself."""
 
-    requires_approval: bool | Callable[..., Any]
+    requires_approval: bool | Callable[..., Any] | Policy
+    always: bool
     approval_prompt: str | Callable[..., Any] | None
     approval_description: str | Callable[..., Any] | None
     approval_redact_keys: Collection[str]
@@ -178,7 +179,9 @@ class Definition(ABC):
         name: How people and models call it; letters, digits, `_`, `-`, at most 64.
         description: What it does, for models and reviewers.
         requires_approval: Whether a person must approve a call: True, False, or a sync or async callable over the
-            arguments that returns a bool or an `ApprovalPolicyDecision`.
+            arguments that returns a bool or an `ApprovalPolicyDecision`, or a `sayso.policy.Policy`.
+        always: A person decides each call, also without `requires_approval`: what a rule would let through waits, and
+            no grant and no budget stands in.
         approval_prompt, approval_description: For the reviewer; each may be a callable: the prompt over the arguments,
             the description over the masked ones.
         approval_redact_keys: More names of arguments and fields to mask, at every depth.
@@ -201,7 +204,7 @@ class Definition(ABC):
 
     def __init__(
         self, *, name: str, function: Callable[..., Any], description: str | None = None,
-        requires_approval: bool | Callable[..., Any] = False,
+        requires_approval: bool | Callable[..., Any] | Policy = False, always: bool = False,
         approval_prompt: str | Callable[..., Any] | None = None,
         approval_description: str | Callable[..., Any] | None = None,
         approval_redact_keys: Collection[str] = (), approval_redactor: Callable[[dict[str, Any]], Any] | None = None,
@@ -227,8 +230,11 @@ class Definition(ABC):
         if not isinstance(requires_approval, bool | Policy) and not callable(requires_approval):
             takes = "True, False, a callable or a sayso.policy.Policy"
             raise ConfigError(f"requires_approval= takes {takes}, not {requires_approval!r}")
-        if not isinstance(notify_arguments, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-            raise ConfigError(f"notify_arguments= takes True or False, not {notify_arguments!r}")
+        for option, value in {"notify_arguments": notify_arguments, "always": always}.items():
+            if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+                raise ConfigError(f"{option}= takes True or False, not {value!r}")
+        if always and requires_approval is False:
+            requires_approval = True
         rest = self.rest
         self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
         self._asking |= {"approval_description": approval_description, "approval_ui": approval_ui}
@@ -244,6 +250,7 @@ class Definition(ABC):
             "quorum": quorum_of(quorum, roles), "redact": tuple(approval_redact_keys), "redactor": approval_redactor,
             "risk": risk, "idempotent": idempotent, "verify": verify,
             "escalation": Escalation.of(escalate_after, escalate_to), "notify_arguments": notify_arguments,
+            "always": always,
         }  # fmt: skip
         self.check_names()
 
