@@ -108,14 +108,14 @@ def _schema() -> None:
 
 
 def _channels() -> None:
-    _replace_method("record_keys", lambda *_: (), "SqliteTableWrites", "TableWrites")
+    _replace_method("record_keys", lambda *_: (), "SqlTableWrites", "TableWrites")
     transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
     transaction._NO_CHANNEL, transaction._INSERT_ALONE = "1", transaction._INSERT
     transaction._update.cache_clear()
 
 
 def _earlier_versions() -> None:
-    _replace_method("versions", lambda *_: (), "SqliteStore")
+    _replace_method("versions", lambda *_: (), "SqlRequestReads")
 
 
 def _telemetry() -> None:

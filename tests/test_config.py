@@ -144,7 +144,7 @@ def test_store_of_ones_own_is_taken_as_it_is() -> None:
         "memory",
         "sayso.db",
         "/tmp/x.db",
-        "postgresql://h/d",
+        "mysql://h/d",
         "redis://h",
     ],
 )

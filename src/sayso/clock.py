@@ -11,17 +11,23 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-__all__ = ["instant", "microseconds", "now", "use", "written"]
+__all__ = ["instant", "is_replaced", "microseconds", "now", "use", "written"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-_source: Callable[[], datetime] = partial(datetime.now, UTC)
+_SYSTEM: Callable[[], datetime] = partial(datetime.now, UTC)
+_source = _SYSTEM
 
 
 def now() -> datetime:
     """Return the current instant, aware and in UTC."""
     return _source()
+
+
+def is_replaced() -> bool:
+    """Say whether `use` put another clock in the place of this machine's, which then counts for every store."""
+    return _source is not _SYSTEM
 
 
 def microseconds(moment: datetime) -> int:

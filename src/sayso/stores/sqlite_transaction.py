@@ -26,7 +26,7 @@ from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
 from sayso.stores.grants import GRANT, STOP
 from sayso.stores.records import RecordRow
-from sayso.stores.sqlite_runs import SqliteTableWrites
+from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
 __all__ = [
@@ -219,7 +219,7 @@ def verify_cached(read: CachedRow, seal: Seal) -> bool:
     return tuple(entry) == row[WIDTH:] and codec.verify_row(row[:WIDTH], (link, row[-1]), seal)
 
 
-class SqliteTransaction(SqliteTableWrites, Transaction):
+class SqliteTransaction(SqlTableWrites, Transaction):
     """The verbs' view of the writing connection.
 
     Args:

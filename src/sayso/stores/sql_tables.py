@@ -1,4 +1,4 @@
-"""Runs and records in SQLite: the writes of `SqliteTransaction` and the reads of `SqliteStore`.
+"""Runs and records in SQL tables: what a transaction writes, and what a store reads. The text is SQLite's.
 
 Adding a step costs the same however many there are; one query reads a run with all its steps. Each step stores a digest
 of itself and of the previous step, and the run one of its row and of its newest step, so an altered row is detected
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from sayso import errors
 from sayso.clock import instant, microseconds
@@ -25,7 +24,7 @@ from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
 from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.records import RecordRow
 
-__all__ = ["SqliteTableReads", "SqliteTableWrites"]
+__all__ = ["SqlTableReads", "SqlTableWrites"]
 
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
 _GET_RUN = f"""
@@ -39,7 +38,10 @@ _PUT_RUN = (
 )
 _ANY = "SELECT 1 FROM step WHERE run_id = ? LIMIT 1"
 _ADD = "INSERT INTO step (run_id, n, place, body, waits, link) VALUES (?, ?, ?, ?, ?, ?)"
-_WAIT = "INSERT OR REPLACE INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
+_WAIT = (
+    "INSERT INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
+    " ON CONFLICT (run_id, place) DO UPDATE SET request_id = excluded.request_id"
+)
 _DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
 _WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
 _KEPT = f"""
@@ -53,23 +55,28 @@ SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
     SELECT 1 FROM wait JOIN request ON request.id = wait.request_id
     WHERE wait.run_id = run.run_id AND request.state NOT IN (SELECT value FROM json_each(?))
 ) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
-ORDER BY updated_at, n LIMIT ?
+ORDER BY updated_at, n
 """
 _HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
 _GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
 _RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
-_PUT_RECORD = "INSERT OR REPLACE INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
+_PUT_RECORD = (
+    "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body, due = excluded.due"
+)
 _DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
-_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
-_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key LIMIT ?"
+_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key"
+_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key"
 
 
-class SqliteTableWrites:
+class SqlTableWrites:
     """The part of a transaction that is about runs and records."""
 
-    _execute: Callable[..., sqlite3.Cursor]
+    _execute: Callable[..., Any]
     _seal: Seal
     changed_runs: list[str]
+    find_by: ClassVar[str] = _GET_RECORD
+    """How a record is read that may be written then."""
 
     def run(self, run_id: str) -> RunRecord | None:
         """Return a run, if it is kept; raises `StoreCorruptError` where its row or its newest step was altered."""
@@ -111,7 +118,7 @@ class SqliteTableWrites:
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         """Return a record, as this transaction left it."""
         try:
-            found = self._execute(_GET_RECORD, (kind, key)).fetchone()
+            found = self._execute(self.find_by, (kind, key)).fetchone()
         except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
             return None
         return None if found is None else _opened(found, self._seal)
@@ -123,7 +130,11 @@ class SqliteTableWrites:
 
     def put_record(self, row: RecordRow) -> None:
         """Write a record."""
-        self._execute(_PUT_RECORD, row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind))))
+        self._execute(_PUT_RECORD, self.closed(row))
+
+    def closed(self, row: RecordRow) -> RecordRow:
+        """Return a record as it is kept."""
+        return row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind)))
 
     def drop_record(self, kind: str, key: str) -> None:
         """Take a record away."""
@@ -144,7 +155,7 @@ class SqliteTableWrites:
         self.changed_runs.append(run.id)
 
 
-class SqliteTableReads(ABC):
+class SqlTableReads(ABC):
     """The part of a store that reads runs and records."""
 
     seal: Seal
@@ -169,7 +180,7 @@ class SqliteTableReads(ABC):
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
-        where, values = ["1"], list[Any]()
+        where, values = ["TRUE"], list[Any]()
         before = read_cursor(cursor)
         if before is not None:
             where.append("n < ?")
@@ -180,15 +191,15 @@ class SqliteTableReads(ABC):
         if wanted.states:
             where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
             values += sorted(wanted.states)
-        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT ?"
-        found = self._query(sql, (*values, limit + 1))
+        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT {limit + 1:d}"
+        found = self._query(sql, values)
         return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         wanted = json.dumps(list(names))
         free = [holder for (holder,) in self._query(_HELD, (wanted,)) if worker.is_free(holder)]
-        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free), limit)
-        return [run_id for (run_id,) in self._query(_READY, values)]
+        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free))
+        return [run_id for (run_id,) in self._query(f"{_READY} LIMIT {limit:d}", values)]
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         found = self._query(_GET_RECORD, (kind, key))
@@ -196,7 +207,7 @@ class SqliteTableReads(ABC):
 
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
-        return [_opened(row, self.seal) for row in self._query(sql, (kind, bound, limit))]
+        return [_opened(row, self.seal) for row in self._query(f"{sql} LIMIT {limit:d}", (kind, bound))]
 
 
 def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:

@@ -1,0 +1,368 @@
+"""The Postgres store: requests in one database, for any number of processes on any number of machines.
+
+A verb is one statement, or one transaction at READ COMMITTED, and is durable as the database's `synchronous_commit`
+says. The clock is the database's. Also here: connections, what to do when one is lost, and Postgres' errors as
+`sayso.errors`. The tables are made by `sayso.stores.postgres_schema`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors as faults
+from psycopg.pq import TransactionStatus
+
+from sayso import clock, errors
+from sayso.model.journal import Anchor, Head
+from sayso.model.request import Request
+from sayso.stores.base import Store
+from sayso.stores.codec import Row, Seal, anchor_of
+from sayso.stores.postgres_schema import migrate
+from sayso.stores.postgres_transaction import (
+    CLOCK,
+    SELECTS,
+    Memory,
+    NeedsTransaction,
+    PostgresTransaction,
+    Stale,
+    translated,
+)  # fmt: skip
+from sayso.stores.sql_requests import SqlRequestReads
+from sayso.stores.sql_tables import SqlTableReads
+from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+
+_CONNECTIONS = 4  # of a process and store; who finds none waits
+_PATIENCE = 30.0  # seconds for which a verb tries to reach a database that it has reached before
+_TRIES = 1000  # of a verb that others overtake; each time one of them was done
+_WIDTH = len(Row._fields)
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_FIND = f"{SELECTS.load}r.fingerprint = ? AND r.holds = 1"
+_HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
+_TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+_POOLER = "sayso_pooler"
+
+
+class _Connections:
+    """Connections to one database, at most so many; one that was lost is not handed out again.
+
+    Not `psycopg_pool`: its threads do not survive a fork, and a store needs no more than this.
+    """
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._connect = connect
+        self._free: list[psycopg.Connection[Any]] = []
+        self._places = threading.BoundedSemaphore(_CONNECTIONS)
+
+    @contextmanager
+    def one(self) -> Generator[psycopg.Connection[Any]]:
+        """Lend a connection that is in no transaction."""
+        with self._places:
+            try:
+                connection = self._free.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                yield connection
+            finally:
+                if connection.info.transaction_status is TransactionStatus.IDLE:
+                    self._free.append(connection)
+                else:  # lost, or left in the middle of something
+                    connection.close()
+
+    def close(self) -> None:
+        """Close those that nobody uses."""
+        while self._free:
+            self._free.pop().close()
+
+    def __del__(self) -> None:
+        for connection in self.__dict__.get("_free", ()):
+            connection.close()  # nobody else is left to do it, and psycopg warns of one that is open
+
+
+class PostgresStore(Watched, SqlRequestReads, SqlTableReads, Store):
+    """The store behind `postgresql://user@host/database`.
+
+    Args:
+        url: As libpq takes it. With `sayso_pooler=transaction` in its query, nothing is used that lives as long as a
+            session: no prepared statements and no LISTEN; changes by others are then found by looking.
+        key: Seals arguments, answers, what is recorded of decisions and outcomes, and people's words in the journal
+            (see `sayso.stores.codec`).
+
+    Raises:
+        ConfigError: The address has a setting of ours that it cannot have.
+        StoreError: One of its kinds, at the first use and not before.
+    """
+
+    selects = SELECTS
+
+    def __init__(self, url: str, *, key: str | None = None) -> None:
+        self.url = url
+        self._conninfo, self._is_pooled = _parsed(url)
+        self.seal = Seal(key)
+        self._schemas = dict[str, str]()
+        self._memory = Memory()
+        self._clock: tuple[int, float] | None = None  # the database's, and when it said so
+        self._left_behind: list[_Connections] = []
+        self._is_reached = False
+        self._begin_afresh()
+        forget_after_fork(self)
+
+    def _begin_afresh(self) -> None:
+        self._connections = _Connections(self._connect)
+        self._bell = Bell()
+        self._watcher = Watcher(self._bell, self._version, self._marks)
+
+    def after_fork(self) -> None:
+        """Forget locks and connections in a forked child, which must not use those of its parent, nor close them."""
+        self._left_behind.append(self._connections)
+        self._begin_afresh()
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = psycopg.Connection[Any].connect(
+            self._conninfo,
+            autocommit=True,
+            prepare_threshold=None if self._is_pooled else 5,
+            cursor_factory=psycopg.RawCursor,
+            application_name="sayso",
+        )
+        try:
+            if not self._is_reached:
+                migrate(connection, self._place)
+                self._is_reached = True
+            (told,) = connection.execute(translated(f"SELECT {CLOCK}")).fetchall()[0]
+            self._set_clock(told)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def _place(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        def read(connection: psycopg.Connection[Any]) -> list[Any]:
+            return connection.execute(translated(sql), values).fetchall()
+
+        try:
+            return self._patiently(read)
+        except (faults.DataError, UnicodeEncodeError):  # asked for a text that no row can hold
+            return []
+
+    def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Do work on a connection, and again on another one where the database went away meanwhile."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with self._connections.one() as connection:
+                    return work(connection)
+            except _LOST as error:
+                if isinstance(error, faults.QueryCanceled | faults.LockNotAvailable):
+                    raise _fault(error, self._place) from error
+                self._connections.close()
+                if not self._is_reached or time.monotonic() > deadline:
+                    raise _fault(error, self._place) from error
+                time.sleep(0.05)
+            except (faults.DataError, faults.SerializationFailure):
+                raise
+            except psycopg.Error as error:
+                raise _fault(error, self._place) from error
+
+    def close(self) -> None:
+        self._connections.close()
+        self._bell.ring_all()
+
+    def _version(self) -> int:
+        return hash(self._query("SELECT pg_current_snapshot()::text", ())[0])
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        if clock.is_replaced():
+            return clock.now()
+        if self._clock is None:
+            self._query("SELECT 1", ())
+        told, at = self._clock or (0, 0.0)
+        return clock.instant(told + int((time.monotonic() - at) * 1_000_000))
+
+    def _set_clock(self, told: int) -> None:
+        self._clock = told, time.monotonic()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        verb = _Verb(lambda tx: work(tx, *args, **options))
+        result = self._done(verb)
+        self._bell.ring(verb.changed)
+        if isinstance(result, errors.SaysoError):
+            raise result
+        return result
+
+    def _done(self, verb: _Verb) -> Any:
+        for _ in range(_TRIES):
+            try:
+                return self._patiently(partial(self._tried, verb))
+            except (Stale, faults.SerializationFailure, faults.DeadlockDetected):
+                verb.guess_less()
+            except NeedsTransaction:
+                verb.is_alone = verb.may_guess = False
+            except errors.SaysoError:
+                # What stands in its way may be what it wrote itself before the connection was lost.
+                if verb.lost and self._patiently(partial(self._was_taken, verb)):
+                    return verb.result
+                if not verb.has_guessed:
+                    raise
+                verb.guess_less()
+            except faults.DataError as error:
+                raise _fault(error, self._place) from error
+        raise errors.StoreBusyError(f"others changed the same in {self._place} all the time; nothing was recorded")
+
+    def _tried(self, verb: _Verb, connection: psycopg.Connection[Any]) -> Any:
+        """Run a verb once, in one statement or in a transaction."""
+        if verb.lost and self._was_taken(verb, connection):
+            return verb.result
+        tx = PostgresTransaction(
+            lambda sql, values: connection.execute(translated(sql), values), self._memory, self.seal, self._schema,
+            self.now, is_alone=verb.is_alone, may_guess=verb.may_guess,
+        )  # fmt: skip
+        is_sent, result = False, None
+        try:
+            if verb.is_alone:
+                result = verb.work(tx)
+                is_sent = True
+                tx.commit_alone()
+            else:
+                connection.execute(_BEGIN)
+                result = verb.work(tx)
+                is_sent = True
+                connection.execute("COMMIT")
+        except _LOST as error:
+            if is_sent and connection.closed:
+                self._keep_lost(verb, tx, result, error)
+            raise
+        finally:
+            verb.has_guessed = tx.has_guessed
+            if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+                connection.execute("ROLLBACK")
+        if verb.lost and self._was_taken(verb, connection):
+            return verb.result
+        self._keep(verb, tx, result)
+        return result
+
+    def _keep(self, verb: _Verb, tx: PostgresTransaction, result: Any) -> None:
+        verb.result, verb.changed = result, tx.changed
+        self._memory.committed(tx)
+        if tx.told is not None:
+            self._set_clock(tx.told)
+
+    def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: psycopg.Error) -> None:
+        """Remember what may have been committed, to look for it; raise where there is nothing to look for."""
+        if tx.entries:
+            verb.lost.append((tx, result))
+        elif not tx.is_read_only:
+            raise errors.StoreUnavailableError(
+                f"{self._place} went away while it was told to commit ({_said(error)}); what was to be written may be"
+                " there or not"
+            ) from error
+
+    def _was_taken(self, verb: _Verb, connection: psycopg.Connection[Any]) -> bool:
+        """Say whether the database took what was sent to it when the connection was lost, and take over what it was."""
+        for tx, result in verb.lost:
+            if any(connection.execute(translated(_TOOK), entry[:2] + entry[-1:]).fetchone() for entry in tx.entries):
+                tx.take_pending()
+                self._keep(verb, tx, result)
+                return True
+        return False
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def request_of(self, found: tuple[Any, ...]) -> Request:
+        """Return the request of a row."""
+        return self._memory.read(found, self.seal, self._schema).request
+
+    def _anchor(self, found: tuple[Any, ...]) -> Anchor:
+        return anchor_of(found[:_WIDTH], self.seal)
+
+    def _due(self) -> Sequence[str]:
+        return self._due_at(self.now())
+
+    def find(self, fingerprint: str) -> Request | None:
+        found = self._query(_FIND, (fingerprint,))
+        return self.request_of(found[0]) if found else None
+
+    def heads(self) -> Iterator[Head]:
+        # In one statement, and so of one snapshot: what is committed meanwhile is in none of them or in all.
+        return map(Head._make, self._query(_HEADS, ()))
+
+
+class _Verb:
+    """One caller's verb on its way: how it is tried, and what came of it."""
+
+    __slots__ = ("changed", "has_guessed", "is_alone", "lost", "may_guess", "result", "work")
+
+    def __init__(self, work: Callable[[PostgresTransaction], Any]) -> None:
+        self.work = work
+        self.is_alone = self.may_guess = True
+        self.has_guessed = False
+        self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, and the answer did not come
+        self.result: Any = None
+        self.changed: list[str] = []
+
+    def guess_less(self) -> None:
+        """Try it next with what the store holds now; and then in a transaction, which others can only overtake."""
+        self.is_alone = self.is_alone and self.may_guess
+        self.may_guess = False
+
+
+def _parsed(url: str) -> tuple[str, bool]:
+    """Return the address for libpq, and whether a pooler stands before the database."""
+    parts = urlsplit(url)
+    settings = parse_qsl(parts.query, keep_blank_values=True)
+    pooler = [value for name, value in settings if name == _POOLER]
+    if pooler not in ([], ["transaction"]):
+        raise errors.ConfigError(f"{_POOLER}= takes transaction, not {pooler[0]!r}; nothing was opened")
+    rest = [(name, value) for name, value in settings if name != _POOLER]
+    return urlunsplit(parts._replace(query=urlencode(rest))), bool(pooler)
+
+
+def _said(error: psycopg.Error) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _fault(error: psycopg.Error, place: str) -> errors.StoreError:
+    """Return the fault to raise for one of psycopg's."""
+    said = _said(error)
+    match error:
+        case faults.QueryCanceled() | faults.LockNotAvailable():
+            return errors.StoreBusyError(f"{place} did not answer in time ({said}); nothing was recorded, try again")
+        case faults.DiskFull() | faults.OutOfMemory():
+            return errors.StoreFullError(
+                f"no room left to write {place} ({said}); nothing was recorded, free some space"
+            )
+        case faults.ReadOnlySqlTransaction() | faults.InsufficientPrivilege():
+            return errors.StoreReadOnlyError(f"{place} cannot be written ({said}); nothing was recorded")
+        case faults.UndefinedTable() | faults.UndefinedColumn() | faults.DataCorrupted() | faults.IndexCorrupted():
+            return errors.StoreCorruptError(
+                f"{place} is not a sayso store or is damaged ({said}); nothing was changed and nothing ran, restore it"
+                " from a copy or name another database"
+            )
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return errors.StoreUnavailableError(f"{place} cannot be reached ({said}); nothing was recorded")
+        case _:
+            return errors.StoreError(f"{place}: {said}; nothing was recorded")
