@@ -1085,6 +1085,11 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",
     ),
     Mutant(
+        "a hook that fails tells its host so", "agenthooks/settings.py",
+        "call was not run >&2; exit 2", "call was not run; exit 2",
+        "integrations/hooks/test_hook_settings.py::test_install_writes_a_hook_that_blocks_where_it_fails_and_ends_before_its_host_gives_up",
+    ),
+    Mutant(
         "an equal MCP call after the result was delivered asks anew", "integrations/mcp_gateway/occasions.py",
         'if occasion.delivered is not None and not (occasion.is_ticket and arrived < occasion.delivered):', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_call_made_again_finds_its_decision_and_its_edit_and_an_equal_one_after_that_asks_anew",

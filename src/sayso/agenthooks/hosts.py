@@ -1,8 +1,8 @@
 """What each coding agent sends to a hook and expects back, and what its tools are called for people.
 
-Followed: Claude Code 2.1.330 (hooks reference, and the types of claude-agent-sdk 0.2.187), the Codex hooks engine of
-October 2026, Gemini CLI 0.56 (hooks reference), Cursor 3.x (hooks page). This module is loaded before every tool call,
-so it imports little.
+Followed: Claude Code 2.1.330 (hooks reference, and the types of claude-agent-sdk 0.2.187), Codex 0.169.0 and Gemini CLI
+0.61.0 (both run with a scripted model), Cursor 3.x (hooks page). This module is loaded before every tool call, so it
+imports little.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ __all__ = ["EXECUTED", "HOSTS", "HookEvent", "Host", "MalformedInput", "describe
 
 Kind = Literal["before", "done", "failed", "unknown", "end", "other"]
 _LONGEST = 200
+_AMBIGUOUS = {"unknown", "unhandled_exception", "mcp_tool_error", "shell_execute_error"}  # types of Gemini CLI
 
 
 class MalformedInput(ValueError):
@@ -91,9 +92,7 @@ class Host(NamedTuple):
         name = given.get("hook_event_name")
         if not isinstance(name, str):
             raise MalformedInput("the hook's input has no hook_event_name")
-        kind = self.kinds.get(name, "other")
-        if kind == "failed" and _is_open(given):
-            kind = "unknown"
+        kind, error = _ending(self.kinds.get(name, "other"), given)
         session = next((given[key] for key in self.session_keys if given.get(key)), None)
         if kind == "other":
             return HookEvent(kind, str(session or ""), "", {}, None, "")
@@ -107,19 +106,26 @@ class Host(NamedTuple):
             raise MalformedInput("the hook's input names no tool_name with a tool_input")
         if self.has_ids and (not isinstance(call_id, str) or not call_id):
             raise MalformedInput("the hook's input has no tool_use_id")
-        agent, error = (
-            given.get("agent_type") or given.get("agent_id"),
-            given.get("error") or given.get("error_message"),
-        )
+        agent = given.get("agent_type") or given.get("agent_id")
         return HookEvent(
             kind, session, tool, cast("dict[str, Any]", arguments), call_id if self.has_ids else None, folder,
-            agent if isinstance(agent, str) else None, error if isinstance(error, str) else None,
+            agent if isinstance(agent, str) else None, error,
         )  # fmt: skip
 
 
-def _is_open(given: Mapping[str, Any]) -> bool:
-    """Say whether a call that did not succeed may have taken effect: it was broken off."""
-    return given.get("is_interrupt") is True or given.get("failure_type") == "timeout"
+def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
+    """Return what an event says of how a call ended, and the error; the call may have taken effect if it is unknown."""
+    error: Any = given.get("error") or given.get("error_message")
+    response: Any = given.get("tool_response")
+    broken_off = given.get("is_interrupt") is True or given.get("failure_type") == "timeout"
+    if given.get("hook_event_name") == "AfterTool" and isinstance(response, dict):  # Gemini CLI has no other event
+        inner: Any = cast("dict[str, Any]", response).get("error")
+        if isinstance(inner, dict):
+            found = cast("dict[str, Any]", inner)
+            kind, error, broken_off = "failed", found.get("message"), found.get("type") in _AMBIGUOUS
+    if kind == "failed" and broken_off:
+        kind = "unknown"
+    return kind, error if isinstance(error, str) else None
 
 
 def _folder(given: Mapping[str, Any]) -> str:

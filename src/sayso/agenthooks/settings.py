@@ -24,6 +24,9 @@ __all__ = ["WAIT", "Change", "hook_command", "installed", "removed"]
 WAIT = "570s"
 """How long an installed hook waits for a person: its timeout, which is written beside it, is half a minute longer."""
 _MARGIN = 30
+# A hook that cannot be found, crashes or is killed is to block the call. Codex and Gemini CLI let a call pass after an
+# exit with 2 that says nothing; and a host may run hooks in a shell that has no braces.
+_OR_BLOCK = "|| sh -c 'echo sayso failed, so the call was not run >&2; exit 2'"
 
 Scope = Literal["user", "project"]
 
@@ -39,6 +42,7 @@ class _Settings(NamedTuple):
         handler: One entry, from the event's place, the command and the seconds that it may take.
         is_flat: Whether an event lists its entries, and not groups of them.
         new: What a new file has beside the hooks.
+        note: What the user has to do beside, for the hook to run.
     """
 
     folder: str
@@ -48,6 +52,7 @@ class _Settings(NamedTuple):
     handler: Callable[[int, str, int], dict[str, Any]]
     is_flat: bool = False
     new: Mapping[str, Any] = {}
+    note: str = ""
 
 
 def _claude(place: int, command: str, seconds: int) -> dict[str, Any]:
@@ -74,7 +79,11 @@ _SETTINGS = {
         ".claude", "CLAUDE_CONFIG_DIR", "settings.json",
         ("PreToolUse", "PostToolUse", "PostToolUseFailure", "SessionEnd"), _claude,
     ),
-    "codex": _Settings(".codex", "CODEX_HOME", "hooks.json", ("PreToolUse", "PostToolUse", "Stop"), _codex),
+    "codex": _Settings(
+        ".codex", "CODEX_HOME", "hooks.json", ("PreToolUse", "PostToolUse", "Stop"), _codex,
+        note="Codex skips a hook that you have not trusted, without a word, and nothing waits then: start `codex`, type"
+        " /hooks, and trust these; again after each change of them.",
+    ),
     "gemini": _Settings(".gemini", None, "settings.json", ("BeforeTool", "AfterTool", "SessionEnd"), _gemini),
     "cursor": _Settings(
         ".cursor", None, "hooks.json", ("preToolUse", "postToolUse", "postToolUseFailure", "sessionEnd"), _cursor,
@@ -91,11 +100,13 @@ class Change:
         path: The file.
         before: Its text; None where there is none.
         after: Its text then; None where it is to go.
+        note: What the user has to do after it is written.
     """
 
     path: Path
     before: str | None
     after: str | None
+    note: str = ""
 
     @property
     def diff(self) -> str:
@@ -149,13 +160,12 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
     tree = _without(host, tree) if before is not None else dict(settings.new)
     hooks: dict[str, Any] = tree.setdefault("hooks", {})
     for place, event in enumerate(settings.events):
-        # A hook that cannot be found, or crashes, is to block the call in every version of the host.
-        entry = settings.handler(place, f"{command} || exit 2" if place == 0 else command, seconds)
+        entry = settings.handler(place, f"{command} {_OR_BLOCK}" if place == 0 else command, seconds)
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list):
             raise _odd(path, f"hooks.{event} is no list")
         cast("list[Any]", groups).append(entry if settings.is_flat else {"hooks": [entry]})
-    return Change(path, before, _written(tree, before))
+    return Change(path, before, _written(tree, before), settings.note)
 
 
 def removed(host: str, scope: Scope) -> Change:

@@ -164,5 +164,5 @@ def _apply(change: settings.Change, *, yes: bool) -> int:
     if not _is_agreed("Write this?", "nothing was written", yes=yes):
         return 1
     change.write()
-    out(f"{'removed' if change.after is None else 'written'}: {change.path}")
+    out(f"{'removed' if change.after is None else 'written'}: {change.path}", *filter(None, [change.note]))
     return 0

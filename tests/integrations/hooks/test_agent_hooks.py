@@ -1,6 +1,8 @@
-"""The hooks of coding agents, each with payloads of the host's documented form (`payloads.json`).
+"""The hooks of coding agents, each with payloads of the host (`payloads.json`).
 
-The versions that were followed stand in `sayso.agenthooks.hosts`. FOLDER stands for the working folder.
+Those of Claude Code, Codex and Gemini CLI are of real runs, in the versions that stand in `sayso.agenthooks.hosts`, and
+`test_real_hosts.py` runs the latter two again; those of Cursor are of its documented form. FOLDER stands for the
+working folder.
 """
 
 from __future__ import annotations
@@ -294,6 +296,27 @@ def test_a_failed_call_is_failed_and_a_broken_off_one_is_unknown(name: str, plac
     assert request.state is (State.FAILED if name == "claude-code" else State.UNKNOWN)
     assert request.execution is not None
     assert request.execution.error == PAYLOADS[name]["failed"].get("error", "Command timed out after 30s")
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        ("edit_no_occurrence_found", State.FAILED),
+        ("mcp_tool_error", State.UNKNOWN),
+        ("shell_execute_error", State.UNKNOWN),
+    ],
+)
+def test_gemini_says_in_the_response_that_a_call_failed(error: str, state: State, place: Path) -> None:
+    say("gemini", "replace", place)
+    approve()
+    say("gemini", "replace", place)
+    response = json.loads(json.dumps(PAYLOADS["gemini"]["failed"]["tool_response"]))
+    response["error"]["type"] = error
+    say("gemini", "failed", place, tool_response=response)
+    request = only()
+    assert request.state is state
+    assert request.execution is not None
+    assert "Could not find an exact match" in str(request.execution.error)
 
 
 @every_host

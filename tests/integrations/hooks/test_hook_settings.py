@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,11 @@ def test_install_writes_a_hook_that_blocks_where_it_fails_and_ends_before_its_ho
 ) -> None:
     assert sayso("hook", "install", host, "--yes", "--allow", "Bash: git status").code == 0
     (entry,) = entries(file_of(host, place), BEFORE[host])
-    assert f"hook {host} --allow 'Bash: git status' --wait 570s || exit 2" in entry["command"]
+    assert f"hook {host} --allow 'Bash: git status' --wait 570s || sh -c " in entry["command"]
+    failed = subprocess.run(
+        ["/bin/sh", "-c", f"false {entry['command'][entry['command'].index('||') :]}"], capture_output=True, check=False
+    )
+    assert (failed.returncode, failed.stderr) == (2, b"sayso failed, so the call was not run\n")
     assert entry["timeout"] == (600_000 if host == "gemini" else 600)
     assert entry.get("onFailure") == ("block" if host == "claude-code" else None)
     assert entry.get("failClosed") == (True if host == "cursor" else None)
@@ -77,6 +82,11 @@ def test_everything_else_in_the_settings_stays_byte_for_byte(host: str, indent: 
     assert path.stat().st_mode & 0o777 == 0o600
     assert sayso("hook", "remove", host, "--yes").code == 0
     assert path.read_text(encoding="utf-8") == text
+
+
+def test_who_installs_for_codex_is_told_to_trust_the_hook() -> None:
+    assert "type /hooks, and trust" in sayso("hook", "install", "codex", "--yes").out
+    assert "trust" not in sayso("hook", "remove", "codex", "--yes").out
 
 
 def test_a_link_stays_a_link(place: Path) -> None:
