@@ -502,16 +502,18 @@ class Review:
 
     @checks_keywords()
     def preview_grant(
-        self, request_id: str, *, here: bool = False, without: Collection[str] = (),
-        at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (), since: timedelta | str = "30d",
+        self, request_id: str, *, changes: Mapping[str, Any] | None = None, here: bool = False,
+        without: Collection[str] = (), at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (),
+        since: timedelta | str = "30d",
     ) -> tuple[Grant, Sequence[Request]]:  # fmt: skip
         """Return the grant that `grant` would make, and the earlier requests that it would have let through.
 
         Nothing is written. `since` says how far back it looks; of a tool no more than 2,000 requests are read.
         """
         request, now = self.get(request_id), clock.now()
+        call = request.effective if changes is None else edited_call(request, changes)
         grant = Grant.of(
-            request, request.effective, count=1, until=now + timedelta(hours=1), now=now, here=here,
+            request, call, count=1, until=now + timedelta(hours=1), now=now, here=here,
             without=tuple(without), at_most=at_most, exactly=tuple(exactly),
         )  # fmt: skip
         found: list[Request] = []

@@ -598,6 +598,11 @@ MUTANTS = [
         "gates/test_grants.py::test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gives",
     ),
     Mutant(
+        "a bound of a form counts for a call that was raised in it", "server/pages/request.py",
+        "if not is_as_shown or bound < Decimal(condition.value):", "if not is_as_shown:",
+        "server/test_grants.py::test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown",
+    ),
+    Mutant(
         "always means a person", "stores/grants.py",
         'if request.always or request.kind != "call":', 'if request.kind != "call":',
         "stores/test_contract.py::TestMemory::test_a_gate_that_wants_a_person_always_gets_one",

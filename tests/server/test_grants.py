@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -70,6 +72,43 @@ def test_a_reviewer_grants_on_the_page_and_revokes_on_the_list(ada: Browser, sto
     submit(ada, f"/grants/{grant.id}/revoke")
     assert store.grants() == []
     assert "revoked by ada" in text_of(ada.get("/grants").text)
+
+
+def test_a_reviewer_makes_a_grant_narrower_on_the_page_and_counts_again(ada: Browser, store: Store) -> None:
+    for amount in (4, 9, 10):
+        store.ask(sample_call(None, {"amount": amount, "to": "alice"}))
+    request = store.ask(sample_call())
+    assert "would have let through 3 earlier calls" in text_of(ada.get(f"/r/{request.id}").text)
+    narrower = {"at_most:amount": "5", "count": "2", "lasts": "30m", "here": "yes"}
+    found = ada.decide(request.id, "preview-grant", **{**narrower, "here": ""})
+    page = text_of(found.text)
+    assert "With these terms (amount is at most 5; to is 'alice') this would have let through 1 earlier call" in page
+    assert fields_of(found.text) | {**narrower, "here": ""} == fields_of(found.text) | {"here": ""}
+    assert "only in this run" in ada.decide(request.id, "preview-grant", **narrower).text
+    assert store.grants() == []
+    for wrong in ("11", "-1", "NaN", "1e9", "five"):
+        assert ada.decide(request.id, "grant", **{**narrower, "at_most:amount": wrong}).status_code in {409, 422}, wrong
+    assert store.get(request.id).state is State.PENDING
+    assert ada.decide(request.id, "grant", **narrower).status_code == 200
+    (grant,) = store.grants()
+    assert grant.lines() == ["amount is at most 5", "to is 'alice'"]
+    assert (grant.count, grant.until - grant.created_at, grant.run) == (2, timedelta(minutes=30), request.run_id)
+
+
+def test_a_number_that_must_stay_equal_is_equal(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call())
+    assert ada.decide(request.id, "grant", count="5", lasts="1h", exactly="amount").status_code == 200
+    assert store.grants()[0].lines() == ["amount is 10", "to is 'alice'"]
+
+
+@pytest.mark.parametrize(("edited", "bound"), [("20", "10"), ("7", "7"), ("10", "10")])
+def test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown(
+    ada: Browser, store: Store, edited: str, bound: str
+) -> None:
+    request = store.ask(sample_call())
+    done = ada.decide(request.id, "grant", count="5", lasts="1h", f0=edited)
+    assert done.status_code == 200
+    assert store.grants()[0].lines()[0] == f"amount is at most {bound}"
 
 
 def test_a_field_whose_name_cannot_be_seen_is_shown_escaped_and_can_be_left_out(ada: Browser, store: Store) -> None:

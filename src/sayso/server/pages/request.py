@@ -7,8 +7,11 @@ changes nothing, and the page says why and in which state the request is now.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -17,8 +20,9 @@ from starlette.responses import Response
 from sayso import audit, clock, errors
 from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
+from sayso.model.grant import Grant
 from sayso.model.rendering import brief, value
-from sayso.model.request import Request, State, changed
+from sayso.model.request import Call, Request, State, changed
 from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
@@ -34,9 +38,11 @@ __all__ = ["act", "show_request"]
 
 _WIDTH = 84
 _TITLE_ROOM = 80
-_VERBS = frozenset(
-    {"answer", "approve", "cancel", "claim", "extend", "feedback", "grant", "preview", "reject", "release", "resolve"}
-)
+_BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
+_VERBS = frozenset({
+    "answer", "approve", "cancel", "claim", "extend", "feedback", "grant", "preview", "preview-grant", "reject",
+    "release", "resolve",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class _Submitted:
         widgets: The fields as they were filled in.
         note: What was written beside them.
         preview: What the edit would change; None where that was not asked for.
+        alike: The grant that was looked at, and how many earlier calls it would have let through.
     """
 
     refusal: str | None = None
@@ -56,6 +63,7 @@ class _Submitted:
     widgets: tuple[Widget, ...] | None = None
     note: str = ""
     preview: Sequence[Change] | None = None
+    alike: tuple[Grant, int] | None = None
 
 
 class _RefusedError(Exception):
@@ -99,7 +107,7 @@ def _page(
         moves=_possible_actions(context, request),
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=[] if edited is None else changed(request.call, edited, request.redact),
-        outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request),
+        outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
     )  # fmt: skip
 
 
@@ -174,6 +182,8 @@ def act(context: RequestContext) -> Response:
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
         if verb == "preview" and _is_open(request, "call"):
             return _preview(context, request)
+        if verb == "preview-grant" and _is_open(request, "call"):
+            return _preview_grant(context, request)
         if verb == "grant":
             _grant(context, request, seen)
         else:
@@ -212,36 +222,80 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
 
 
 def _grant(context: RequestContext, request: Request, seen: str) -> None:
-    """Approve a call, and the next ones like it, with the fields that the form does not take out."""
-    given = _given(request, _edit(context, request)) if _is_open(request, "call") else {}
-    if "arguments" in given:
-        raise _RefusedError("A grant keeps every field; leave none out of the call itself. Nothing was decided.")
+    """Approve a call, and the next ones like it, as narrow as the form says."""
+    terms = _terms(context, request) if _is_open(request, "call") else {}
     count = context.form.get("count", "")
     if not (count.isascii() and count.isdigit() and len(count) < 6):
         raise _RefusedError("Say for how many more calls, as a whole number; nothing was decided.")
     try:
         context.review.grant(
             request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
-            here=context.form.get("here") == "yes", without=_left_out(context, request), **given,
+            **terms,
         )  # fmt: skip
     except errors.ConfigError as fault:
         raise _RefusedError(escape(str(fault))) from None
 
 
-def _left_out(context: RequestContext, request: Request) -> list[str]:
-    """Return the paths of the fields that were ticked, which the page shows, and sends, escaped."""
-    ticked, alike = context.form.getlist("without"), _alike(context, request)
-    paths = {} if alike is None or not ticked else {escape(path): path for path, _ in alike[0]}
-    return [paths.get(shown, shown) for shown in ticked]
+def _preview_grant(context: RequestContext, request: Request) -> Response:
+    """Show how many earlier calls the grant would have let through that the form describes."""
+    grant, earlier = context.review.preview_grant(request.id, **_terms(context, request))
+    sent = _Submitted(
+        widgets=_edit(context, request).widgets, note=context.form.get("note", ""), alike=(grant, len(earlier))
+    )
+    return _page(context, request, sent=sent)
 
 
-def _alike(context: RequestContext, request: Request) -> tuple[Sequence[tuple[str, str]], int] | None:
-    """Return the fields of the grant that this call gives, each with what it must be, and how many it would have let
-    through in the last 30 days; None where there can be none."""  # noqa: D205, D209
+def _terms(context: RequestContext, request: Request) -> dict[str, Any]:
+    """Return the terms of a grant as a form says them: fields that may be anything, smaller bounds, exact numbers.
+
+    A form has the paths of fields as they are shown, escaped. A bound that was left as it was shown stays the highest
+    one, also where the call's own number was raised in the same form.
+    """
+    given = _given(request, _edit(context, request))
+    if "arguments" in given:
+        raise _RefusedError("A grant keeps every field; leave none out of the call itself. Nothing was decided.")
+    form, changes = context.form, given.get("changes")
+    shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
+    paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}
+    without, exactly = ([paths.get(one, one) for one in form.getlist(name)] for name in ("without", "exactly"))
+    at_most: dict[str, Decimal] = {}
+    for path, condition in drawn.conditions.items():
+        typed = form.get(f"at_most:{escape(path)}", "").strip()
+        if condition.kind != "at_most" or not typed or path in {*without, *exactly}:
+            continue
+        if not _BOUND.fullmatch(typed):
+            raise _RefusedError(f"{escape(path)}: the upper bound is a number from 0; nothing was decided.")
+        before, bound = shown.conditions.get(path), Decimal(typed)
+        is_as_shown = before is not None and before.kind == "at_most" and bound == Decimal(before.value)
+        if not is_as_shown or bound < Decimal(condition.value):
+            at_most[path] = bound
+    return {
+        "changes": changes, "here": form.get("here") == "yes", "without": without, "exactly": exactly,
+        "at_most": at_most,
+    }  # fmt: skip
+
+
+def _drawn(request: Request, call: Call) -> Grant:
+    now = clock.now()
+    return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now)
+
+
+def _alike(context: RequestContext, request: Request, sent: _Submitted) -> dict[str, Any] | None:
+    """Return what the form of a grant shows: its fields, each with what it must be, its bound if it is a number, and
+    how many calls it would have let through in the last 30 days; None where there can be none."""  # noqa: D205, D209
     if not _is_open(request, "call") or request.always:
         return None
-    drawn, earlier = context.review.preview_grant(request.id)
-    return list(zip(drawn.conditions, drawn.lines(), strict=False)), len(earlier)
+    drawn = _drawn(request, request.effective)
+    bounds = [one.value if one.kind == "at_most" else None for one in drawn.conditions.values()]
+    if sent.alike is None:
+        earlier, terms = len(context.review.preview_grant(request.id)[1]), list[str]()
+    else:
+        (looked_at, earlier), terms = sent.alike, sent.alike[0].lines()
+        terms += [] if looked_at.run is None else ["only in this run"]
+    return {
+        "rows": list(zip(drawn.conditions, drawn.lines(), bounds, strict=True)), "earlier": earlier, "terms": terms,
+        "is_open": sent.alike is not None or "count" in context.form,
+    }  # fmt: skip
 
 
 def _is_open(request: Request, kind: str) -> bool:
