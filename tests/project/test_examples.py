@@ -450,19 +450,3 @@ def test_pizza_is_ordered_on_a_web_page_by_many_at_once_and_no_event_is_lost() -
         "404 {'error': 'there is no such order'}",
         "404 {'error': 'this order has no such question'}",
     ]
-
-
-# -- agents of other frameworks --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("framework", "name"), [("agents", "openai_agents_refund.py"), ("pydantic_ai", "pydantic_ai_refund.py")]
-)
-def test_agent_of_a_framework_pauses_and_is_resumed_twice_with_one_refund(framework: str, name: str) -> None:
-    pytest.importorskip(framework, reason=f"NOT TESTED: {name}, because {framework} is not installed")
-    done = run(str(EXAMPLES / name))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("paid 160.00") == 1
-    assert done.stdout.count("waits: refund") == 1
-    assert done.stdout.count("the model is told: A person (ada) changed the arguments before refund ran") == 2
-    assert done.stdout.count("refunded 160.00 for A-4721") == 2
