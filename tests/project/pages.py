@@ -3,7 +3,8 @@
 A `python` block is a program; what it prints stands behind its `print` lines, as `print(x)  # what it says`. One whose
 first line is a comment with a file name is written down, for the console blocks that follow. A `console` block is what
 a person types behind `$ ` and sees. Ids, spans of time, hosts and digests are compared by their place, not by their
-value, and `...` stands for anything. An HTML comment above a block may say how it is run; see `NOTES`.
+value, and `...` stands for anything. An HTML comment above a block may say how it is run; see `NOTES`. A page with the
+comment `examples need: MODULE` is executed where that module is installed (`make test-frameworks`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ PLAIN = {"text", "sql"}
 PATIENCE = 60.0
 
 _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
+_NEED = re.compile(r"<!-- examples need: (?P<module>[\w.]+) -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 _SAID = re.compile(r"^ *print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
 _PROMPT = re.compile(r"^(?P<asked>>|.*\]:|.*\[y/[nN]\]|why\? \(.*\)|.* do instead\?)(?: (?P<typed>.*))?$", re.MULTILINE)
@@ -115,6 +117,12 @@ def blocks(page: Path, root: Path) -> list[Block]:
             note = _NOTE.fullmatch(line.strip())
     assert opened is None, f"{page} ends inside a block"
     return found
+
+
+def module_needed(page: Path) -> str | None:
+    """Return the module without which the blocks of a page cannot be executed."""
+    found = _NEED.search(page.read_text(encoding="utf-8"))
+    return None if found is None else found["module"]
 
 
 class Names:

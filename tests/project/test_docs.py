@@ -19,7 +19,8 @@ from sayso.held import HoldOptions
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from sayso.view.document import request_document
-from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks
+from tests.integrations.adapters.installed import framework
+from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks, module_needed
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,6 +44,9 @@ def test_examples_of_page_do_what_they_say(page: Path, tmp_path: Path) -> None:
 
 
 def run_examples(page: Path, folder: Path) -> None:
+    module = module_needed(page)
+    if module is not None:
+        framework(module, f"the examples of {page.name}")
     place = Place(folder / "page")
     wanted = [block for block in executed(page) if block.note != "needs" or (block.more and shutil.which(block.more))]
     try:

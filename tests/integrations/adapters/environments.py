@@ -6,7 +6,7 @@
 
 What follows behind `--` goes to pytest. The versions stand in `frameworks.toml`. An environment is made once, and again
 when its versions or `pyproject.toml` change. The tests of a framework are the modules `test_NAME.py` here and in the
-folder above; none of them may be left out for want of a framework.
+folder above, and its page; none of them may be left out for want of a framework.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ ROOT = HERE.parents[2]
 TESTS = ROOT / "tests" / "integrations"
 PLACE = ROOT / ".venv-frameworks"
 TOOLS = ["pytest>=8.3", "pytest-xdist>=3.8", "hypothesis>=6.115"]  # what the tests themselves need
+PAGES = "tests/project/test_docs.py::test_examples_of_page_do_what_they_say"
 LIMIT = 1_800.0  # seconds that the tests of one environment may take
 
 Table = dict[str, dict[str, list[str]]]
@@ -44,7 +45,7 @@ def environment(name: str, packages: list[str]) -> Path:
     return python
 
 
-def tested(name: str, python: Path, tests: list[Path], words: list[str]) -> bool:
+def tested(name: str, python: Path, tests: list[Path | str], words: list[str]) -> bool:
     """Run the tests in an environment; return whether all passed."""
     command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *words, *tests]
     print(f"\n== {name}", flush=True)
@@ -58,18 +59,21 @@ def tested(name: str, python: Path, tests: list[Path], words: list[str]) -> bool
     return done.returncode == 0
 
 
-def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path]]]:
+def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path | str]]]:
     """Return what is to be run: a name for the environment, its packages, and the tests."""
     if which == "main":
-        files = [path for name in main for path in files_of(name)]
+        files = [HERE / "test_examples.py", *(path for name in main for path in files_of(name))]
         return [("main", [package for name in main for package in table[name]["newest"]], files)]
     chosen = list(table) if which == "each" else [which]
     return [(f"{name}-{at}", table[name][at], files_of(name)) for name in chosen for at in ("newest", "lowest")]
 
 
-def files_of(name: str) -> list[Path]:
-    """Return the test modules of a framework."""
-    return [path for path in (HERE / f"test_{name}.py", TESTS / f"test_{name}.py") if path.exists()]
+def files_of(name: str) -> list[Path | str]:
+    """Return the test modules of a framework, and the test of its page."""
+    modules = [path for path in (HERE / f"test_{name}.py", TESTS / f"test_{name}.py") if path.exists()]
+    page = f"docs/guides/{name.replace('_', '-')}.md"
+    text = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
+    return [*modules, *([f"{PAGES}[{page}]"] if "<!-- examples need: " in text else [])]
 
 
 def main() -> int:

@@ -12,13 +12,15 @@ import pytest
 _MUST = os.environ.get("SAYSO_FRAMEWORKS") == "required"
 
 
-def framework(module: str, extra: str) -> Any:
-    """Return a framework's module; where it is absent, skip the calling module's tests, or fail if it must be there."""
+def framework(module: str, what: str) -> Any:
+    """Return a framework's module; where it is absent, skip the caller's tests of what needs it.
+
+    Raises:
+        ImportError: It is absent, and must be there.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         if _MUST:
             raise
-        pytest.skip(
-            f"NOT TESTED: sayso.integrations.{extra}, because {error.name} is not installed", allow_module_level=True
-        )
+        pytest.skip(f"NOT TESTED: {what}, because {error.name} is not installed", allow_module_level=True)
