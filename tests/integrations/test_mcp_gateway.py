@@ -1,6 +1,6 @@
 """The MCP gateway between a server and a client that the test scripts; the promises of docs/guides/mcp.md one by one.
 
-`test_mcp_foreign.py` has the servers and clients of others.
+`test_mcp.py` has the servers and clients of others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.integrations.mcp_gateway.stdio import parse
+from sayso.integrations.mcp_gateway.connection import parse
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store

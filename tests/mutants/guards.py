@@ -1105,17 +1105,17 @@ MUTANTS = [
         "integrations/test_mcp_gateway.py::test_two_equal_calls_at_once_wait_twice_and_one_is_decided_before_the_other",
     ),
     Mutant(
-        "an MCP client that cancels withdraws", "integrations/mcp_gateway/call.py",
+        "an MCP client that cancels withdraws", "integrations/mcp_gateway/gateway.py",
         'if occasion.users == 1:', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_client_that_cancels_withdraws_and_nothing_starts_later",
     ),
     Mutant(
-        "the approval of a tool's old schema does not run", "integrations/mcp_gateway/call.py",
+        "the approval of a tool's old schema does not run", "integrations/mcp_gateway/gateway.py",
         'if held.state == "approved":', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run",
     ),
     Mutant(
-        "a call that another process started is not told as not run", "integrations/mcp_gateway/call.py",
+        "a call that another process started is not told as not run", "integrations/mcp_gateway/gateway.py",
         "if held.request is None or held.request.execution is None:", "if True:",
         "integrations/test_mcp_gateway.py::test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_told_as_not_run",
     ),
@@ -1125,7 +1125,7 @@ MUTANTS = [
         "integrations/test_mcp_gateway.py::test_a_session_that_ends_withdraws_what_waits_and_what_was_approved",
     ),
     Mutant(
-        "a name in another spelling gets no call past the gateway", "integrations/mcp_gateway/stdio.py",
+        "a name in another spelling gets no call past the gateway", "integrations/mcp_gateway/connection.py",
         "        if wrong:  # the gateway", "        if False:  # the gateway",
         "integrations/test_mcp_gateway.py::test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway",
     ),
@@ -1140,12 +1140,12 @@ MUTANTS = [
         "model/test_grant.py::test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole",
     ),
     Mutant(
-        "an answer to another request is none to this one", "integrations/mcp_gateway/elicit.py",
+        "an answer to another request is none to this one", "integrations/mcp_gateway/gateway.py",
         'elif self.is_answer(params) and params.get("requestState") == _state_of(request):', 'elif self.is_answer(params):',
         "integrations/test_mcp_gateway.py::test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again",
     ),
     Mutant(
-        "the gateway takes no decision from a client by itself", "integrations/mcp_gateway/elicit.py",
+        "the gateway takes no decision from a client by itself", "integrations/mcp_gateway/gateway.py",
         'return self._reviewer is not None and able.get("elicitation") is not None', 'return able.get("elicitation") is not None',
         "integrations/test_mcp_gateway.py::test_without_being_told_to_the_gateway_takes_no_decision_from_a_client",
     ),

@@ -41,7 +41,7 @@ LOADS_BY_NAME = {
     "cli/__init__.py",
     "cli/mcp.py",
     "integrations/fastmcp.py",
-    "integrations/mcp_gateway/http.py",
+    "integrations/mcp_gateway/connection.py",
     "integrations/mcp_server.py",
     "cli/worker.py",
 }

@@ -70,7 +70,7 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
     make = _upstream(command, options["url"], options["header"])
     open_session = partial(_part("gateway").Gateway, _settings(cli, name, options), make)
     if options["listen"] is None:
-        asyncio.run(_part("stdio").serve_stdio(open_session))
+        asyncio.run(_part("connection").serve_stdio(open_session))
         return 0
     host, port = _address(options["listen"])
     asyncio.run(_http().serve_http(open_session, host, port))
@@ -103,12 +103,12 @@ def _rules(file: str | None) -> Any:
 def _http() -> Any:
     if any(importlib.util.find_spec(package) is None for package in ("mcp", "uvicorn", "starlette")):
         raise errors.ConfigError('MCP over HTTP needs more packages: pip install "sayso[mcp]"; nothing was started')
-    return _part("http")
+    return _part("connection")
 
 
 def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -> Any:
     if url is None:
-        return partial(_part("stdio").StdioUpstream, command)
+        return partial(_part("connection").StdioUpstream, command)
     if not url.startswith(("http://", "https://")):
         raise click.UsageError("--url begins with https:// or http://")
     pairs = dict[str, str]()

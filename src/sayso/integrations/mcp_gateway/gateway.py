@@ -3,32 +3,47 @@
     client -- stdio or HTTP --> Gateway --> stdio or HTTP --> server
 
 It works on JSON-RPC messages, so that what it does not hold is what the server sent, byte for byte. Only `tools/call`
-is looked into. The page docs/guides/mcp.md explains which call finds the decision of which other one.
+is looked into: `Gateway` holds it and makes it once approved, `_Elicitation` asks the client's own user where it may.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, cast
 
-from sayso import config, errors
-from sayso.integrations.mcp_gateway.call import HeldCalls, told
-from sayso.integrations.mcp_gateway.elicit import Elicitation
-from sayso.integrations.mcp_gateway.occasions import Call, Occasions
-from sayso.integrations.mcp_gateway.proxy import Proxy, is_request_id
-from sayso.integrations.mcp_gateway.stdio import Message, Send, Upstream, dump, object_of, parse
+from sayso import aio, config, errors, signals
+from sayso.gates.outcome import NotExecuted
+from sayso.integrations.mcp_gateway.connection import (
+    PROTOCOL,
+    Message,
+    Proxy,
+    Send,
+    Upstream,
+    dump,
+    is_request_id,
+    object_of,
+    parse,
+)
+from sayso.integrations.mcp_gateway.occasions import Call, Occasion, Occasions
 from sayso.model.ids import new_token
-from sayso.model.request import not_run
+from sayso.model.request import Call as AskedCall
+from sayso.model.request import Request, not_run
 from sayso.stores.base import Store
 
 __all__ = ["Gateway", "Settings"]
 
 _log = logging.getLogger("sayso")
 _GRACE = 5.0  # seconds that a started call has when the client is gone
+_BEAT = 5.0
+_SURELY_REFUSED = {-32600, -32601, -32602, -32700}  # the server did not take the call at all
 
 
 @dataclass(frozen=True)
@@ -59,29 +74,44 @@ class Settings:
     store: Store | str | None = None
 
 
+class _ToolError(Exception):
+    """The server's own result says that the call failed."""
+
+    def __init__(self, result: Message) -> None:
+        text = "\n".join(str(part.get("text")) for part in result.get("content", ()) if part.get("type") == "text")
+        super().__init__(text or "the tool reported an error")
+        self.result = result
+
+
+class _ToolChanged(Exception):
+    """The server has changed the tool since it was approved; its text is for the model."""
+
+
 class Gateway:
-    """One client's session."""
+    """One client's session.
+
+    Args:
+        settings: What the command line says.
+        make: Returns a new connection to the server.
+        send: Sends a line to the client.
+    """
 
     def __init__(self, settings: Settings, make: Callable[[], Upstream], send: Send) -> None:
         self._settings, self._send = settings, send
-        store, when = config.open_store(settings.store), settings.policy
+        store = config.open_store(settings.store)
         run = settings.run or f"mcp:{settings.name}:{new_token()[:12]}"
-        self._occasions = Occasions(settings.name, run, store, True if when is None else when)
+        self._occasions = Occasions(settings.name, run, store, True if settings.policy is None else settings.policy)
         self._proxy = Proxy(make, send, self._occasions.on_change)
-        self._elicitation = Elicitation(settings.elicit_as, store, send)
+        self._elicitation = _Elicitation(settings.elicit_as, store, send)
         self._calls: dict[str | int, asyncio.Task[None]] = {}
-        self._running: set[asyncio.Task[Any]] = set()
-        self._held_calls = HeldCalls(
-            settings.wait, settings.patience, settings.timeout, self._proxy, self._elicitation, self._occasions, send,
-            self._running,
-        )  # fmt: skip
+        self._running: set[asyncio.Task[Any]] = set()  # calls that have started; they end even without their client
 
     async def from_client(self, line: bytes) -> None:
         """Take a message of the client: hold it, or pass it on."""
         try:
             message = parse(line)
         except ValueError as error:
-            await self._reply({"id": None, "error": {"code": -32700, "message": str(error)}})
+            await self._reply(None, {"error": {"code": -32700, "message": str(error)}})
             return
         method, number = message.get("method"), message.get("id")
         if method == "initialize":
@@ -93,7 +123,7 @@ class Gateway:
         if method != "tools/call":
             await self._proxy.forward(message)
         elif not is_request_id(number) or number in self._calls:
-            await self._reply({"id": None, "error": {"code": -32600, "message": "a call needs an id of its own"}})
+            await self._reply(None, {"error": {"code": -32600, "message": "a call needs an id of its own"}})
         else:
             self._calls[number] = asyncio.create_task(self._call(message, next(self._occasions.counter)))  # pyright: ignore[reportArgumentType]
 
@@ -115,8 +145,12 @@ class Gateway:
         await self._proxy.close()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _reply(self, answer: Message, number: Any = None) -> None:
-        await self._send(dump({"jsonrpc": "2.0", **answer}), number)
+    async def _reply(self, number: Any, answer: Message) -> Literal[False]:
+        """Answer the client; False, because a call that is answered here is not passed on."""
+        await self._send(dump({"jsonrpc": "2.0", "id": number, **answer}), number)
+        return False
+
+    # -- one call ------------------------------------------------------------------------------------------------------
 
     async def _call(self, message: Message, arrived: int) -> None:
         number = message["id"]
@@ -127,39 +161,33 @@ class Gateway:
             _log.warning("the answer to a call did not reach its client (%s)", error)
         except Exception:  # noqa: BLE001  the edge of a call: its client must not wait for ever
             _log.exception("a call ended with an error of the gateway")
-            error = {
-                "code": -32603,
-                "message": "the gateway failed; nobody knows whether the call ran: do not repeat it",
-            }
-            await self._reply({"id": number, "error": error}, number)
+            text = "the gateway failed; nobody knows whether the call ran: do not repeat it"
+            await self._reply(number, {"error": {"code": -32603, "message": text}})
         finally:
             self._calls.pop(number, None)
 
     async def _passes(self, message: Message, arrived: int) -> bool:
         """Say whether a call is for the server as it is; any other is answered when this returns."""
-        number, fields = message["id"], object_of(message.get("params"))
-        name: Any = fields.get("name")
-        arguments: Any = {} if fields.get("arguments") is None else fields["arguments"]
+        number, params = message["id"], object_of(message.get("params"))
+        name: Any = params.get("name")
+        arguments: Any = {} if params.get("arguments") is None else params["arguments"]
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            error = {"code": -32602, "message": "a call has a name, and arguments by name"}
-            await self._reply({"id": number, "error": error}, number)
-            return False
+            return await self._reply(
+                number, {"error": {"code": -32602, "message": "a call has a name, and arguments by name"}}
+            )
         self._proxy.notice(message)
         try:
             tools = self._proxy.tools
             tool = (tools if name in tools else await self._proxy.list()).get(name)
         except (OSError, ValueError, KeyError, TypeError) as error:
             text = not_run(name, f"its server cannot say which tools it has ({error})")
-            await self._reply({"id": number, "result": told(text, fields)}, number)
-            return False
+            return await self._reply(number, {"result": _told(text, params)})
         if tool is None:
-            await self._reply({"id": number, "error": {"code": -32602, "message": f"Unknown tool: {name}"}}, number)
-            return False
+            return await self._reply(number, {"error": {"code": -32602, "message": f"Unknown tool: {name}"}})
         if self._settings.policy is None and not self._is_held(tool):
             return True
-        return await self._held(
-            Call(number, fields, tool, cast("Message", arguments), object_of(fields.get("_meta")), arrived)
-        )
+        meta = object_of(params.get("_meta"))
+        return await self._held(Call(number, params, tool, cast("Message", arguments), meta, arrived))
 
     def _is_held(self, tool: Message) -> bool:
         names = (tool["name"], f"{self._settings.name}/{tool['name']}")
@@ -172,22 +200,282 @@ class Gateway:
         return object_of(tool.get("annotations")).get("readOnlyHint") is not True
 
     async def _held(self, call: Call) -> bool:
+        """Ask about a call, wait, make it and answer it; True where it is allowed."""
         try:
             occasion, held = await self._occasions.ask(call, self._elicitation.client(call.meta))
         except (errors.SaysoError, ValueError) as error:
             text = not_run(call.tool["name"], f"it could not be asked about ({error})")
-            await self._reply({"id": call.number, "result": told(text, call.params)}, call.number)
-            return False
+            return await self._reply(call.number, {"result": _told(text, call.params)})
         if held.state == "allowed":
             return True
         if held.request is None:
-            await self._reply({"id": call.number, "result": told(held.message_for_model(), call.params)}, call.number)
-            return False
+            return await self._reply(call.number, {"result": _told(held.message_for_model(), call.params)})
         try:
-            answer, is_final = await self._held_calls.outcome(call, occasion, held)
-            await self._reply({"id": call.number, "result": answer}, call.number)
+            result, is_final = await self._outcome(call, occasion, held)
+            await self._reply(call.number, {"result": result})
             if is_final and occasion.delivered is None:
                 occasion.delivered = next(self._occasions.counter)
         finally:
             occasion.users -= 1
         return False
+
+    async def _outcome(self, call: Call, occasion: Occasion, held: aio.Held) -> tuple[Message, bool]:
+        """Return the result for the client, and whether the occasion is over with it."""
+        name = call.tool["name"]
+        try:
+            return await self._decided(call, occasion, held)
+        except asyncio.CancelledError:
+            if occasion.users == 1:
+                await self._occasions.withdraw([occasion], "the client went away")
+            raise
+        except (_ToolChanged, signals.ConfirmationRejected) as no:
+            text = str(no) if isinstance(no, _ToolChanged) else occasion.note or no.message_for_model
+            return _told(text, call.params), False
+        except _ToolError as failed:
+            return failed.result, True
+        except errors.ValueNotKeptError as error:
+            return _told(f"{name} was run before: {error}. Do not repeat this call.", call.params), True
+        except errors.OutcomeNotRecordedError as error:
+            return _told(f"{name} was started: {error}. Do not repeat this call.", call.params), False
+        except (NotExecuted, errors.CallFailedError, errors.OutcomeUnknownError, OSError) as error:
+            await held.refresh()
+            if held.state in {"failed", "unknown"}:
+                return _told(held.message_for_model(), call.params), held.state == "failed"
+            occasion.is_ticket = True
+            text = f"Not run yet: the server cannot be reached ({error}); call again with the same arguments."
+            return _told(text, call.params), False
+        except (errors.SaysoError, ValueError) as error:
+            return _told(not_run(name, str(error)), call.params), False
+
+    async def _decided(self, call: Call, occasion: Occasion, held: aio.Held) -> tuple[Message, bool]:
+        while True:
+            pause = await self._wait(call, occasion, held)
+            if pause is not None:
+                return pause, False
+            with suppress(signals.ConfirmationRequired):  # sent back to the reviewer: wait again
+                result, note = await self._start(call, occasion, held), held.message_for_model()
+                content = [{"type": "text", "text": note}, *result.get("content", ())]
+                return ({**result, "content": content} if note else result), True
+
+    async def _wait(self, call: Call, occasion: Occasion, held: aio.Held) -> Message | None:
+        """Wait for the decision; return a result that sends the client away to call again, None for a decision."""
+        token = call.meta.get("progressToken")
+        beat = asyncio.create_task(self._beat(token, call.number)) if is_request_id(token) else None
+        try:
+            if held.state == "pending" and self._elicitation.can(call.meta):
+                question = await self._elicitation.ask(call.params, call.number, held)
+                if question is not None:
+                    occasion.is_ticket = True
+                    return question
+            wait = self._settings.wait
+            timeout = None if wait == "block" else self._settings.patience
+            if wait == "ticket" or (wait == "auto" and beat is None):
+                timeout = 0.0
+            await held.wait(timeout)
+        except signals.ConfirmationRequired:
+            occasion.is_ticket = True
+            text = (
+                f"Not run yet: a person must approve {held.id}; call again with the same arguments."
+                " Go on with other work first: the call made again gives the result."
+            )
+            return _told(text, call.params, {"sayso/request": held.id})
+        finally:
+            if beat is not None:
+                beat.cancel()
+        return None
+
+    async def _beat(self, token: Any, number: str | int) -> None:
+        """Tell the client that the call goes on; in tiny steps, because the server's own progress must come after."""
+        for count in itertools.count(1):
+            progress = {"progressToken": token, "progress": count / 1e6, "message": "waiting for a person"}
+            await self._send(dump({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}), number)
+            await asyncio.sleep(_BEAT)
+
+    async def _start(self, call: Call, occasion: Occasion, held: aio.Held) -> Message:
+        if held.state == "approved":
+            # A server may have changed the tool without a word, or be another one by now.
+            now = (await self._proxy.list()).get(call.tool["name"])
+            if now is None or now.get("inputSchema") != call.tool.get("inputSchema"):
+                occasion.note = occasion.note or f"{call.tool['name']} was not run: its server changed or removed it."
+                await self._occasions.withdraw([occasion], "the server changed the tool")
+                return await self._started_elsewhere(call, held, occasion.note)
+        started = asyncio.create_task(held.once(partial(self._upstream, call)))
+        self._running.add(started)
+        started.add_done_callback(self._done)
+        return await asyncio.shield(started)  # a call that has started is not broken off: its outcome is recorded
+
+    async def _started_elsewhere(self, call: Call, held: aio.Held, note: str) -> Message:
+        """Return what another process of the run got, where it started the call before it could be withdrawn."""
+        name = call.tool["name"]
+        try:
+            await held.refresh()
+            if held.request is None or held.request.execution is None:
+                raise _ToolChanged(note)  # also where it could not be withdrawn, and stands approved
+            return await held.result(self._settings.timeout)
+        except TimeoutError:
+            raise _ToolChanged(f"{name} was started by another process and still runs. Do not repeat it.") from None
+        except errors.StoreError as error:
+            text = f"{note} Whether another process ran it first is not known ({error})."
+            raise _ToolChanged(text) from None
+
+    def _done(self, started: asyncio.Task[Any]) -> None:
+        self._running.discard(started)
+        if not started.cancelled():
+            started.exception()  # its client may be gone, and nobody else looks at it then
+
+    async def _upstream(self, call: Call, arguments: Message) -> Message:
+        """Make the approved call; raise what `sayso.hold` is to record."""
+        passed_on = {"name", "_meta"}  # nothing that nobody was asked about
+        if not self._elicitation.is_answer(call.params):
+            passed_on |= {"inputResponses", "requestState"}
+        params = {name: value for name, value in call.params.items() if name in passed_on}
+        answer = await self._proxy.request("tools/call", {**params, "arguments": arguments}, self._settings.timeout)
+        result = object_of(answer.get("result"))
+        if "result" not in answer:
+            error = object_of(answer.get("error"))
+            text = f"{error.get('message')} ({error.get('code')})"
+            if error.get("code") in _SURELY_REFUSED:
+                raise NotExecuted(text)
+            raise ConnectionResetError(f"the server answered with an error: {text}")
+        if result.get("isError") is True:
+            raise _ToolError(result)
+        return result
+
+
+def _told(text: str, params: Message, facts: Message | None = None) -> Message:
+    """Return a result that tells a model why there is none; an error, because it does not fit the output's schema."""
+    result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
+    if any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
+        result["resultType"] = "complete"
+    return result if facts is None else {**result, "_meta": facts}
+
+
+# -- the client's own user -----------------------------------------------------------------------------------------
+
+_ASKED = "sayso"
+_ROOM = 4_000  # characters that a dialog shows; a longer call is decided where all of it can be read
+_FORM = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["approve", "reject"], "title": "Decision"},
+        "reason": {"type": "string", "title": "Reason, for the agent"},
+    },
+    "required": ["decision"],
+}
+
+
+class _Elicitation:
+    """What one client can be asked, and the questions that it has not answered yet.
+
+    Up to protocol 2025-11-25 the server asks the client (`elicitation/create`); from 2026-07-28 on it answers the call
+    with what it needs to know, and the client makes the call again. An answer is the decision of one named reviewer.
+
+    Args:
+        reviewer: Whose decisions the answers are; None where the client is not asked.
+        store: Where the requests are.
+        send: Sends a line to the client.
+    """
+
+    def __init__(self, reviewer: str | None, store: Store, send: Send) -> None:
+        self._reviewer, self._store, self._send = reviewer, store, send
+        self._capabilities: Message = {}
+        self._client: Message = {}
+        self._open: dict[str, asyncio.Future[Message]] = {}
+
+    def notice(self, initialize: Message) -> None:
+        """Take note of what a client says about itself at the beginning."""
+        params = object_of(initialize.get("params"))
+        self._capabilities, self._client = object_of(params.get("capabilities")), object_of(params.get("clientInfo"))
+
+    def client(self, meta: Message) -> str | None:
+        """Return the client's name and version, as it says itself."""
+        said = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
+        words = [str(said[name]) for name in ("name", "version") if name in said]
+        return " ".join(words) or None
+
+    def can(self, meta: Message) -> bool:
+        """Say whether the client's own user is to be asked, and can be."""
+        able = object_of(meta.get(f"{PROTOCOL}clientCapabilities")) or self._capabilities
+        return self._reviewer is not None and able.get("elicitation") is not None
+
+    def is_answer(self, params: Message) -> bool:
+        """Say whether a call carries an answer to a question of this gateway."""
+        return _ASKED in object_of(params.get("inputResponses"))
+
+    def answered(self, message: Message) -> bool:
+        """Take a response of the client, if it is to one of these questions."""
+        number = message.get("id")
+        future = self._open.get(cast("str", number)) if is_request_id(number) else None
+        if future is None:
+            return False
+        if not future.done():
+            future.set_result(message)
+        return True
+
+    async def ask(self, params: Message, number: str | int, held: aio.Held) -> Message | None:
+        """Ask about a held call, and record the decision.
+
+        Returns:
+            What to answer the call with, where the client then makes it again; None when it was asked, or cannot be.
+        """
+        request = held.request
+        text = None if request is None else _question(request)
+        if request is None or text is None:
+            return None
+        form: Message = {"mode": "form", "message": text, "requestedSchema": _FORM}
+        if not any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
+            await self._dialog(form, number, held, request)
+        elif self.is_answer(params) and params.get("requestState") == _state_of(request):
+            await self._decide(request, request.current_fingerprint, params["inputResponses"][_ASKED])
+        else:
+            asked = {_ASKED: {"method": "elicitation/create", "params": form}}
+            return {"resultType": "input_required", "inputRequests": asked, "requestState": _state_of(request)}
+        await held.refresh()
+        return None
+
+    async def _dialog(self, form: Message, number: str | int, held: aio.Held, asked: Request) -> None:
+        """Ask, until the client answers or somebody else has decided."""
+        own = f"sayso-{new_token()}"
+        answer = self._open[own] = asyncio.get_running_loop().create_future()
+        message: Message = {"jsonrpc": "2.0", "id": own, "method": "elicitation/create", "params": form}
+        decided = asyncio.ensure_future(held.wait())
+        try:
+            await self._send(dump(message), number)
+            await asyncio.wait({answer, decided}, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                await self._decide(asked, asked.current_fingerprint, answer.result().get("result"))
+            else:
+                gone = {"requestId": own, "reason": "somebody else decided"}
+                await self._send(dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}), number)
+        finally:
+            self._open.pop(own, None)
+            decided.cancel()
+            with suppress(asyncio.CancelledError, Exception):  # `held` tells how it was decided
+                await decided
+
+    async def _decide(self, request: Request, seen: str, answer: Any) -> None:
+        """Record what the client's user said of the call that was drawn; what is neither yes nor no decides nothing."""
+        said = object_of(answer)
+        fields = object_of(said.get("content"))
+        reason = fields.get("reason") if isinstance(fields.get("reason"), str) and fields.get("reason") else None
+        review = aio.Review(self._store, by=self._reviewer, channel="mcp")
+        with suppress(errors.DecisionRefusedError):  # somebody else was first, or this reviewer may not
+            if said.get("action") == "accept" and fields.get("decision") == "approve":
+                await review.approve(request.id, comment=reason, seen=seen)
+            elif said.get("action") == "decline" or fields.get("decision") == "reject":
+                await review.reject(request.id, reason, seen=seen)
+
+
+def _state_of(request: Request) -> str:
+    """Return what names a request and the call that was drawn: another person may have changed it by the answer."""
+    return f"{request.id}:{request.current_fingerprint}"
+
+
+def _question(request: Request) -> str | None:
+    """Return what the person reads, drawn here and escaped; None where the call is too long for it."""
+    subject = request.subject
+    if not isinstance(subject, AskedCall):
+        return None
+    shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
+    text = f"May this call run? ({request.id})\n{json.dumps(subject.name)[1:-1]}\n{shown}"
+    return text if len(text) <= _ROOM else None

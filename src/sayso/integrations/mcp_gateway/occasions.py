@@ -20,7 +20,7 @@ from typing import Any
 
 from sayso import aio, clock, errors
 from sayso.effects import offload
-from sayso.integrations.mcp_gateway.stdio import Message, object_of
+from sayso.integrations.mcp_gateway.connection import Message, object_of
 from sayso.model import canonical
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
