@@ -43,6 +43,7 @@ LOADS_BY_NAME = {
     "integrations/fastmcp.py",
     "integrations/mcp_gateway/connection.py",
     "integrations/mcp_server.py",
+    "integrations/tool_hooks.py",
     "cli/worker.py",
 }
 

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from sayso.errors import ConfigError
 from sayso.held import HoldOptions
-from sayso.integrations.tool_calls import acall_tool, call_tool, check_options, options_of, plain
+from sayso.integrations.tool_calls import acall_tool, call_tool, check_options, is_in_loop, options_of, plain
 from sayso.model.parameters import Signature
 from sayso.signals import trimmed
 
@@ -72,17 +72,9 @@ def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Un
 
     @functools.wraps(function)
     def held_sync(*args: Any, **kwargs: Any) -> Any:
-        if _is_in_loop():
+        if is_in_loop():
             raise ConfigError(f"{name} waits for a person and was called in an event loop; leave out sync=True")
         given, filled = asked(args, kwargs)
         return call_tool(name, given, execute, filled).returned
 
     return held_sync if sync else held
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

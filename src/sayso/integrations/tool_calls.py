@@ -5,6 +5,7 @@ An adapter says how its framework names a call and how it runs one. It adds how 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +26,7 @@ __all__ = [
     "call_tool",
     "check_options",
     "fields_of",
+    "is_in_loop",
     "object_schema",
     "options_of",
     "plain",
@@ -91,6 +93,15 @@ def fields_of(value: Any) -> Any:
     return plain(value)
 
 
+def is_in_loop() -> bool:
+    """Return whether an event loop runs in this thread, which a wait would block."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def check_options(options: Mapping[str, Any], *more: str) -> None:
     """Refuse an option that `hold` does not have, or that the adapter fills by itself.
 
@@ -145,6 +156,7 @@ def _told(tool: str, held: HeldBase | None, error: Exception) -> ToolResult:
 async def acall_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
     options: HoldOptions, *, waits: Callable[[str], None] | None = None, timeout: float | None = None,  # noqa: ASYNC109
+    tells_failure: bool = False,
 ) -> ToolResult:  # fmt: skip
     """Hold a call, wait for its decision without a thread, run it once and return what to tell the model.
 
@@ -158,6 +170,8 @@ async def acall_tool(
         waits: Called with the id of the request in place of waiting; it raises what ends the run. Where it returns, the
             store is asked again.
         timeout: How many seconds to wait before `ConfirmationRequired` is raised; the request stays then.
+        tells_failure: Return what the model is told of a tool that raised, where a person was asked, and raise only
+            what `suspends` names. For a framework that would have its model try again.
 
     Raises:
         ConfirmationRequired: The timeout passed.
@@ -190,18 +204,20 @@ async def acall_tool(
                         await held.wait(timeout)
     except Exception as error:
         if error in raised:
-            raise
+            if not tells_failure or held is None or held.request is None or isinstance(error, _suspends(options)):
+                raise
+            return ToolResult(held.message_for_model(), has_run=False)
         return _told(tool, held, error)
 
 
 def call_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Any], options: HoldOptions,
-    *, waits: Callable[[str], None] | None = None,
+    *, waits: Callable[[str], None] | None = None, tells_failure: bool = False,
 ) -> ToolResult:  # fmt: skip
     """Do what `acall_tool` does in a thread that may wait.
 
     Args:
-        tool, arguments, execute, options, waits: As for `acall_tool`.
+        tool, arguments, execute, options, waits, tells_failure: As for `acall_tool`.
     """
     held: sayso.Held | None = None
     raised: list[BaseException] = []
@@ -227,8 +243,15 @@ def call_tool(
                         held.wait()
     except Exception as error:
         if error in raised:
-            raise
+            if not tells_failure or held is None or held.request is None or isinstance(error, _suspends(options)):
+                raise
+            return ToolResult(held.message_for_model(), has_run=False)
         return _told(tool, held, error)
+
+
+def _suspends(options: HoldOptions) -> tuple[type[BaseException], ...]:
+    named = options.get("suspends", ())
+    return (named,) if isinstance(named, type) else tuple(named)
 
 
 def _has_suspended(held: HeldBase, waits: Callable[[str], None] | None) -> bool:
