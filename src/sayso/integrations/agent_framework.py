@@ -1,0 +1,72 @@
+"""Sayso in the Microsoft agent-framework (extra `agent-framework`): a function middleware holds tool calls.
+
+The framework's own `approval_mode` is for runs that pause; leave it out where this middleware holds a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Unpack, cast
+
+from sayso.held import HoldOptions
+from sayso.integrations.tool_hooks import Call, ToolHook, framework
+
+__all__ = ["ApprovalMiddleware"]
+
+_maf: Any = framework("agent_framework", "agent-framework", "Microsoft agent-framework")
+_flow: Any = framework("agent_framework.exceptions", "agent-framework", "Microsoft agent-framework")
+
+
+class ApprovalMiddleware(_maf.FunctionMiddleware):
+    """Holds the tool calls of an agent until a person has decided: `Agent(…, middleware=[ApprovalMiddleware()])`.
+
+    Put it last: what a middleware behind it does to the arguments, nobody approved. Every call passes here, of
+    functions, of MCP servers and of agents as tools; the calls of an inner agent pass its own middleware.
+
+    Args:
+        tools: Names or patterns of the tools to hold; all of them when not given.
+        options: As for `sayso.hold`.
+    """
+
+    def __init__(self, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
+        stops = (_maf.MiddlewareTermination, _maf.MiddlewareFailure, _flow.UserInputRequiredException)
+        self._hook = ToolHook(tools, options, suspends=stops)
+
+    async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Run a call once it is approved; a no is its result."""
+        tool = context.function
+        if not self._hook.holds(tool.name, [each.name for each in context.tools or () if hasattr(each, "name")]):
+            return await call_next()
+
+        async def execute(approved: dict[str, Any]) -> Any:
+            context.arguments = approved
+            await call_next()
+            made: Any = context.result
+            return [content.to_dict() for content in made] if _is_contents(made) else made
+
+        session = context.session
+        call = Call(
+            tool.name, dict(context.arguments), id=context.metadata.get("call_id"),
+            conversation=None if session is None else session.session_id,
+            schema=tool.parameters(), description=tool.description,
+        )  # fmt: skip
+        result = await self._hook.acall(call, execute)
+        if not result.has_run:
+            context.result = result.words
+            return None
+        if context.result is None:  # it ran before, or elsewhere
+            kept: Any = result.value
+            context.result = [_maf.Content.from_dict(each) for each in kept] if _is_list(kept) else kept
+        if result.words:
+            made: Any = context.result
+            rest = made if _is_contents(made) else [_maf.Content.from_text(str(made))]
+            context.result = [_maf.Content.from_text(result.words), *rest]
+        return None
+
+
+def _is_list(result: Any) -> bool:
+    return isinstance(result, list)
+
+
+def _is_contents(result: Any) -> bool:
+    return _is_list(result) and all(isinstance(each, _maf.Content) for each in cast("list[Any]", result))

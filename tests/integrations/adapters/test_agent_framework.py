@@ -1,0 +1,68 @@
+"""Microsoft agent-framework through the common suite."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+
+maf: Any = framework("agent_framework", "agent_framework")
+
+from sayso.integrations.agent_framework import ApprovalMiddleware  # noqa: E402  needs the framework
+
+
+class ScriptedClient(maf.FunctionInvocationLayer, maf.BaseChatClient):
+    """A model that emits the turns of a scene, by what the messages say is done."""
+
+    def __init__(self, scene: Scene, *, nested: bool = False) -> None:
+        super().__init__()
+        self._scene, self._nested = scene, nested
+
+    def _inner_get_response(self, *, messages: Any, stream: bool, **_: Any) -> Any:
+        async def respond() -> Any:
+            turn = sum(message.role == "assistant" for message in messages)
+            calls = self._scene.turn(turn, nested=self._nested)
+            contents = [maf.Content.from_text(WORDS if calls else ANSWER)]
+            contents += [maf.Content.from_function_call(c.id, c.tool, arguments=dict(c.arguments)) for c in calls]
+            return maf.ChatResponse(messages=[maf.Message("assistant", contents)])
+
+        async def updates() -> Any:
+            (message,) = (await respond()).messages
+            yield maf.ChatResponseUpdate(role="assistant", contents=message.contents)
+
+        return maf.ResponseStream(updates(), finalizer=maf.ChatResponse.from_updates) if stream else respond()
+
+
+def agent_of(scene: Scene, *, nested: bool = False) -> Any:
+    tools = [maf.tool(function) for function in (scene.refund, scene.fail, scene.lookup)]
+    if scene.nested and not nested:
+        tools.append(agent_of(scene, nested=True).as_tool(name="delegate"))
+    client = ScriptedClient(scene, nested=nested)
+    return maf.Agent(
+        client=client, name="shop", tools=tools, middleware=[ApprovalMiddleware(HELD[:2], **scene.options)]
+    )
+
+
+class AgentFrameworkDriver:
+    """An agent with a session whose id is the conversation."""
+
+    modes: ClassVar = ("block",)
+    is_parallel: ClassVar = True
+    has_subagents: ClassVar = True
+    cannot: ClassVar = {"the_models_words": "a function middleware is not shown the model's message"}
+
+    async def start(self, scene: Scene) -> Outcome:
+        session = maf.AgentSession(session_id=scene.thread)
+        response = await agent_of(scene).run("go", session=session)
+        results = [each for message in response.messages for each in message.contents if each.type == "function_result"]
+        return Outcome(
+            None, {each.call_id: str(each.result).removeprefix(WORDS) for each in results}, response.messages[-1].text
+        )
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        raise NotImplementedError
+
+
+class TestAgentFramework(AdapterSuite):
+    driver: ClassVar = AgentFrameworkDriver()
