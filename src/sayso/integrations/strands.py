@@ -1,0 +1,90 @@
+"""Sayso in Strands Agents (extra `strands`): a plugin holds tool calls where the tools are executed.
+
+`BeforeToolCallEvent` hooks and interrupts come before it; what another hook changes is what a person sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection
+from typing import Any, Unpack
+
+from sayso.held import HoldOptions
+from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
+
+__all__ = ["ToolApproval"]
+
+_plugins: Any = framework("strands.plugins", "strands", "Strands Agents")
+_stages: Any = framework("strands.middleware.stages", "strands", "Strands Agents")
+_events: Any = framework("strands.types.events", "strands", "Strands Agents")
+
+
+class _Interrupted(Exception):
+    """The tool interrupts its agent, and is called again when that is answered."""
+
+
+class ToolApproval(_plugins.Plugin):
+    """Holds the tool calls of an agent until a person has decided: `Agent(…, plugins=[ToolApproval()])`.
+
+    Put it last. An agent as a tool has plugins of its own. What a held tool streams comes when it has ended.
+
+    Args:
+        tools: Names or patterns of the tools to hold; all of them when not given.
+        options: As for `sayso.hold`.
+    """
+
+    name = "sayso-tool-approval"
+
+    def __init__(self, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._hook = ToolHook(tools, options, suspends=(_Interrupted,))
+
+    def init_agent(self, agent: Any) -> None:
+        """Stand before each tool that the agent executes."""
+        agent.add_middleware(_stages.ExecuteToolStage, self.execute_tool)
+
+    async def execute_tool(self, context: Any, next_stage: Callable[[Any], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
+        """Run a call once it is approved; a no is its result, with the status `error`."""
+        name, known = context.tool_use["name"], context.agent.tool_registry.registry
+        is_held = context.tool is not None and self._hook.holds(name, known)
+        async for event in self._held(context, next_stage) if is_held else next_stage(context):
+            yield event
+
+    async def _held(self, context: Any, next_stage: Callable[[Any], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
+        use, spec, events = context.tool_use, context.tool.tool_spec, list[Any]()
+
+        async def execute(approved: dict[str, Any]) -> Any:
+            events.extend([each async for each in next_stage(context.replace(tool_use={**use, "input": approved}))])
+            results = [event for event in events if isinstance(event, _events.ToolResultEvent)]
+            if not results:
+                raise _Interrupted
+            content = results[-1].tool_result["content"]
+            if results[-1].tool_result.get("status") == "error":
+                raise results[-1].exception or ToolFailed(str(content))
+            return content
+
+        call = Call(
+            use["name"], use["input"], id=use["toolUseId"], conversation=context.agent.session_id,
+            schema=spec["inputSchema"].get("json"), description=spec["description"],
+            words=_words_before(context.agent.messages, use["toolUseId"]),
+        )  # fmt: skip
+        try:
+            result = await self._hook.acall(call, execute)
+        except _Interrupted:
+            result = None
+        for event in events:
+            if not isinstance(event, _events.ToolResultEvent):
+                yield event
+        if result is None:
+            return
+        words = [{"text": result.words}] if result.words else []
+        status, content = ("success", [*words, *result.value]) if result.has_run else ("error", words)
+        yield _events.ToolResultEvent({"toolUseId": use["toolUseId"], "status": status, "content": content})
+
+
+def _words_before(messages: list[Any], call_id: str) -> str:
+    """Return what the model wrote in the message that makes the call."""
+    for message in reversed(messages):
+        parts = message["content"]
+        if any(part.get("toolUse", {}).get("toolUseId") == call_id for part in parts):
+            return "".join(part.get("text", "") for part in parts).strip()
+    return ""
