@@ -1,0 +1,100 @@
+"""Sayso in AutoGen (extra `autogen`): a workbench in front of another one holds its tools.
+
+An assistant runs its tools in tasks that a cancelled run leaves behind; a call that waits for a person is taken back
+all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextvars import ContextVar
+from typing import Any, Unpack
+
+from sayso.held import HoldOptions
+from sayso.integrations.tool_calls import ToolResult
+from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
+from sayso.model.request import not_run
+
+__all__ = ["ApprovalWorkbench"]
+
+_core: Any = framework("autogen_core.tools", "autogen", "AutoGen")
+_Task = asyncio.Task[Any]
+_tasks = ContextVar[tuple[_Task | None, _Task | None]]("sayso_autogen", default=(None, None))
+
+
+class ApprovalWorkbench(_core.Workbench):
+    """Holds the calls of a workbench until a person has decided.
+
+    `AssistantAgent(…, workbench=ApprovalWorkbench(StaticWorkbench(tools)))`, and the same for an `McpWorkbench`. An
+    agent as a tool has a workbench of its own, and is run without streaming.
+
+    Args:
+        workbench: The workbench whose tools are called.
+        tools: Names or patterns of the tools to hold; all of them when not given.
+        options: As for `sayso.hold`.
+    """
+
+    def __init__(self, workbench: Any, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
+        self._workbench, self._hook = workbench, ToolHook(tools, options)
+
+    async def list_tools(self) -> Any:
+        """Return the tools of the workbench."""
+        task, (last, before) = asyncio.current_task(), _tasks.get()
+        _tasks.set((task, before if last is task else last))  # the agent lists them in its run, then in each call
+        return await self._workbench.list_tools()
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None,
+        call_id: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Run a call once it is approved; a no is its result, marked as an error."""
+        tools = {tool["name"]: tool for tool in await self.list_tools()}
+        if not self._hook.holds(name, tools):
+            return await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
+
+        async def execute(approved: dict[str, Any]) -> Any:
+            made = await self._workbench.call_tool(name, approved, cancellation_token, call_id)
+            if made.is_error:
+                raise ToolFailed(made.to_text())
+            return [each.model_dump(mode="json") for each in made.result]
+
+        tool = tools.get(name, {})
+        call = Call(
+            name, arguments or {}, id=call_id, schema=tool.get("parameters"), description=tool.get("description")
+        )
+        waiting = asyncio.ensure_future(self._hook.acall(call, execute))
+        if cancellation_token is not None:
+            cancellation_token.link_future(waiting)
+        for task in (asyncio.current_task(), _tasks.get()[1]):  # nobody cancels the former when the run is cancelled
+            if task is not None:
+                task.add_done_callback(lambda _: waiting.cancel())
+        await asyncio.wait([waiting])
+        if waiting.cancelled() or waiting.exception() is not None:  # an assistant would wait for ever for what raises
+            why = "the run was cancelled" if waiting.cancelled() else str(waiting.exception())
+            result = ToolResult(not_run(name, why), has_run=False)
+        else:
+            result = waiting.result()
+        words = [_core.TextResultContent(content=result.words)] if result.words else []
+        contents = [*words, *(result.value if result.has_run else ())]
+        return _core.ToolResult(name=name, result=contents, is_error=not result.has_run)
+
+    async def start(self) -> None:
+        """Start the workbench."""
+        await self._workbench.start()
+
+    async def stop(self) -> None:
+        """Stop the workbench."""
+        await self._workbench.stop()
+
+    async def reset(self) -> None:
+        """Reset the workbench."""
+        await self._workbench.reset()
+
+    async def save_state(self) -> Any:
+        """Return the state of the workbench."""
+        return await self._workbench.save_state()
+
+    async def load_state(self, state: Any) -> None:
+        """Load the state of the workbench."""
+        await self._workbench.load_state(state)

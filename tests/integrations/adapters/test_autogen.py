@@ -1,0 +1,111 @@
+"""AutoGen through the common suite, and what only this framework does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, ClassVar
+
+import sayso
+from sayso.model.request import State
+from sayso.stores.base import Store
+from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, everything, pending
+from tests.integrations.adapters.suite import refund as refund_call
+
+framework("autogen_agentchat", "autogen")
+from autogen_agentchat.agents import AssistantAgent  # noqa: E402
+from autogen_agentchat.messages import ToolCallExecutionEvent  # noqa: E402
+from autogen_core import CancellationToken, FunctionCall  # noqa: E402
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, RequestUsage  # noqa: E402
+from autogen_core.tools import FunctionTool, StaticWorkbench  # noqa: E402
+
+from sayso.integrations.autogen import ApprovalWorkbench  # noqa: E402
+
+NO_USAGE = RequestUsage(prompt_tokens=0, completion_tokens=0)
+
+
+class ScriptedModel(ChatCompletionClient):
+    """A model that emits the turns of a scene, by what the messages say is done."""
+
+    model_info: ClassVar = {"vision": False, "function_calling": True, "json_output": False, "family": "unknown",
+                       "structured_output": False, "multiple_system_messages": True}  # fmt: skip
+    capabilities = model_info
+
+    def __init__(self, scene: Scene, *, nested: bool) -> None:
+        self._scene, self._nested = scene, nested
+
+    async def create(self, messages: Any, **_: Any) -> Any:
+        turn = sum(isinstance(message, AssistantMessage) for message in messages)
+        calls = self._scene.turn(turn, nested=self._nested)
+        made = [FunctionCall(id=c.id, name=c.tool, arguments=json.dumps(c.arguments)) for c in calls]
+        return CreateResult(
+            finish_reason="function_calls" if calls else "stop", content=made or ANSWER, usage=NO_USAGE, cached=False,
+            thought=WORDS if calls else None,
+        )  # fmt: skip
+
+    async def create_stream(self, messages: Any, **_: Any) -> Any:
+        yield await self.create(messages)
+
+    async def close(self) -> None: ...
+
+    def actual_usage(self) -> Any:
+        return NO_USAGE
+
+    def total_usage(self) -> Any:
+        return NO_USAGE
+
+    def count_tokens(self, *_: Any, **__: Any) -> int:
+        return 0
+
+    def remaining_tokens(self, *_: Any, **__: Any) -> int:
+        return 1_000
+
+
+def agent_of(scene: Scene, *, nested: bool = False) -> Any:
+    tools = [FunctionTool(each, description=each.__doc__) for each in (scene.refund, scene.fail, scene.lookup)]
+    if scene.nested and not nested:
+
+        async def delegate(task: str) -> str:
+            return str((await agent_of(scene, nested=True).run(task=task)).messages[-1].content)
+
+        tools.append(FunctionTool(delegate, description="Hand a task to another agent."))
+    workbench = ApprovalWorkbench(StaticWorkbench(tools), HELD[:2], **scene.options)
+    model = ScriptedModel(scene, nested=nested)
+    return AssistantAgent("shop", model_client=model, workbench=workbench, max_tool_iterations=9)
+
+
+class AutoGenDriver:
+    """An assistant with a workbench, run in a named run."""
+
+    modes: ClassVar = ("block",)
+    is_parallel: ClassVar = True
+    has_subagents: ClassVar = True
+    cannot: ClassVar = {"the_models_words": "a workbench is not shown the model's message"}
+
+    async def start(self, scene: Scene) -> Outcome:
+        with sayso.run(scene.thread):
+            result = await agent_of(scene).run(task="go")
+        made = [each for m in result.messages if isinstance(m, ToolCallExecutionEvent) for each in m.content]
+        return Outcome(None, {each.call_id: each.content for each in made}, str(result.messages[-1].content))
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        raise NotImplementedError
+
+
+class TestAutoGen(AdapterSuite):
+    driver: ClassVar = AutoGenDriver()
+
+    def test_cancelled_token_withdraws(self, memory: Store) -> None:
+        scene, token = Scene([[refund_call()]], "block"), CancellationToken()
+
+        async def main() -> None:
+            task = asyncio.ensure_future(agent_of(scene).run(task="go", cancellation_token=token))
+            await self.until(lambda: bool(pending(memory)), task)
+            token.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.until(lambda: not pending(memory))
+
+        asyncio.run(main())
+        assert [request.state for request in everything(memory)] == [State.CANCELLED]
+        assert scene.effects == []
