@@ -1,0 +1,79 @@
+"""Sayso in AG2 (extra `ag2`): a middleware of an agent holds tool calls.
+
+For AG2 from 1.0 on, whose agents are `ag2.Agent`. What a no raises, AG2 tells the model as a traceback; here it is a
+result in words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Collection
+from copy import copy
+from typing import Any, Unpack
+
+from sayso.held import HoldOptions
+from sayso.integrations.tool_hooks import Call, ToolHook, framework
+
+__all__ = ["hold_tools"]
+
+_middleware: Any = framework("ag2.middleware", "ag2", "AG2")
+_events: Any = framework("ag2.events", "ag2", "AG2")
+_exceptions: Any = framework("ag2.exceptions", "ag2", "AG2")
+
+
+def hold_tools(agent: Any, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
+    """Hold the tool calls of an agent until a person has decided; its last middleware from now on.
+
+    Tools that the provider runs on its own side do not pass here.
+
+    Args:
+        agent: The `ag2.Agent`.
+        tools: Names or patterns of the tools to hold; all of them when not given.
+        options: As for `sayso.hold`.
+    """
+    hook = ToolHook(tools, options, suspends=(_exceptions.HumanInputError,))
+    agent.add_middleware(_middleware.Middleware(_Approval, hook=hook, agent=agent))
+
+
+class _Approval(_middleware.BaseMiddleware):
+    def __init__(self, event: Any, context: Any, hook: ToolHook, agent: Any) -> None:
+        super().__init__(event, context)  # pyright: ignore[reportUnknownMemberType]
+        self._hook, self._agent, self._words = hook, agent, dict[str, str]()
+
+    async def on_llm_call(self, call_next: Callable[[Any, Any], Awaitable[Any]], events: Any, context: Any) -> Any:
+        """Note what the model writes beside its calls."""
+        response = await call_next(events, context)
+        words = "" if response.message is None else str(response.message.content or "")
+        for call in response.tool_calls.calls if response.tool_calls else ():
+            self._words[call.id] = words.strip()
+        return response
+
+    async def on_tool_execution(self, call_next: Callable[[Any, Any], Awaitable[Any]], event: Any, context: Any) -> Any:
+        """Run a call once it is approved; a no is its result."""
+        if not self._hook.holds(event.name):
+            return await call_next(event, context)
+        ran: list[Any] = []
+
+        async def execute(approved: dict[str, Any]) -> Any:
+            call = copy(event)
+            call.arguments, call.serialized_arguments = json.dumps(approved), approved
+            ran.append(await call_next(call, context))
+            if isinstance(ran[-1], _events.ToolErrorEvent):
+                raise ran[-1].error
+            return [part.content if isinstance(part, _events.TextInput) else str(part) for part in ran[-1].result.parts]
+
+        function: Any = None
+        for tool in self._agent.tools:
+            for schema in await tool.schemas(context):
+                found = getattr(schema, "function", None)
+                function = found if getattr(found, "name", None) == event.name else function
+        call = Call(
+            event.name, event.serialized_arguments, id=event.id, conversation=str(context.stream.id),
+            schema=getattr(function, "parameters", None), description=getattr(function, "description", None),
+            words=self._words.get(event.id, ""),
+        )  # fmt: skip
+        result = await self._hook.acall(call, execute)
+        if result.has_run and not result.words and ran:
+            return ran[-1]
+        kept = "\n".join(result.value) if result.has_run else ""
+        return _events.ToolResultEvent.from_call(event, "\n\n".join(each for each in (result.words, kept) if each))

@@ -1,0 +1,92 @@
+"""AG2 through the common suite."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from anyio import to_thread
+
+import sayso
+from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+
+framework("ag2", "ag2")
+from ag2 import Agent, tool  # noqa: E402
+from ag2.config import LLMClient, ModelConfig  # noqa: E402
+from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, ToolResultsEvent  # noqa: E402
+
+from sayso.integrations.ag2 import hold_tools  # noqa: E402
+
+
+class ScriptedClient(LLMClient):
+    """A model that emits the turns of a scene, by what the messages say is done."""
+
+    def __init__(self, scene: Scene, *, nested: bool) -> None:
+        self._scene, self._nested = scene, nested
+
+    async def __call__(self, messages: Any, *_: Any, **__: Any) -> Any:
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        calls = self._scene.turn(turn, nested=self._nested)
+        made = [ToolCallEvent(call.tool, id=call.id, arguments=json.dumps(call.arguments)) for call in calls]
+        message = ModelMessage(WORDS if calls else ANSWER)
+        return ModelResponse(message, tool_calls=ToolCallsEvent(made)) if calls else ModelResponse(message)
+
+
+class ScriptedConfig(ModelConfig):
+    def __init__(self, scene: Scene, *, nested: bool) -> None:
+        self._client = ScriptedClient(scene, nested=nested)
+
+    def copy(self, **_: Any) -> Any:
+        return self
+
+    def create(self) -> Any:
+        return self._client
+
+    def create_files_client(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def provider(self) -> Any:
+        return None
+
+
+def agent_of(scene: Scene, *, nested: bool = False) -> Any:
+    tools = [tool(function) for function in (scene.refund, scene.fail, scene.lookup)]
+    if scene.nested and not nested:
+
+        @tool
+        async def delegate(task: str) -> str:
+            """Hand a task to another agent."""
+            return str((await agent_of(scene, nested=True).ask(task)).body)
+
+        tools.append(delegate)
+    config = ScriptedConfig(scene, nested=nested)
+    agent = Agent("shop", config=config, tools=tools)
+    hold_tools(agent, HELD[:2], **scene.options)
+    return agent
+
+
+class Ag2Driver:
+    """An agent, run in a named run."""
+
+    modes: ClassVar = ("block",)
+    is_parallel: ClassVar = True
+    has_subagents: ClassVar = True
+
+    async def start(self, scene: Scene) -> Outcome:
+        to_thread.current_default_thread_limiter().total_tokens = 5  # AG2 has its own use of threads, and keeps them
+        with sayso.run(scene.thread):
+            reply = await agent_of(scene).ask("go")
+        told = {}
+        for event in await reply.context.stream.history.get_events():
+            if isinstance(event, ToolResultsEvent):
+                told |= {r.parent_id: "\n\n".join(str(part.content) for part in r.result.parts) for r in event.results}
+        return Outcome(None, told, reply.body)
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        raise NotImplementedError
+
+
+class TestAg2(AdapterSuite):
+    driver: ClassVar = Ag2Driver()
