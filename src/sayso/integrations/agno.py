@@ -1,0 +1,121 @@
+"""Sayso in Agno (extra `agno`): tool hooks of an agent or a team hold tool calls.
+
+Agno calls a hook of an async run and one of a sync run in different ways, and leaves an async hook out of a sync run;
+so there are two, and `arun` is what waits without a thread.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Unpack
+
+from sayso.errors import ConfigError
+from sayso.held import HoldOptions
+from sayso.integrations.tool_calls import is_in_loop
+from sayso.integrations.tool_hooks import Call, ToolHook, framework
+
+__all__ = ["approval_hooks"]
+
+_MOST_RUNS = 1_000
+
+
+def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> list[Callable[..., Any]]:
+    """Return the tool hooks that hold tool calls until a person has decided: `Agent(…, tool_hooks=approval_hooks())`.
+
+    Hooks of your own go behind them: `[*approval_hooks(), audit]`. Agno runs a tool with the arguments that its first
+    hook leaves, so what comes behind cannot change what was approved. A member of a team has hooks of its own.
+
+    Args:
+        tools: Names or patterns of the tools to hold; all of them when not given.
+        options: As for `sayso.hold`.
+    """
+    flow: Any = framework("agno.exceptions", "agno", "Agno")
+    hook = ToolHook(tools, options, suspends=(flow.AgentRunException, flow.RunCancelledException))
+    pending = _Pending(framework("agno.tools.function", "agno", "Agno").Function)
+
+    async def hold_tool(
+        function_name: str, function_call: Callable[..., Awaitable[Any]], arguments: dict[str, Any],
+        run_context: Any = None, agent: Any = None, team: Any = None,
+    ) -> Any:  # fmt: skip
+        if not hook.holds(function_name):
+            return await function_call(**arguments)
+        _must_be_first(hold_tool, agent, team)
+
+        async def execute(approved: dict[str, Any]) -> Any:
+            _replace(arguments, approved)
+            return await function_call(**approved)
+
+        return (await hook.acall(pending.call(function_name, arguments, run_context, agent or team), execute)).returned
+
+    def hold_sync_tool(
+        function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any], run_context: Any = None,
+        agent: Any = None, team: Any = None,
+    ) -> Any:  # fmt: skip
+        if inspect.iscoroutinefunction(function_call) or not hook.holds(function_name):  # the other hook has held it
+            return function_call(**arguments)
+        _must_be_first(hold_tool, agent, team)
+        if is_in_loop():
+            raise ConfigError(f"{function_name} waits for a person and was called in an event loop; use arun()")
+
+        def execute(approved: dict[str, Any]) -> Any:
+            _replace(arguments, approved)
+            return function_call(**approved)
+
+        return hook.call(pending.call(function_name, arguments, run_context, agent or team), execute).returned
+
+    return [hold_tool, hold_sync_tool]
+
+
+def _must_be_first(hook: Any, *owners: Any) -> None:
+    """Refuse a place where the arguments are a copy: what a person changed would not reach the tool."""
+    if not any(owner is not None and (owner.tool_hooks or [None])[0] is hook for owner in owners):
+        raise ConfigError("approval_hooks() come first in tool_hooks=; the call was not run")
+
+
+def _replace(arguments: dict[str, Any], approved: Mapping[str, Any]) -> None:
+    if approved != arguments:
+        arguments.clear()
+        arguments.update(approved)
+
+
+class _Pending:
+    """Finds the model's id of a call, which Agno does not tell a hook, among the calls of the messages of a run."""
+
+    def __init__(self, function_class: Any) -> None:
+        self._function_class = function_class
+        self._taken = OrderedDict[str, set[str]]()  # by run
+
+    def call(self, name: str, arguments: Mapping[str, Any], run_context: Any, owner: Any) -> Call:
+        """Return the call as it is asked for; two equal ones of a message take its ids in turn."""
+        schema, description = self._function(name, owner)
+        call = Call(name, arguments, schema=schema, description=description)
+        if run_context is None:
+            return call
+        taken = self._taken.setdefault(run_context.run_id, set())
+        while len(self._taken) > _MOST_RUNS:
+            self._taken.popitem(last=False)
+        messages: list[Any] = run_context.messages or []
+        for message in reversed(messages):
+            calls: list[dict[str, Any]] = message.tool_calls or []
+            for made in calls:
+                function = made["function"]
+                is_it = function["name"] == name and json.loads(function["arguments"] or "{}") == arguments
+                if is_it and made["id"] not in taken:
+                    taken.add(made["id"])
+                    words = str(message.content or "").strip()
+                    return call._replace(id=made["id"], words=words, conversation=run_context.session_id)
+        return call._replace(conversation=run_context.session_id)
+
+    def _function(self, name: str, owner: Any) -> tuple[dict[str, Any] | None, str | None]:
+        """Return the schema and the description of a tool of an agent or a team."""
+        for tool in owner.tools or ():
+            toolkit: dict[str, Any] = {**getattr(tool, "functions", {}), **getattr(tool, "async_functions", {})}
+            for each in toolkit.values() or (tool,):
+                entrypoint = getattr(each, "entrypoint", each)
+                if name in {getattr(each, "name", None), getattr(each, "__name__", None)} and callable(entrypoint):
+                    made = self._function_class.from_callable(entrypoint)
+                    return made.parameters, getattr(each, "description", None) or made.description
+        return None, None

@@ -1,0 +1,105 @@
+"""Agno through the common suite, and what only this framework does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, ClassVar
+
+from sayso.stores.base import Store
+from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, approve, everything
+from tests.integrations.adapters.suite import refund as refund_call
+
+framework("agno", "agno")
+from agno.agent import Agent  # noqa: E402
+from agno.models.base import Model  # noqa: E402
+from agno.models.response import ModelResponse  # noqa: E402
+
+from sayso.integrations.agno import approval_hooks  # noqa: E402
+
+
+class ScriptedModel(Model):
+    """A model that emits the turns of a scene, by what the messages say is done."""
+
+    def __init__(self, scene: Scene, *, nested: bool) -> None:
+        super().__init__(id="scripted")
+        self._scene, self._nested = scene, nested
+
+    def invoke(self, *_: Any, messages: Any, **__: Any) -> Any:
+        turn = sum(message.role == "assistant" for message in messages if message.tool_calls or message.content)
+        calls = self._scene.turn(turn, nested=self._nested)
+        made = [
+            {"id": c.id, "type": "function", "function": {"name": c.tool, "arguments": json.dumps(c.arguments)}}
+            for c in calls
+        ]
+        return ModelResponse(role="assistant", content=WORDS if calls else ANSWER, tool_calls=made)
+
+    async def ainvoke(self, *_: Any, messages: Any, **__: Any) -> Any:
+        return self.invoke(messages=messages)
+
+    def invoke_stream(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    ainvoke_stream = _parse_provider_response = _parse_provider_response_delta = invoke_stream
+
+
+def agent_of(scene: Scene, *, nested: bool = False, hooks: Any = None) -> Any:
+    tools: list[Any] = [scene.refund, scene.fail, scene.lookup]
+    if scene.nested and not nested:
+
+        async def delegate(task: str) -> str:
+            """Hand a task to another agent."""
+            return str((await agent_of(scene, nested=True).arun(task)).content).replace(WORDS, "")
+
+        tools.append(delegate)
+    hooks = hooks or approval_hooks(HELD[:2], **scene.options)
+    return Agent(model=ScriptedModel(scene, nested=nested), tools=tools, tool_hooks=hooks, telemetry=False)
+
+
+def outcome_of(run: Any) -> Outcome:
+    told = {message.tool_call_id: str(message.content) for message in run.messages if message.role == "tool"}
+    return Outcome(None, told, str(run.content).replace(WORDS, ""))
+
+
+class AgnoDriver:
+    """An agent whose session is the conversation."""
+
+    modes: ClassVar = ("block",)
+    is_parallel: ClassVar = True
+    has_subagents: ClassVar = True
+
+    async def start(self, scene: Scene) -> Outcome:
+        return outcome_of(await agent_of(scene).arun("go", session_id=scene.thread))
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        raise NotImplementedError
+
+
+class TestAgno(AdapterSuite):
+    driver: ClassVar = AgnoDriver()
+
+    def test_sync_run_is_held_too(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block")
+
+        async def main() -> Outcome:
+            task = asyncio.ensure_future(asyncio.to_thread(agent_of(scene).run, "go", session_id=scene.thread))
+            await self.until(lambda: bool(everything(memory)), task)
+            assert scene.refunds == []
+            approve(changes={"amount": 20.0})(await self.waiting(memory, "c1", task))
+            return outcome_of(await task)
+
+        outcome = asyncio.run(main())
+        assert scene.refunds == [20.0]
+        assert "refunded 20.00 for A-1" in outcome.told["c1"]
+
+    def test_hooks_that_do_not_come_first_run_nothing(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block")
+
+        async def audit(function_name: str, function_call: Any, arguments: dict[str, Any]) -> Any:
+            return await function_call(**arguments)
+
+        hooks = [audit, *approval_hooks(HELD[:2])]
+        outcome = outcome_of(asyncio.run(agent_of(scene, hooks=hooks).arun("go", session_id=scene.thread)))
+        assert "come first" in outcome.told["c1"]
+        assert (scene.effects, everything(memory)) == ([], [])
