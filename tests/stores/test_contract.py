@@ -91,3 +91,10 @@ class TestSealedPostgres(TestPostgres):
 @pytest.mark.slow
 class TestSecondPostgres(TestPostgres):
     place = 1
+
+
+@pytest.mark.slow
+class TestPostgresBehindPooler(TestPostgres):
+    @pytest.fixture(autouse=True)
+    def _pooler(self, _database: None) -> None:
+        self.url += "&sayso_pooler=transaction"

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -23,8 +24,10 @@ from psycopg.pq import TransactionStatus
 from sayso import clock, errors
 from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
-from sayso.stores.base import Store
+from sayso.model.run import RunUpdate
+from sayso.stores.base import Store, Unwatch
 from sayso.stores.codec import Row, Seal, anchor_of
+from sayso.stores.postgres_feed import Feed
 from sayso.stores.postgres_schema import migrate
 from sayso.stores.postgres_transaction import (
     CLOCK,
@@ -37,7 +40,7 @@ from sayso.stores.postgres_transaction import (
 )  # fmt: skip
 from sayso.stores.sql_requests import SqlRequestReads
 from sayso.stores.sql_tables import SqlTableReads
-from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
+from sayso.stores.watch import Bell, forget_after_fork
 
 __all__ = ["PostgresStore"]
 
@@ -53,6 +56,7 @@ _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY ru
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 _POOLER = "sayso_pooler"
+_SECOND = timedelta(seconds=1)
 
 
 class _Connections:
@@ -92,7 +96,7 @@ class _Connections:
             connection.close()  # nobody else is left to do it, and psycopg warns of one that is open
 
 
-class PostgresStore(Watched, SqlRequestReads, SqlTableReads, Store):
+class PostgresStore(SqlRequestReads, SqlTableReads, Store):
     """The store behind `postgresql://user@host/database`.
 
     Args:
@@ -123,7 +127,7 @@ class PostgresStore(Watched, SqlRequestReads, SqlTableReads, Store):
     def _begin_afresh(self) -> None:
         self._connections = _Connections(self._connect)
         self._bell = Bell()
-        self._watcher = Watcher(self._bell, self._version, self._marks)
+        self._feed = Feed(self._bell, self._connect, listens=not self._is_pooled)
 
     def after_fork(self) -> None:
         """Forget locks and connections in a forked child, which must not use those of its parent, nor close them."""
@@ -188,8 +192,15 @@ class PostgresStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._connections.close()
         self._bell.ring_all()
 
-    def _version(self) -> int:
-        return hash(self._query("SELECT pg_current_snapshot()::text", ())[0])
+    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
+        unwatch = self._bell.add(request_id, wake)
+        self._feed.ensure(wake)
+        return unwatch
+
+    def watch_all(self, wake: Callable[[], None]) -> Unwatch:
+        unwatch = self._bell.add_for_any(wake)
+        self._feed.ensure(wake)
+        return unwatch
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -203,6 +214,14 @@ class PostgresStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def _set_clock(self, told: int) -> None:
         self._clock = told, time.monotonic()
+
+    def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
+        # The requester's clock said when it was asked and when it ends; everything else is said by the database's.
+        shift = self.now() - clock.now()
+        if abs(shift) > _SECOND:
+            created, ends = request.created_at + shift, request.expires_at + shift
+            request = replace(request, created_at=created, expires_at=ends)
+        return super().ask(request, saved)
 
     # -- writing -----------------------------------------------------------------------------------------------
 

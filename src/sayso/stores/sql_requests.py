@@ -6,7 +6,6 @@ that Postgres makes for any number reads far too many.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
@@ -72,7 +71,6 @@ _JOURNAL_OF = (
     f"SELECT {_ENTRY} FROM journal WHERE run_id = ? AND seq > ? AND (CAST(? AS TEXT) IS NULL OR request_id = ?)"
     " ORDER BY seq"
 )
-_LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 
@@ -123,9 +121,6 @@ class SqlRequestReads(ABC):
     @abstractmethod
     def _place(self) -> str:
         """What errors call the store."""
-
-    def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
-        return dict(self._query(_LINKS, (json.dumps(request_ids),)))
 
     def get(self, request_id: str) -> Request:
         found = self._query(f"{self.selects.load}r.id = ?", (request_id,))

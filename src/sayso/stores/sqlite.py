@@ -9,6 +9,7 @@ not use this store on network file systems, whose locks are unreliable.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 import threading
@@ -109,6 +110,8 @@ _HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY r
 
 T = TypeVar("T")
 
+
+_LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 
 _MOST = 256  # verbs in one commit
 _BUSY_SECONDS = 30.0
@@ -249,6 +252,9 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 return int(self._reading.execute("PRAGMA data_version").fetchone()[0])
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
+
+    def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
+        return dict(self._query(_LINKS, (json.dumps(request_ids),)))
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:

@@ -1,0 +1,133 @@
+"""Tells the callers that wait of changes by any process: one thread and one connection for a process and store.
+
+A decision notifies in its own transaction, and is heard at once by LISTEN. Everything else is found by looking: the
+journal's rows carry the transaction that wrote them, and each look takes those that the snapshot of the look before did
+not see. An order by time or by number would miss who began earlier and committed later. A lost connection, a server
+that was restarted and notifications that nobody heard are all made good by the next look.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import psycopg
+
+from sayso.stores.postgres_transaction import translated
+from sayso.stores.watch import BUSY, IDLE, Bell
+
+__all__ = ["Changes", "Feed", "changes_since"]
+
+_log = logging.getLogger("sayso")
+_SINCE = "tx >= pg_snapshot_xmin(CAST(? AS pg_snapshot)) AND NOT pg_visible_in_snapshot(tx, CAST(? AS pg_snapshot))"
+# Nothing from the future: rows that were restored from another server's dump carry that one's transactions.
+_PAST = "tx < pg_snapshot_xmax(pg_current_snapshot())"
+_CHANGES = f"""SELECT pg_current_snapshot()::text,
+ARRAY(SELECT DISTINCT request_id FROM journal WHERE {_SINCE} AND {_PAST} AND request_id <> ''),
+EXISTS (SELECT 1 FROM run WHERE {_SINCE} AND {_PAST})"""
+_SECOND = 1.0
+_LINGER = 100  # looks at the busy pace after the last change, before it slows down
+
+
+class Changes(NamedTuple):
+    """What one look found.
+
+    Attributes:
+        mark: Give it back to get what follows.
+        requests: Ids of requests about which the journal has new rows; each row is told once.
+        has_runs: Whether a run was written.
+    """
+
+    mark: str
+    requests: list[str]
+    has_runs: bool
+
+
+def changes_since(connection: psycopg.Connection[Any], mark: str | None) -> Changes:
+    """Return what was committed since a mark; without one, nothing but the mark to begin with."""
+    if mark is None:
+        ((now,),) = connection.execute("SELECT pg_current_snapshot()::text").fetchall()
+        return Changes(now, [], has_runs=False)
+    (found,) = connection.execute(translated(_CHANGES), (mark,) * 4).fetchall()
+    return Changes._make(found)
+
+
+class Feed:
+    """The thread that rings the bell. It ends when nobody waits.
+
+    Args:
+        bell: Who waits.
+        connect: Opens a connection.
+        listens: Whether sessions live long enough for LISTEN; where not, it looks as often as for a file.
+    """
+
+    def __init__(self, bell: Bell, connect: Callable[[], psycopg.Connection[Any]], *, listens: bool) -> None:
+        self._bell, self._connect, self._listens = bell, connect, listens
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_listening = False
+        self._nudge = threading.Event()
+
+    def ensure(self, wake: Callable[[], None]) -> None:
+        """Have the thread running; whoever comes while it listens may have looked before, and is woken once."""
+        with self._lock:
+            is_listening = self._is_listening
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sayso-feed", daemon=True)
+                self._thread.start()
+        self._nudge.set()
+        if is_listening:
+            wake()
+
+    def _run(self) -> None:
+        while not self._has_ended():
+            connection = None
+            try:
+                connection = self._connect()
+                if self._listens:
+                    connection.execute("LISTEN sayso")
+                self._follow(connection)
+            except Exception:  # noqa: BLE001  whatever is wrong with the store, who waits finds it out when woken
+                _log.debug("the feed of a store begins anew", exc_info=True)
+                self._is_listening = False
+                self._bell.ring_all()
+                self._nudge.clear()
+                self._nudge.wait(IDLE)
+            finally:
+                if connection is not None:
+                    with suppress(psycopg.Error):
+                        connection.close()
+
+    def _has_ended(self) -> bool:
+        with self._lock:  # so that `ensure` either finds this thread or starts another, never neither
+            if not self._bell.is_idle:
+                return False
+            self._thread, self._is_listening = None, False
+            return True
+
+    def _follow(self, connection: psycopg.Connection[Any]) -> None:
+        mark = changes_since(connection, None).mark
+        with self._lock:
+            self._is_listening = True
+        self._bell.ring_all()  # what changed before the mark
+        quiet, looked = 0, time.monotonic()
+        while not self._bell.is_idle:
+            if self._listens:
+                # Who waits for anything at all wants to hear soon of what nobody is notified of, too.
+                pause = looked + (IDLE if self._bell.is_for_any else _SECOND) - time.monotonic()
+                if pause > 0 and (heard := {one.payload for one in connection.notifies(timeout=pause, stop_after=1)}):
+                    self._bell.ring(heard)
+                    continue
+            else:
+                quiet = min(quiet + 1, 2 * _LINGER)
+                self._nudge.wait(BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER)))
+                self._nudge.clear()
+            looked = time.monotonic()
+            mark, requests, has_runs = changes_since(connection, mark)
+            if requests or has_runs:
+                self._bell.ring(requests)
+                quiet = 0

@@ -1,0 +1,412 @@
+"""What the Postgres store does beyond the contract: lost connections, notifications, the feed, migrations, time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from sayso import audit, clock, config, errors
+from sayso.model.ids import new_token
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Decision, Request, State, Verb
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.stores.base import Filter
+from sayso.stores.records import Record
+from sayso.testing import sample_call
+from sayso.testing.scene import outcomes_of
+from tests.support.postgres import Server, installed, server
+from tests.support.tcp_proxy import Proxy
+
+pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
+
+from sayso.stores import postgres_schema
+from sayso.stores.postgres import PostgresStore
+from sayso.stores.postgres_feed import changes_since
+from sayso.stores.postgres_transaction import translated
+
+ADA = Identity(LOCAL, "ada")
+PATIENCE = 30  # seconds in which a change must be noticed
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The address of a new database."""
+    here = server()
+    found = here.new()
+    yield found
+    here.drop(found)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(url)) as store:
+        yield store
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    """A proxy before the server."""
+    folder = Path(url.partition("host=")[2])
+    found = Proxy(folder / ".s.PGSQL.5432")
+    yield found
+    found.close()
+
+
+def decide(store: PostgresStore, request: Request, verb: Verb = "approve", by: Identity = ADA) -> Request:
+    fingerprint = request.current_fingerprint
+    decision = Decision(verb, by, store.now(), "test", None, fingerprint, False, None)
+    return store.decide(request.id, decision, roles=(), seen=fingerprint)
+
+
+def cycle(store: PostgresStore, **fields: Any) -> Request:
+    """Ask, approve, start and finish; return what became of it."""
+    request, token = store.ask(sample_call(None, **fields)), new_token()
+    decide(store, request)
+    store.start(request.id, token)
+    return store.finish(request.id, token, Outcome("done"))
+
+
+def raw(url: str, sql: str, *values: Any) -> list[Any]:
+    """Run a statement as somebody else does who may write the tables."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
+        cursor = connection.execute(sql.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+
+# -- a connection that is lost ------------------------------------------------------------------------------------
+
+
+def through(proxy: Proxy, url: str) -> str:
+    return f"postgresql://sayso@127.0.0.1:{proxy.port}{url[url.index('/test') : url.index('?')]}?sslmode=disable"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("verb", ["ask", "decide", "start", "finish", "in a transaction"])
+def test_what_was_lost_on_its_way_happens_once(
+    url: str, proxy: Proxy, verb: str, when: Literal["before", "after"]
+) -> None:
+    with closing(PostgresStore(through(proxy, url))) as store, closing(PostgresStore(url)) as other:
+        cycle(store)  # the schema of the call is known then, and each verb is one statement
+        request, token = sample_call(None, key="k" if verb == "in a transaction" else None), new_token()
+        verbs: dict[str, Callable[[], Request]] = {
+            "ask": lambda: store.ask(request),
+            "decide": lambda: decide(store, request),
+            "start": lambda: store.start(request.id, token),
+            "finish": lambda: store.finish(request.id, token, Outcome("done")),
+        }
+        last = "finish" if verb == "in a transaction" else verb
+        if verb == "in a transaction":  # its result is kept, in a row of its own
+            verbs["finish"] = lambda: store.finish(request.id, token, Outcome("done", kept='"paid"'))
+        for name, work in verbs.items():
+            if name == last:
+                proxy.cut(when, "COMMIT\0" if verb == "in a transaction" else request.id)
+            found = work()
+            assert other.get(request.id) == found
+            if name == last:
+                break
+        assert proxy.cuts == 1
+        events = [entry.event for entry in other.journal(request_id=request.id)]
+        assert events == ["asked", "approved", "started", "done"][: list(verbs).index(last) + 1]
+        assert audit.verify(other).broken == ()
+
+
+def test_what_may_have_been_committed_and_leaves_no_trace_is_said(url: str, proxy: Proxy) -> None:
+    with closing(PostgresStore(through(proxy, url))) as store:
+        store.keep(Record("note", "a", {}))
+        proxy.cut("after", "COMMIT\0")
+        with pytest.raises(errors.StoreUnavailableError, match="may be there or not"):
+            store.keep(Record("note", "b", {}), only_new=True)
+        assert store.record("note", "b") is not None
+
+
+def test_a_start_that_another_won_meanwhile_is_refused_after_a_lost_connection(url: str, proxy: Proxy) -> None:
+    with closing(PostgresStore(through(proxy, url))) as store, closing(PostgresStore(url)) as other:
+        cycle(store)
+        request = store.ask(sample_call(None))
+        decide(store, request)
+        proxy.cut("before", request.id)
+        other.start(request.id, "theirs")
+        with pytest.raises(errors.AlreadyStartedError):
+            store.start(request.id, "mine")
+
+
+def crashes(times: int, workers: int) -> None:
+    """Stop a server as by a crash while programs run, and look that nothing is lost or started twice."""
+    here = Server(installed()[0], is_durable=True)
+    try:
+        address, done, ends = here.new(), list[str](), threading.Event()
+        store = PostgresStore(address)
+        cycle(store)
+
+        def work() -> None:
+            while not ends.is_set():
+                done.append(cycle(store).id)
+
+        before = [threading.Thread(target=work) for _ in range(workers)]
+        for thread in before:
+            thread.start()
+        for _ in range(times):
+            wanted = len(done) + 2 * workers
+            while len(done) < wanted and any(thread.is_alive() for thread in before):
+                ends.wait(0.01)
+            here.stop(immediately=True)
+            here.start()
+        ends.set()
+        for thread in before:
+            thread.join()
+        ids = [row[0] for row in raw(address, "SELECT id FROM sayso.standing WHERE state = 'done'")]
+        assert len(done) > 2 * workers * times
+        assert set(done) <= set(ids)
+        started = (
+            "SELECT max(n) FROM (SELECT count(*) AS n FROM sayso.journal WHERE event = 'started' GROUP BY request_id) x"
+        )
+        assert raw(address, started) == [(1,)]
+        assert audit.verify(store).broken == ()
+        store.close()
+    finally:
+        here.end()
+
+
+def test_a_crash_of_the_server_loses_nothing_and_starts_nothing_twice() -> None:
+    server()
+    crashes(2, workers=3)
+
+
+@pytest.mark.slow
+def test_twenty_crashes_of_the_server_lose_nothing_and_start_nothing_twice() -> None:
+    server()
+    crashes(20, workers=6)
+
+
+def test_a_server_that_was_never_there_is_told_at_once() -> None:
+    store = PostgresStore("postgresql://sayso:hidden@127.0.0.1:1/none?connect_timeout=1")
+    with pytest.raises(errors.StoreUnavailableError) as caught:
+        store.get("rq_1")
+    assert "hidden" not in str(caught.value)
+
+
+# -- who waits ----------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_heard_without_a_look(store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sayso.stores.postgres_feed._SECOND", 3600.0)
+    request, woken, again = store.ask(sample_call(None)), threading.Event(), threading.Event()
+    wakes = [woken, again]
+    unwatch = store.watch(request.id, lambda: wakes.pop(0).set() if wakes else None)
+    assert woken.wait(PATIENCE)  # once without need, when it listens
+    with closing(PostgresStore(url)) as other:
+        decide(other, request)
+    assert again.wait(PATIENCE)
+    unwatch()
+
+
+def test_a_pooler_needs_neither_listen_nor_prepared_statements(url: str) -> None:
+    with closing(PostgresStore(f"{url}&sayso_pooler=transaction")) as store, closing(PostgresStore(url)) as other:
+        for _ in range(8):
+            cycle(store)
+        with store._connections.one() as connection:
+            assert connection.execute(b"SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+        request, woken, again = store.ask(sample_call(None)), threading.Event(), threading.Event()
+        wakes = [woken, again]
+        unwatch = store.watch(request.id, lambda: wakes.pop(0).set() if wakes else None)
+        assert woken.wait(PATIENCE)
+        listening = "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND datname = current_database()"
+        assert raw(url, listening) == [(0,)]
+        decide(other, request)
+        assert again.wait(PATIENCE)
+        unwatch()
+    with pytest.raises(errors.ConfigError, match="sayso_pooler"):
+        PostgresStore(f"{url}&sayso_pooler=session")
+
+
+def test_the_feed_tells_each_change_once_also_of_who_began_first_and_committed_last(
+    store: PostgresStore, url: str
+) -> None:
+    import psycopg
+
+    entry = "INSERT INTO sayso.journal VALUES ('run', {}, 0, 'rq_{}', 'noted', '', '', '{{}}', '{}')"
+    with store._connections.one() as reader, psycopg.connect(url) as early, psycopg.connect(url) as late:
+        mark = changes_since(reader, None).mark
+        early.execute(entry.format(1, "early", "a").encode())
+        late.execute(entry.format(2, "late", "b").encode())
+        late.commit()
+        first = changes_since(reader, mark)
+        early.commit()
+        second = changes_since(reader, first.mark)
+        assert (first.requests, second.requests) == (["rq_late"], ["rq_early"])
+        assert changes_since(reader, second.mark).requests == []
+
+
+# -- tables -------------------------------------------------------------------------------------------------------
+
+
+def test_two_that_begin_at_once_make_the_tables_once() -> None:
+    here = server()
+    for n in range(3):
+        here.execute(f"CREATE DATABASE begun_{n}")
+        address = here.url(f"begun_{n}")
+        stores = [PostgresStore(address) for _ in range(4)]
+        assert outcomes_of([partial(one.count, Filter()) for one in stores]) == [0] * 4
+        assert raw(address, "SELECT version FROM sayso.version") == [(postgres_schema.newest_schema(),)]
+        for one in stores:
+            one.close()
+        here.drop(address)
+
+
+def test_an_upgrade_under_load_stops_nobody(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, ends, done = PostgresStore(url), threading.Event(), list[Request]()
+    cycle(old)
+
+    def work() -> None:
+        while not ends.is_set():
+            done.append(cycle(old))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    scripts = postgres_schema._scripts()
+    text = "ALTER TABLE sayso.standing ADD COLUMN later text; CREATE INDEX later ON sayso.standing (later);"
+    expand = postgres_schema._Script(scripts[-1].number + 1, 1, text)
+    monkeypatch.setattr(postgres_schema, "_scripts", lambda: (*scripts, expand))
+    with closing(PostgresStore(url)) as new:
+        cycle(new)
+        before = len(done)
+        while len(done) < before + 6 and all(thread.is_alive() for thread in threads):
+            ends.wait(0.01)
+        ends.set()
+        for thread in threads:
+            thread.join()
+        assert len(done) >= before + 6
+        assert {request.state for request in done} == {State.DONE}
+        assert raw(url, "SELECT version, works_from FROM sayso.version") == [(expand.number, 1)]
+        assert audit.verify(new).broken == ()
+    old.close()
+
+
+def test_tables_that_this_sayso_cannot_use_are_refused(url: str) -> None:
+    raw(url, "UPDATE sayso.version SET version = 99, works_from = 99")
+    with closing(PostgresStore(url)) as store, pytest.raises(errors.StoreVersionError, match="newer sayso"):
+        store.count(Filter())
+
+
+def test_the_journal_is_only_added_to(store: PostgresStore, url: str) -> None:
+    import psycopg
+
+    cycle(store)
+    for sql in ("UPDATE sayso.journal SET at = 0", "DELETE FROM sayso.journal", "TRUNCATE sayso.journal"):
+        with pytest.raises(psycopg.errors.RaiseException, match="only added to"):
+            raw(url, sql)
+
+
+COLUMNS = {
+    "asked": (
+        "kind", "tool", "name", "risk", "created_at", "asked", "form", "masked", "digest", "schema_digest",
+        "key_digest", "effect_digest",
+    ),
+    "standing": ("fingerprint", "holds", "state", "live", "ends_at", "claimed_by", "progress", "link"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_change_of_any_column_is_found_before_a_start(url: str, *, is_known: bool) -> None:
+    wrong: list[str] = []
+    for table, columns in COLUMNS.items():
+        for column in columns:
+            with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as other:
+                request = store.ask(sample_call(None, key=new_token(), effect=new_token()))
+                decide(store, request)
+                is_number = column in {"created_at", "ends_at", "holds", "live"}
+                value: object = 7 if is_number else "x"
+                raw(url, f"UPDATE sayso.{table} SET {column} = $1 WHERE id = $2", value, request.id)  # noqa: S608
+                try:
+                    (store if is_known else other).start(request.id, "t")
+                except (errors.AlteredRequestError, errors.StoreCorruptError):
+                    continue
+                wrong.append(f"{table}.{column}")
+    assert wrong == []
+
+
+def test_a_journal_that_lost_its_end_or_got_another_lets_nothing_start(store: PostgresStore, url: str) -> None:
+    off = "ALTER TABLE sayso.journal DISABLE TRIGGER journal_is_only_added_to"
+    on = "ALTER TABLE sayso.journal ENABLE TRIGGER journal_is_only_added_to"
+    for harm in (
+        "DELETE FROM sayso.journal WHERE request_id = $1 AND event = 'approved'",
+        "UPDATE sayso.journal SET detail = '{}' WHERE request_id = $1 AND event = 'approved'",
+        "UPDATE sayso.journal SET request_id = 'x' WHERE request_id = $1 AND event = 'approved'",
+    ):
+        request = store.ask(sample_call(None))
+        decide(store, request)
+        raw(url, off)
+        raw(url, harm, request.id)
+        raw(url, on)
+        with pytest.raises(errors.AlteredRequestError):
+            store.start(request.id, "t")
+
+
+# -- races --------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_starts_of_one_effect_at_once_one_runs(url: str) -> None:
+    stores = [PostgresStore(url) for _ in range(4)]
+    for n in range(5):
+        requests = [one.ask(sample_call(f"run_{n}_{place}", effect=f"refund:{n}")) for place, one in enumerate(stores)]
+        for request in requests:
+            decide(stores[0], request)
+        told = outcomes_of([
+            partial(one.start, request.id, new_token()) for one, request in zip(stores, requests, strict=True)
+        ])  # fmt: skip
+        assert sum(isinstance(one, Request) for one in told) == 1, told
+    for one in stores:
+        one.close()
+
+
+def test_verbs_of_several_processes_in_one_run_leave_one_whole_chain(url: str) -> None:
+    stores = [PostgresStore(url) for _ in range(4)]
+
+    def work(store: PostgresStore, n: int) -> None:
+        for k in range(4):
+            request = store.ask(sample_call("shared", {"amount": 10 * n + k}))
+            decide(store, request)
+            store.start(request.id, "t")
+            store.finish(request.id, "t", Outcome("done"))
+
+    assert outcomes_of([partial(work, one, n) for n, one in enumerate(stores)]) == [None] * 4
+    found = audit.verify(stores[0])
+    assert (found.rows, found.chains, found.broken) == (64, 1, ())
+    for one in stores:
+        one.close()
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_clock_of_this_machine_does_not_count(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late() -> datetime:
+        return datetime.now(UTC) + timedelta(hours=1)
+
+    here = datetime.now(UTC)
+    monkeypatch.setattr(clock, "_SYSTEM", late)
+    monkeypatch.setattr(clock, "_source", late)
+    assert abs(store.now() - here) < timedelta(minutes=1)
+    request = store.ask(sample_call(None))
+    assert abs(request.created_at - here) < timedelta(minutes=1)
+    assert store.get(request.id) == request
+    decided = decide(store, request)
+    entry = store.journal(request_id=request.id)[-1]
+    assert abs(clock.instant(entry.at) - here) < timedelta(minutes=1)
+    assert decided.approval_expires_at is not None
+    assert abs(decided.approval_expires_at - here - request.approval_window) < timedelta(minutes=1)
+
+
+def test_the_address_opens_the_store(url: str) -> None:
+    assert isinstance(config.open_store(url), PostgresStore)
+    assert translated("SELECT n FROM request WHERE id = ?") == b"SELECT n FROM sayso.request WHERE id = $1"
