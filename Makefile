@@ -10,6 +10,8 @@
 #   make pictures         take the screenshots of docs/assets anew
 #   make mutants          remove the guards one at a time; each removal must turn a named test red
 #   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/explanation/benchmarks.md')
+#   make contrast         the same accidents for frameworks, peers and sayso: what ran that should not have
+#                         (ARGS='langgraph replay' is one cell; ARGS='--markdown docs/explanation/contrast.md')
 #   make docs             build the pages into site/
 #   make clean            remove environments, caches and builds
 #
@@ -32,7 +34,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench docs clean
+.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench contrast docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -69,6 +71,9 @@ mutants: $(VENV)/.ready-test
 
 bench: $(BENCH)/.ready $(BENCH)/.peers
 	$(BENCH)/bin/python -m benchmarks $(ARGS)
+
+contrast:
+	@$(PYTHON) -m benchmarks.contrast $(ARGS)
 
 docs: $(DOCS)/.ready
 	$(DOCS)/bin/zensical build --clean --strict

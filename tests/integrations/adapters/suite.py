@@ -50,6 +50,7 @@ class Scene:
         mode: `block` or `pause`.
         thread: Name of the conversation.
         options: What the adapter is given beside the tools that it holds: `when=`, `redact=`, …
+        held: Names of the tools that wait for a person.
         effects: What the tools did, in order: the tool and its arguments.
         models: How often a model was asked.
     """
@@ -59,6 +60,7 @@ class Scene:
     nested: Sequence[Sequence[ModelCall]] = ()
     thread: str = "thread-1"
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    held: Sequence[str] = HELD
     effects: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
     models: int = 0
 
@@ -75,6 +77,10 @@ class Scene:
         return next(call.id for call in calls if (call.tool, call.arguments) == wanted)
 
     # The tools. A driver gives them to its framework, wrapped as its users would do it.
+
+    @property
+    def tools(self) -> list[Callable[..., str]]:
+        return [self.refund, self.fail, self.lookup]
 
     def refund(self, order_id: str, amount: float) -> str:
         """Refund an order."""
@@ -129,7 +135,7 @@ class Driver(Protocol):
     has_subagents: ClassVar[bool]
 
     async def start(self, scene: Scene) -> Outcome:
-        """Make an agent in a new place and run it until it ends or pauses; the tools in `HELD` go through sayso."""
+        """Make an agent in a new place and run it until it ends or pauses; sayso holds the tools `scene.held`."""
         ...
 
     async def resume(self, scene: Scene, saved: Any) -> Outcome:

@@ -85,8 +85,8 @@ def agent_of(kind: Any, scene: Scene, *, nested: bool = False) -> Any:
         done = await Resumable(agent_of(kind, scene, nested=True)).acall("inner", question=task)
         return str(done.answer)
 
-    held = [gate(tool, **scene.options) for tool in (scene.refund, scene.fail)]
-    agent = kind("question -> answer", tools=[*held, scene.lookup, *([] if nested else [delegate])])
+    own = [gate(tool, **scene.options) if tool.__name__ in scene.held else tool for tool in scene.tools]
+    agent = kind("question -> answer", tools=[*own, *([] if nested else [delegate])])
     agent.react = Model(scene, agent.react, nested=nested)
     if hasattr(agent, "extract"):
         agent.extract = Model(scene, agent.extract.predict, nested=nested)

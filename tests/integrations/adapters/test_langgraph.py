@@ -24,7 +24,6 @@ from sayso.testing import ScriptedReviewer
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import (
     ANSWER,
-    HELD,
     WORDS,
     AdapterSuite,
     ModelCall,
@@ -77,7 +76,7 @@ class Scripted(models.BaseChatModel):  # type: ignore[misc]
 
 def agent_of(
     scene: Scene, checkpointer: Any = None, *, nested: bool = False, before: Sequence[Any] = (),
-    after: Sequence[Any] = (), hold: Sequence[str] = HELD,
+    after: Sequence[Any] = (), hold: Sequence[str] = (),
 ) -> Any:  # fmt: skip
     """Return an agent as a user would make it."""
 
@@ -87,11 +86,11 @@ def agent_of(
         done = await inner.ainvoke({"messages": [messages.HumanMessage(task)]})
         return str(done["messages"][-1].content)
 
-    own = [tools.tool(function) for function in (scene.refund, scene.fail, scene.lookup)]
+    own = [tools.tool(function) for function in scene.tools]
     return agents.create_agent(
         Scripted(scene=scene, nested=nested),
         own if nested else [*own, tools.tool(delegate)],
-        middleware=[*before, ApprovalMiddleware(hold, wait=WAITS[scene.mode], **scene.options), *after],
+        middleware=[*before, ApprovalMiddleware(hold or scene.held, wait=WAITS[scene.mode], **scene.options), *after],
         checkpointer=checkpointer,
     )
 

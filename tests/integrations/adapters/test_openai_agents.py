@@ -14,7 +14,7 @@ from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, refund
+from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, ModelCall, Outcome, Scene, refund
 
 agents: Any = framework("agents", "openai_agents")
 scripted: Any = framework("agents.testing", "openai_agents")
@@ -45,11 +45,11 @@ def model(scene: Scene, turn: int, *, nested: bool = False) -> Any:
 
 def tool(function: Any, scene: Scene) -> Any:
     made = agents.function_tool(function)
-    return gate(made, wait=scene.mode, **scene.options) if made.name in HELD else made
+    return gate(made, wait=scene.mode, **scene.options) if made.name in scene.held else made
 
 
 def agent_of(scene: Scene, done: int, nested_done: int = 0) -> Any:
-    tools = [tool(function, scene) for function in (scene.refund, scene.fail, scene.lookup)]
+    tools = [tool(function, scene) for function in scene.tools]
     inner = agents.Agent(name="clerk", model=model(scene, nested_done, nested=True), tools=tools)
     delegate = inner.as_tool("delegate", "Give a task to the clerk.", hooks=ModelWords(), parameters=Task)
     held = gate(inner.as_tool("delegate_held", "Give a task to the clerk.", parameters=Task), wait=scene.mode)

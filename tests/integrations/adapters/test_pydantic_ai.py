@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, Outcome, Scene
 
 framework("pydantic_ai", "pydantic_ai")
 
@@ -39,10 +39,9 @@ def model(scene: Scene, *, nested: bool = False) -> FunctionModel:
 
 
 def agent_of(scene: Scene) -> Agent[None, Any]:
-    functions: list[Any] = [scene.refund, scene.fail, scene.lookup]
+    functions: list[Any] = scene.tools
     output: Any = [str, DeferredToolRequests] if scene.mode == "pause" else str
-    held = [name for name in HELD if name != "delegate_held"]
-    inner_gate = Gate[None](held, wait=scene.mode, **scene.options)
+    inner_gate = Gate[None](scene.held, wait=scene.mode, **scene.options)
     inner = Agent(model(scene, nested=True), tools=functions, output_type=output, capabilities=[inner_gate])
 
     async def delegate(ctx: RunContext[None], task: str) -> Any:
@@ -51,7 +50,7 @@ def agent_of(scene: Scene) -> Agent[None, Any]:
     async def delegate_held(ctx: RunContext[None], task: str) -> Any:
         return await run_subagent(inner, task, ctx)
 
-    outer_gate = Gate[None](HELD, wait=scene.mode, **scene.options)
+    outer_gate = Gate[None](scene.held, wait=scene.mode, **scene.options)
     tools = [*functions, delegate, delegate_held]
     return Agent(model(scene), tools=tools, output_type=output, capabilities=[outer_gate])
 

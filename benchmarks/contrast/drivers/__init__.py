@@ -1,0 +1,1 @@
+"""One module per framework or peer. It is imported only in that subject's own environment."""
