@@ -76,7 +76,7 @@ class Confirming(InMemory):
 
 
 class Letting(Ours):
-    """Gates that let the call through: by a constant, and by a rule over its arguments."""
+    """Gates that let the call through: by a constant, by a rule over its arguments, and by a policy file."""
 
     def __init__(self, folder: Path, variant: str) -> None:
         super().__init__(folder, variant)
@@ -85,7 +85,14 @@ class Letting(Ours):
             return amount
 
         rule = self.sayso.gate(when=lambda amount: amount > 100)
-        self.calls: dict[str, Any] = {"bare": pay, "static": self.sayso.gate(when=False)(pay), "rule": rule(pay)}
+        file = folder / "policy.toml"
+        others = "".join(f"[[rules]]\ntool = 'other_{n}'\nwhen = 'args.x > {n}'\nverdict = 'hold'\n" for n in range(10))
+        file.write_text(f"{others}[[rules]]\ntool = '*pay'\nwhen = 'args.amount <= 100'\nverdict = 'allow'\n")
+        file.chmod(0o600)
+        policy = self.sayso.gate(when=self.sayso.policy.Policy.load(file))
+        self.calls: dict[str, Any] = {
+            "bare": pay, "static": self.sayso.gate(when=False)(pay), "rule": rule(pay), "policy": policy(pay),
+        }  # fmt: skip
 
     def time_calls(self, kind: str, count: int) -> float:
         """Return the mean nanoseconds of one call over `count` calls."""

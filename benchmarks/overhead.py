@@ -8,7 +8,11 @@ from .table import Row, seconds
 
 __all__ = ["allow"]
 
-KINDS = {"static": ("sayso, gate(when=False)", 1e-6), "rule": ("sayso, gate(when=a rule over arguments)", 10e-6)}
+KINDS = {
+    "static": ("sayso, gate(when=False)", 1e-6),
+    "rule": ("sayso, gate(when=a rule over arguments)", 10e-6),
+    "policy": ("sayso, gate(when=a policy file of 11 rules)", 40e-6),
+}
 
 
 def allow(plan: Plan) -> list[Row]:

@@ -324,6 +324,8 @@ class Condition:
             self._kinds = {
                 path: kind for path, kind in self._kinds.items() if any(c[: len(path)] == path for c in chains)
             }
+        # Each value that is handed over costs half a microsecond of the four that CEL takes.
+        self._beside = [name for name in ("tool", "run", "agent", "now") if re.search(rf"\b{name}\b", bare)]
         self._program = self._compiled(code)
 
     def _with_presence(self, objects: set[Path]) -> tuple[str, dict[str, Path]]:
@@ -406,18 +408,19 @@ class Condition:
         Raises:
             UndecidedError: It gives neither true nor false, or what it needs is missing, masked or not of its type.
         """
-        values: dict[str, Any] = {"tool": facts.tool, "run": facts.run, "agent": facts.agent, "now": facts.now}
+        values: dict[str, Any] = {name: getattr(facts, name) for name in self._beside}
         missing: dict[str, str] = {}
-        for path, kind in self._kinds.items():
-            if self._is_typed:
+        if self._is_typed:
+            for path, kind in self._kinds.items():
                 self._add(values, missing, path, kind, facts)
-        if not self._is_typed:
+        else:
             values["args"] = self._whole_map(missing, facts)
         for name, path in self._given.items():
             values[name] = _at(facts.arguments, path) is not None or path[0] in facts.refused
         result = self._program.eval(data=values)
-        if result.type().name() == "BOOL" and type(result.value()) is bool:
-            return cast("bool", result.value())
+        value = result.value()
+        if value is True or value is False:
+            return value
         raise self._undecided(result, missing)
 
     def _add(self, values: dict[str, Any], missing: dict[str, str], path: Path, kind: _Kind, facts: Facts) -> None:

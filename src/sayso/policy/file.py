@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -25,7 +26,7 @@ from sayso.policy.verdict import Verdict, hold
 
 __all__ = ["Answer", "Policy", "Step", "in_effect"]
 
-NO_RULE = "no rule matches"
+_NO_RULE = replace(hold(), rule="no rule matches")
 _SETTINGS = "sayso.toml"
 _MOST = 512  # tools with their schemas whose conditions are kept compiled
 
@@ -59,6 +60,13 @@ class Answer(NamedTuple):
     steps: tuple[Step, ...]
 
 
+class _Compiled(NamedTuple):
+    """A rule for a tool, with its condition."""
+
+    rule: Rule
+    condition: Condition | None
+
+
 @dataclass(eq=False)
 class _Rules:
     """The rules of a file as it was read, with their conditions compiled for the tools that were asked about."""
@@ -67,7 +75,12 @@ class _Rules:
     rules: tuple[Rule, ...]
     problems: tuple[Problem, ...]
     points_to: Path | None = None
-    compiled: dict[tuple[str, str], list[tuple[Rule, Condition | None]]] = field(default_factory=dict[Any, Any])
+    compiled: dict[tuple[str, str], list[_Compiled]] = field(default_factory=dict[Any, Any])
+
+    @cached_property
+    def policy(self) -> Policy:
+        """These rules as they are, whatever becomes of the file."""
+        return Policy(None, self)
 
     def usable(self) -> Self:
         """Return this, or raise `PolicyError` for what is wrong with the file."""
@@ -80,8 +93,8 @@ class _Rules:
         rest = f" (and {more} more; `sayso policy check` lists them)" if more else ""
         return errors.PolicyError(f"{self.label}:{first.line}:{first.column}:", f"{first.message}{rest}")
 
-    def for_tool(self, tool: str, schema: Schema | Mapping[str, Any] | None) -> list[tuple[Rule, Condition | None]]:
-        """Return the rules with their conditions for a tool; raise `PolicyError` where one does not fit its schema."""
+    def for_tool(self, tool: str, schema: Schema | Mapping[str, Any] | None) -> list[_Compiled]:
+        """Return the rules for a tool, and no others; raise `PolicyError` where a condition does not fit its schema."""
         key = tool, _key_of(schema)
         known = self.compiled.get(key)
         if known is None:
@@ -95,18 +108,18 @@ class _Rules:
 
     def checked(
         self, tool: str, schema: Schema | Mapping[str, Any] | None
-    ) -> tuple[list[tuple[Rule, Condition | None]], tuple[Problem, ...]]:  # fmt: skip
-        """Return the rules with their conditions for a tool, and what does not fit its schema."""
+    ) -> tuple[list[_Compiled], tuple[Problem, ...]]:
+        """Return the rules for a tool, and what in them does not fit its schema."""
         shape = Schema.of_json(schema) if isinstance(schema, Mapping) else schema
-        made: list[tuple[Rule, Condition | None]] = []
+        made: list[_Compiled] = []
         problems: list[Problem] = []
         for rule in self.rules:
             if not any(matches(pattern, tool) for pattern in rule.tools):
-                made.append((rule, None))
                 continue
             problems += _template_problems(rule, shape, tool)
             try:
-                made.append((rule, None if rule.when is None else Condition(rule.when, shape, _short(tool))))
+                condition = None if rule.when is None else Condition(rule.when, shape, _short(tool))
+                made.append(_Compiled(rule, condition))
             except ConditionError as error:
                 problems += [Problem(*rule.at("when", line, column), text) for line, column, text in error.problems]
             except errors.ConfigError as error:
@@ -183,8 +196,10 @@ class Policy:
     def _rules(self) -> _Rules:
         if self._fixed is not None:
             return self._fixed
-        path = _settings_path() if self._path is None else str(self._path)
-        return _Rules("no policy file", (), ()) if path is None else _read(path)
+        if self._path is not None:
+            return _read(str(self._path))
+        found = _settings()
+        return _Rules("no policy file", (), ()) if found is None else _read(*found)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -213,13 +228,14 @@ class Policy:
         run: str | None = None, agent: str | None = None, now: datetime | None = None,
     ) -> Answer:  # fmt: skip
         """Return what the policy says of a call, and which rules it asked for that; see `verdict`."""
-        rules = self._rules().usable()
+        rules, steps = self._rules().usable(), list[Step]()
         facts = Facts.of(_short(tool), arguments, run, agent, now or clock.now())
-        steps: list[Step] = []
-        for rule, condition in rules.for_tool(tool, schema):
-            if not any(matches(pattern, tool) for pattern in rule.tools):
+        conditions = {id(rule): condition for rule, condition in rules.for_tool(tool, schema)}
+        for rule in rules.rules:
+            if id(rule) not in conditions:
                 steps.append(Step(rule, "other tool"))
                 continue
+            condition = conditions[id(rule)]
             try:
                 is_met = condition is None or condition.decide(facts)
             except UndecidedError as error:
@@ -227,7 +243,7 @@ class Policy:
             steps.append(Step(rule, "true" if is_met else "false"))
             if is_met:
                 return Answer(rule.verdict, tuple(steps))
-        return Answer(replace(hold(), rule=NO_RULE), tuple(steps))
+        return Answer(_NO_RULE, tuple(steps))
 
     def verdict(
         self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
@@ -247,14 +263,22 @@ class Policy:
             PolicyError: The file cannot be used, a condition does not fit the schema, or it gives neither true nor
                 false. The call is not to be run.
         """
-        answer = self.explain(tool, arguments, schema=schema, run=run, agent=agent, now=now)
-        if answer.verdict is None:
-            step = answer.steps[-1]
-            line, column = step.rule.at("when")
-            raise errors.PolicyError(
-                f"{self._rules().label}:{line}:{column}:", f"the condition of {step.rule.name!r}: {step.note}"
-            )
-        return answer.verdict
+        # The loop of `explain` without its steps: this is asked at every call of a gate.
+        rules = self._rules().usable()
+        facts = None
+        for rule, condition in rules.for_tool(tool, schema):
+            if condition is None:
+                return rule.verdict
+            if facts is None:
+                facts = Facts.of(_short(tool), arguments, run, agent, now or clock.now())
+            try:
+                if condition.decide(facts):
+                    return rule.verdict
+            except UndecidedError as error:
+                line, column = rule.at("when")
+                where = f"{rules.label}:{line}:{column}:"
+                raise errors.PolicyError(where, f"the condition of {rule.name!r}: {error}") from None
+        return _NO_RULE
 
 
 def in_effect() -> Policy | None:
@@ -263,11 +287,11 @@ def in_effect() -> Policy | None:
     Raises:
         PolicyError: The file cannot be used.
     """
-    path = _settings_path()
-    if path is None:
+    found = _settings()
+    if found is None:
         return None
-    rules = _read(path).usable()
-    return Policy(None, rules) if rules.rules or rules.points_to is not None else None
+    rules = _read(*found).usable()
+    return rules.policy if rules.rules or rules.points_to is not None else None
 
 
 # -- the file ------------------------------------------------------------------------------------------------------
@@ -276,7 +300,7 @@ _candidates: dict[str, tuple[str, ...]] = {}
 _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
 
-def _settings_path() -> str | None:
+def _settings() -> tuple[str, os.stat_result] | None:
     """Return the `sayso.toml` in effect, as `config.settings_file` does; this is asked at every call of a gate."""
     here = os.getcwd()  # noqa: PTH109  a path object costs more than all of this look
     found = _candidates.get(here)
@@ -287,33 +311,33 @@ def _settings_path() -> str | None:
         _candidates[here] = found
     for path in found:
         try:
-            found_there = os.stat(path)  # noqa: PTH116  the same
+            there = os.stat(path)  # noqa: PTH116  the same
         except OSError:
             continue
-        return path if stat.S_ISREG(found_there.st_mode) else None
+        return (path, there) if stat.S_ISREG(there.st_mode) else None
     return None
 
 
-def _stamp(path: str) -> tuple[Any, ...]:
+def _stamp(path: str, found: os.stat_result | None) -> tuple[Any, ...]:
     try:
-        found = os.stat(path)  # noqa: PTH116  the same
+        found = os.stat(path) if found is None else found  # noqa: PTH116  the same
     except OSError as error:
         return (type(error).__name__,)
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
 
 
-def _read(path: str) -> _Rules:
+def _read(path: str, found: os.stat_result | None = None) -> _Rules:
     """Return the rules of a file, or of the one that its `[policy] file =` names; read again where it has changed."""
-    rules = _read_one(path)
+    rules = _read_one(path, found)
     if rules.points_to is None or rules.problems:
         return rules
     pointed = _read_one(str(rules.points_to))
     return replace(pointed, points_to=rules.points_to) if pointed.points_to is None else pointed
 
 
-def _read_one(path: str) -> _Rules:
+def _read_one(path: str, found: os.stat_result | None = None) -> _Rules:
     # Taken before the file is read: one that changes meanwhile is read again at the next call.
-    stamp = _stamp(path)
+    stamp = _stamp(path, found)
     known = _known.get(path)
     if known is None or known[0] != stamp:
         known = _known[path] = stamp, _parsed(Path(path))
