@@ -92,6 +92,37 @@ def test_a_rule_that_says_always_or_denies_wins_over_a_grant(store: Store) -> No
             pay(5)
 
 
+def test_an_argument_that_was_left_out_keeps_its_default(store: Store) -> None:
+    ran = list[Any]()
+
+    @sayso.gate(wait="raise", store=store, name="pay")
+    def pay(amount: int, currency: str = "EUR", note: str | None = None, *lines: int, **more: int) -> None:
+        ran.append((amount, currency, note, lines, more))
+
+    with sayso.run():
+        sayso.Review(store, by="ada").grant(held(lambda: pay(30)), count=9, lasts="1h")
+    with sayso.run():
+        pay(20)
+        pay(10, "EUR")
+        pay(5, currency="EUR", note=None)
+        for wider in (
+            lambda: pay(5, "USD"), lambda: pay(5, note="x"), lambda: pay(5, "EUR", None, 1), lambda: pay(5, tip=1),
+        ):  # fmt: skip
+            held(wider)
+    assert [amount for amount, *_ in ran] == [20, 10, 5]
+
+
+def test_a_default_that_changes_ends_what_was_granted(store: Store) -> None:
+    def pay(amount: int, currency: str = "EUR") -> None: ...
+    def dear(amount: int, currency: str = "USD") -> None: ...
+
+    with sayso.run():
+        request_id = held(lambda: sayso.gate(pay, wait="raise", store=store, name="pay")(30))
+        sayso.Review(store, by="ada").grant(request_id, count=9, lasts="1h")
+    with sayso.run():
+        held(lambda: sayso.gate(dear, wait="raise", store=store, name="pay")(20))
+
+
 def test_a_call_that_was_held_for_another_tool_runs_by_a_grant(store: Store) -> None:
     review = sayso.Review(store, by="ada")
     first = sayso.hold("mail", {"to": "bob", "size": 5}, key="1", run="r", store=store)

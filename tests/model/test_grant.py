@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -76,6 +76,53 @@ def test_decimals_are_numbers_and_negative_numbers_are_kept_equal() -> None:
     assert not fits(grant_of({"amount": -5}), {"amount": -6})
     assert not fits(grant_of({"amount": -5}), {"amount": 0})
     assert not fits(grant_of({"amount": 5}, exactly=["amount"]), {"amount": 4})
+
+
+DUE = datetime(2026, 1, 31, 10, tzinfo=UTC)
+BEFORE: dict[str, Any] = {
+    "amount": 30, "currency": "EUR", "unit": "cents", "due": DUE, "lines": [{"price": 5}], "note": None,
+    "fee": Decimal(2), "back": -5, "ratio": 0.5, "is_test": True,
+}  # fmt: skip
+NEARLY: list[tuple[str, Any]] = [
+    ("amount", "30"), ("amount", "5"), ("amount", -1), ("amount", 30.000000001), ("amount", Decimal("30.0000000001")),
+    ("amount", Decimal("NaN")), ("amount", Decimal("Infinity")), ("amount", float("nan")), ("amount", float("inf")),
+    ("amount", True), ("amount", None), ("amount", [5]), ("amount", {"value": 5}), ("amount", {"$decimal": "5"}),
+    ("amount", b"5"), ("amount", 10**400), ("amount", ...), ("amount", timedelta(5)), ("amount", "٣"),
+    ("fee", Decimal("2.01")), ("fee", "1"), ("fee", Decimal("-0.01")), ("fee", Decimal("sNaN")),
+    ("currency", "USD"), ("currency", "eur"), ("currency", "EUR "), ("currency", "\u0415UR"), ("currency", ...),
+    ("unit", "euros"), ("unit", None), ("note", ...), ("note", ""), ("note", "x"), ("tip", 1), ("tip", None),
+    ("due", DUE.astimezone(timezone(timedelta(hours=1)))), ("due", DUE.replace(tzinfo=None)), ("due", DUE.isoformat()),
+    ("due", DUE.replace(tzinfo=timezone(timedelta(hours=5)))), ("due", DUE - timedelta(1)),
+    ("lines", [{"price": 4}]), ("lines", []), ("lines", [{"price": 5}] * 2), ("lines", ({"price": 5},)),
+    ("lines", [{"price": 5, "rush": True}]), ("back", -4), ("back", -6), ("back", 5), ("back", 0),
+    ("ratio", "0.1"), ("ratio", 0.51), ("is_test", False), ("is_test", 1), ("is_test", "true"),
+]  # fmt: skip
+
+
+def test_nothing_fits_that_is_wider_than_what_the_reviewer_saw() -> None:
+    grant, wider = grant_of(BEFORE), list[Any]()
+    for name, value in NEARLY:
+        arguments = {**BEFORE, name: value}
+        if value is ...:
+            del arguments[name]
+        try:
+            request = sample_call(None, arguments)
+        except errors.ArgumentError:
+            continue  # it cannot be asked at all
+        # As if the tool took anything, so that the types are not what refuses it.
+        request = replace(request, subject=replace(request.call, schema_digest=grant.schema_digest))
+        if grant.lacks(request) not in {f"{name} differs", f"{name} is new"}:
+            wider.append((name, value, grant.lacks(request)))
+    assert wider == []
+    for name, value in (("amount", 0), ("amount", 30.0), ("amount", Decimal("29.99")), ("ratio", 0), ("fee", 1)):
+        request = sample_call(None, {**BEFORE, name: value})
+        assert grant.lacks(replace(request, subject=replace(request.call, schema_digest=grant.schema_digest))) is None
+
+
+def test_a_bound_that_is_no_number_is_refused() -> None:
+    for bound in ("5", -1, True, None, float("nan"), Decimal("Infinity"), [5], 30.01):
+        with pytest.raises(errors.GrantRefusedError):
+            grant_of({"amount": 30}, at_most={"amount": bound})
 
 
 def test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole() -> None:

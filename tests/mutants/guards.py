@@ -397,6 +397,11 @@ MUTANTS = [
         "policy/test_condition.py::test_a_value_that_is_no_bool_is_no_answer_though_the_checker_could_not_know",
     ),
     Mutant(
+        "a condition that takes too long is no answer", "policy/condition.py",
+        'raise UndecidedError("looks at too many values") from None', "return True",
+        "policy/test_rules.py::test_a_condition_that_takes_too_long_stops_the_call_and_the_replay_goes_on",
+    ),
+    Mutant(
         "a policy file with a mistake lets nothing through", "policy/file.py",
         "        if self.problems:\n            raise self.error(self.problems)\n        return self\n", "        return self\n",
         "policy/test_gates.py::test_with_a_broken_file_nothing_runs",

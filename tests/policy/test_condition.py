@@ -86,7 +86,7 @@ def test_without_a_schema_the_arguments_are_a_map_of_anything() -> None:
     ("true || has(args.foo)", 9, "refund has no argument 'foo' (there are order"),
     ("amount < 3", 1, "there is no 'amount'; a condition knows args, tool, run, agent and now"),
     ("args.amount * 2 < 3", 13, "write 2.0 for 2"),
-    ("args.amount", 1, "gives a double, and a condition is true or false"),
+    ("args.amount", 1, "gives double, and a condition is true or false"),
     ("args.order == 3", 12, "found no matching overload"),
     ("args.amount <", 14, "mismatched input"),
 ])  # fmt: skip
@@ -133,3 +133,33 @@ def test_an_error_quotes_no_value() -> None:
     with pytest.raises(UndecidedError) as caught:
         decide("timestamp(args.order) < now", order="hunter2")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "args.many.all(a, args.many.all(b, a + b >= 0))",
+        "args.many.map(a, args.many.map(b, args.many)).size() > 0",
+        "[1,2,3,4,5,6,7,8,9].all(a, args.many.all(b, args.many.all(c, true)))",
+        "args.name.matches('(x{1000}){1000}')",
+    ],
+)
+def test_a_condition_that_takes_too_long_is_an_error_and_no_answer(text: str) -> None:
+    with pytest.raises(UndecidedError, match=r"too many values|could not be evaluated"):
+        decide(text, None, many=list(range(300)), name="x" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (" || ".join(["args.amount == 1"] * 20_000), "expression size exceeds codepoint limit"),
+        (f"{'(' * 5_000}true{')' * 5_000}", "recursion limit exceeded. limit: 32"),
+        (f"{'+'.join(['1'] * 30_000)} > 1", "Exceeded max recursion depth of 32"),
+        ("\x00", "token recognition error"),
+    ],
+)
+def test_a_condition_that_is_too_long_or_too_deep_is_refused(text: str, message: str) -> None:
+    line, column, said = problem(text, None)
+    assert (line, column) == (1, 1)
+    assert message in said
+    assert "INVALID_ARGUMENT" not in said

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+import sayso
 from sayso import errors
 from sayso.model.reviewer import Quorum
 from sayso.policy import Policy, in_effect
+from sayso.policy.replay import replay
 from sayso.policy.rules import Positions, matches, parse
+from sayso.stores.base import Store
 
 pytest.importorskip("cel_expr_python")
 
@@ -115,6 +118,24 @@ def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) ->
     (rule("name = 'a'") + "\n" + rule("name = 'a'\nwhen = 'true'", tool="'b'"), 8, 1, "the rule in line 1 is"),
     ("[[rules]]\ntool = ]", 2, 8, "Invalid value"),
     ("rules = 3", 1, 1, "rules are tables, each under [[rules]]"),
+    ("rules = [\n {tool = 'x', verdict = 'hold'},\n {tool = 'y', verdict = 'hold'},\n]", 1, 1, "write each rule under"),
+    (rule("escalate.after = '1h'"), 4, 1, "unknown key 'escalate'; did you mean 'escalate_to'?"),
+    (rule("tool = 'y'\n"), 4, 11, "Cannot overwrite a value"),
+    ("[rules]\ntool = 'x'\n[[rules]]\n", 3, 8, "Cannot overwrite a value"),
+    (rule("[[rules.examples]]\nexpect = 'hold'\n[[rules.examples.more]]\nx = 1"), 6, 1, "unknown key 'more'"),
+    (rule("'näme' = 'größe'"), 4, 1, "unknown key 'näme'; did you mean 'name'?"),
+    (rule('name = "a\\u202eb"'), 4, 1, "a name has 1 to 80 characters that can be seen"),
+    (rule("\"when\" = 'args.x ^'"), 4, 18, "token recognition error"),
+    (rule('when = "args.\\u0061 ^ "'), 4, 21, "token recognition error"),
+    (rule('when = "\'😀\' == foo"'), 4, 16, "there is no 'foo'"),
+    (rule("reason = '# [[rules]]'\nquorun = 1"), 5, 1, "unknown key 'quorun'"),
+    (rule('prompt = """\n[[rules]]\nquorum = \'x\'\n"""\nquorun = 1'), 8, 1, "unknown key 'quorun'"),
+    (rule('roles = [\n"a", # c ]\n"b"\n]\nquorun = 1'), 8, 1, "unknown key 'quorun'"),
+    (rule("expires = 2020-01-01"), 4, 1, "expires takes a span of time such as '24h', not"),
+    (rule('when = """\r\ntrue &&\r\n  foo"""').replace("\n", "\r\n").replace("\r\r", "\r"), 6, 3, "there is no 'foo'"),
+    (rule("when = '  '"), 4, 11, "mismatched input '<EOF>'"),
+    (rule("when = '1'"), 4, 9, "gives int, and a condition is true or false"),
+    (f"x = {'[' * 3000}", 1, 1, "the file is nested too deeply to be read"),
 ])  # fmt: skip
 def test_a_mistake_is_told_with_line_and_column(text: str, line: int, column: int, message: str) -> None:
     found = problems(text)
@@ -153,6 +174,17 @@ def test_a_template_must_name_arguments_of_a_known_tool() -> None:
     policy = Policy.of_text(rule("effect = 'refund:{order}'"))
     with pytest.raises(errors.PolicyError, match="4:11: effect names 'order', which refund does not take"):
         policy.verdict("refund", {"amount": 1}, schema=SCHEMA)
+
+
+def test_a_condition_that_takes_too_long_stops_the_call_and_the_replay_goes_on(memory: Store) -> None:
+    text = rule("when = 'args.many.all(a, args.many.all(b, a + b >= 0))'", verdict="allow")
+    policy, many = Policy.of_text(text), {"many": list(range(300))}
+    with pytest.raises(errors.PolicyError, match=r"policy\.toml:4:9: .*looks at too many values"):
+        policy.verdict("refund", many)
+    assert policy.explain("refund", many).verdict is None
+    held = [sayso.hold("refund", many, when=True), sayso.hold("x", {}, when=True)]
+    found = replay([sayso.Review().get(str(one.id)) for one in held], policy)
+    assert found.verdicts == {"error": 1, "hold": 1}
 
 
 def test_an_undecided_condition_stops_the_call_and_names_its_place() -> None:

@@ -303,7 +303,10 @@ def is_id(path: str) -> bool:
 
 
 def _tightened(refuse: _Refusal, path: str, drawn: Condition | None, bound: Any) -> Condition:
-    number = number_of(canonical.form_of(bound))
+    try:
+        number = number_of(canonical.form_of(bound))
+    except errors.ArgumentError:  # NaN, infinity, or no value at all
+        number = None
     if number is None or number < 0:
         raise refuse(f"the bound of {path!r} is a number from 0, not {bound!r}")
     if drawn is None or drawn.kind != "at_most":

@@ -290,6 +290,7 @@ _LITERALS = re.compile(r'//[^\n]*|[rRbB]{0,2}("""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.
 _HAS = re.compile(r"(?<![\w.])has[ \t]*\([ \t]*args((?:[ \t]*\.[ \t]*[A-Za-z_]\w*)+)[ \t]*\)", re.ASCII)
 _CHAIN = re.compile(r"(?<![\w.])args((?:\s*\.\s*[A-Za-z_]\w*)+)", re.ASCII)
 _PROBLEM = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_STATUS = re.compile(r"^(?:[A-Z_]+: )*(?:<input>:-1:-1: )?| \[[A-Z_]+\]$")
 _UNKNOWN_NAME = re.compile(r"undeclared reference to '([^']*)'")
 _NO_VALUE = re.compile(r'No value with name "args\.([^"]*)"|Key not found in map : "([^"]*)"')
 
@@ -375,7 +376,7 @@ class Condition:
             checked = cel.NewEnv(variables=known | typed, config=_lenient()).compile(code)
             result = checked.return_type().name()
             if result not in {"BOOL", "DYN"}:
-                raise ConditionError([(1, 1, f"gives a {result.lower()}, and a condition is true or false")])
+                raise ConditionError([(1, 1, f"gives {result.lower()}, and a condition is true or false")])
             # Dates and spans are values only under their own type; everything else may also be null.
             timed = {
                 name: kind for name, kind in typed.items() if "TIMESTAMP" in kind.name() or "DURATION" in kind.name()
@@ -386,7 +387,7 @@ class Condition:
 
     def _problems(self, message: str) -> list[tuple[int, int, str]]:
         found = [(int(line), int(column), text) for line, column, text in _PROBLEM.findall(message)]
-        return [self._in_words(*one) for one in found] or [(1, 1, message.splitlines()[0])]
+        return [self._in_words(*one) for one in found] or [(1, 1, _STATUS.sub("", message.splitlines()[0]))]
 
     def _in_words(self, line: int, column: int, text: str) -> tuple[int, int, str]:
         unknown = _UNKNOWN_NAME.search(text)
@@ -400,7 +401,7 @@ class Condition:
             return line, column, f"there is no {name!r}; a condition knows args, tool, run, agent and now"
         if "no matching overload" in text and re.search(r"'_[-+*/%]_'.*(int, double|double, int)", text):
             text += "; write 2.0 for 2 where a number may be a fraction"
-        return line, column, text.replace("Syntax error: ", "")
+        return line, column, _STATUS.sub("", text.replace("Syntax error: ", ""))
 
     def decide(self, facts: Facts) -> bool:
         """Return what the condition says of a call.
@@ -417,7 +418,10 @@ class Condition:
             values["args"] = self._whole_map(missing, facts)
         for name, path in self._given.items():
             values[name] = _at(facts.arguments, path) is not None or path[0] in facts.refused
-        result = self._program.eval(data=values)
+        try:
+            result = self._program.eval(data=values)
+        except RuntimeError:  # CEL ends what takes it too many steps
+            raise UndecidedError("looks at too many values") from None
         value = result.value()
         if value is True or value is False:
             return value

@@ -132,7 +132,8 @@ class Positions:
                 at = _end_of_line(text, found.end())
             elif (found := _KEY.match(text, at)) is not None:
                 place = (*table, *map(_unquoted, _PART.findall(found[1])))
-                self._keys.setdefault(place, found.start(1))
+                for end in range(len(table) + 1, len(place) + 1):  # a dotted key names the tables that it is in
+                    self._keys.setdefault(place[:end], found.start(1))
                 self._values.setdefault(place, found.end())
                 at = _end_of_value(text, found.end())
             else:
@@ -145,11 +146,16 @@ class Positions:
         for number, part in enumerate(parts):
             place = (*place, part)
             if found[1] == "[[" and number == len(parts) - 1:
+                self._keys.setdefault(place, found.start(1))
                 self._counts[place] = self._counts.get(place, -1) + 1
             if place in self._counts:
                 place = (*place, self._counts[place])
         self._keys.setdefault(place, found.start(1))
         return place
+
+    def has(self, place: Place) -> bool:
+        """Say whether a key or a table stands there with its own name, and not inside of a value."""
+        return place in self._keys
 
     def of(self, place: Place) -> tuple[int, int]:
         """Return line and column of a key or table, else of what it stands in."""
@@ -246,6 +252,8 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return [], [_of_toml(text, error)]
+    except RecursionError:
+        return [], [Problem(1, 1, "the file is nested too deeply to be read")]
     reader = _Reader(Positions(text))
     if not is_settings:
         for name in content.keys() - {"rules"}:
@@ -255,6 +263,9 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
         reader.wrong(("rules",), "rules are tables, each under [[rules]]")
         return [], reader.problems
     tables = cast("list[dict[str, Any]]", given)
+    if tables and not reader.has(("rules", 0)):
+        reader.wrong(("rules",), "write each rule under [[rules]]: of one in braces no line could be told")
+        return [], reader.problems
     rules = [rule for number, table in enumerate(tables) if (rule := reader.rule(number, table)) is not None]
     reader.check_reached(rules)
     return rules, sorted(reader.problems)
@@ -277,6 +288,10 @@ class _Reader:
 
     def wrong(self, place: Place, message: str) -> None:
         self.problems.append(Problem(*self._positions.of(place), message))
+
+    def has(self, place: Place) -> bool:
+        """Say whether a table has a heading of its own."""
+        return self._positions.has(place)
 
     def rule(self, number: int, table: dict[str, Any]) -> Rule | None:
         """Return the rule in a table; None where it cannot be used, and then there are problems."""
