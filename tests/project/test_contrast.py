@@ -71,6 +71,18 @@ def test_command_plays_what_is_named_and_writes_it_down(
     assert "ran 3 times" in capsys.readouterr().out
 
 
+def test_what_was_measured_before_stands_beside_what_is_measured_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "environment", lambda *_: sys.executable)
+    assert command.main(["plain", "replay", "--json"]) == 0
+    (tmp_path / "before.json").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert command.main(["gate", "replay", "--also", str(tmp_path / "before.json")]) == 0
+    told = capsys.readouterr().out
+    assert "ran 3 times" in told
+    assert "the subjects that were not played again" in told
+
+
 def test_red_cell_of_sayso_is_named_and_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
