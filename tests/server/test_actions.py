@@ -229,9 +229,13 @@ def test_what_changes_can_be_seen_before_anything_is_decided(ada: Browser, pay: 
 
 
 def test_enter_in_a_field_only_previews(ada: Browser, pay: Pay) -> None:
-    page = ada.get(f"/r/{held(pay, 5).confirmation_id}").text.partition("data-decide>")[2]
+    page = (
+        ada.get(f"/r/{held(pay, 5).confirmation_id}")
+        .text.partition("data-decide ")[2]
+        .partition("Edit the arguments")[2]
+    )
     assert page.partition("<button")[2].startswith(' class="secondary" formnovalidate>See what changes')
-    assert "/preview" in ada.get(f"/r/{held(pay, 6).confirmation_id}").text.partition("data-decide")[0][-200:]
+    assert "/preview" in ada.get(f"/r/{held(pay, 6).confirmation_id}").text.partition("data-decide ")[0][-200:]
 
 
 # -- the other decisions ---------------------------------------------------------------------------------------
@@ -313,6 +317,41 @@ def test_claim_release_and_extend(app: Starlette, ada: Browser, pay: Pay, clock:
     assert bob.decide(request_id, "approve").status_code == 200
 
 
+def test_no_page_ends_a_request_earlier(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    ends = sayso.Review().get(request_id).expires_at
+    assert 'value="1h"' not in ada.get(f"/r/{request_id}").text.partition('id="span"')[2].partition("</select>")[0]
+    assert ada.decide(request_id, "extend", span="1h").status_code == 422
+    assert sayso.Review().get(request_id).expires_at == ends
+
+
+def test_a_decision_leads_to_the_next_request_that_waits(ada: Browser, pay: Pay, clock: Clock) -> None:
+    first, second, third = (held(pay, amount).confirmation_id for amount in (1, 2, 3))
+    page = ada.get(f"/r/{second}?in=tool%3Dpay").text
+    assert f'name="then" value="{third}"' in page
+    then = ada.decide(second, "approve", then=third, **{"in": "tool=pay"})
+    assert (then.url.path, then.url.params["done"], then.url.params["in"]) == (f"/r/{third}", second, "tool=pay")
+    assert "approved by ada" in text_of(then.text)
+    sayso.Review().reject(first, by="bob")
+    assert ada.decide(third, "reject", then=first).url.path == f"/r/{third}", "the next one does not wait any more"
+
+
+@pytest.mark.parametrize("then", ["rq_0", "", "//evil.example", "https://evil.example/"])
+def test_a_decision_leads_nowhere_else(ada: Browser, pay: Pay, then: str) -> None:
+    request_id = held(pay, 5).confirmation_id
+    answer = ada.decide(request_id, "reject", then=then, **{"in": "//evil.example?x=1&q="})
+    assert (answer.url.host, answer.url.path) == ("localhost", f"/r/{request_id}")
+
+
+def test_a_vote_that_is_not_enough_leads_on_and_is_seen_in_the_list(ada: Browser) -> None:
+    shared = payer(quorum=2)
+    first, second = held(shared, 1).confirmation_id, held(shared, 2).confirmation_id
+    then = ada.decide(first, "approve", then=second)
+    assert then.url.path == f"/r/{second}"
+    assert "1 more reviewer must approve" in text_of(then.text)
+    assert "1 of 2 approvals" in text_of(ada.get("/").text)
+
+
 def test_an_unknown_outcome_has_its_ways_out(ada: Browser, store: Store) -> None:
     for said, state in [("yes", State.DONE), ("no", State.FAILED)]:
         request_id = unknown(flaky([], [KeyboardInterrupt()]))
@@ -335,7 +374,7 @@ def test_of_two_tabs_the_second_is_told_what_the_first_did(ada: Browser, pay: Pa
     late = ada.submit(f"/r/{request_id}/approve", csrf=fields["csrf"], seen=fields["seen"])
     assert late.status_code == 409
     assert "was already rejected by 'ada'" in text_of(late.text)
-    assert "data-decide>" not in late.text
+    assert "data-decide " not in late.text
     assert state_of(request_id) is State.REJECTED
 
 

@@ -33,6 +33,7 @@ def test_what_is_written_before_the_script_runs_counts_as_a_change(surf: Surf) -
 
     page.route("**/app.js*", hold, times=1)
     page.goto(f"{surf.base}/r/{request_id}", wait_until="commit")
+    page.locator("[data-edit] > summary").click()
     page.locator("#f0").fill("7")
     assert len(waiting) == 1
     waiting[0].continue_()
@@ -75,7 +76,7 @@ def test_changes_that_were_refused_are_still_said_to_be_changes(surf: Surf) -> N
     page.locator("#f1").fill("bob")
     pressed(page, "Approve with 2 changes")
     expect(page.locator("[data-live-diff] li")).to_have_text(["amount: 5 → (nothing)", "to: alice → bob"])
-    expect(page.locator("[data-approve]")).to_have_text("Approve with 2 changes")
+    expect(page.locator("[data-approve] > span")).to_have_text("Approve with 2 changes")
     assert stands(request_id).state is State.PENDING
     page.locator("#f0").fill("6")
     pressed(page, "Approve with 2 changes")

@@ -15,7 +15,7 @@ import pytest
 import sayso
 from tests.server.believable import REFUND, fill
 from tests.support.gated import FIELDS, Line, pay, taking, wipe
-from tests.support.surfing import AXE, Surf, absent, asked, every_page, held, is_wide, need, picture, serving
+from tests.support.surfing import AXE, Surf, absent, asked, every_page, held, is_wide, need, picture, serving, unfold
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -75,7 +75,7 @@ def test_on_paper_a_request_is_whole_and_has_no_buttons(surf: Surf) -> None:
     page = surf.page(request_id, viewport={"width": 794, "height": 1123})
     page.emulate_media(media="print")
     assert not is_wide(page)
-    for hidden in ["header.top", ".decide", ".care", "footer"]:
+    for hidden in ["header.top", ".bar", ".care", "footer", ".queue"]:
         expect(page.locator(hidden).first).to_be_hidden()
     for shown in ["#call", ".unverified", ".facts", ".timeline", ".standing", ".print"]:
         expect(page.locator(shown).first).to_be_visible()
@@ -123,11 +123,11 @@ def test_pictures_of_a_day_in_the_inbox(chromium: Any, command: Path, tmp_path: 
             picture(page, f"inbox-{scheme}")
             page.get_by_role("link", name=REFUND).click()
             expect(page.locator("[data-approve]")).to_be_enabled()
+            unfold(page)
             page.locator("#f1").fill("80.00")
-            expect(page.locator("[data-approve]")).to_have_text("Approve with 1 change")
+            expect(page.locator("[data-approve] > span")).to_have_text("Approve with 1 change")
             page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
             picture(page, f"request-{scheme}")
-            page.on("dialog", lambda dialog: dialog.accept())
             for where in ["history", "insights", "settings"]:
                 page.goto(f"{surf.base}/{where}")
                 picture(page, f"{where}-{scheme}")

@@ -25,7 +25,7 @@ from tests.support.browsing import Browser, text_of
 
 
 def shown(text: str) -> list[str]:
-    return re.findall(r'<a class="what" href="/r/(\w+)"', text)
+    return re.findall(r'<a class="what" href="/r/(\w+)[?"]', text)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -42,7 +42,7 @@ RAW = re.compile("[\u202e\u2066\u200b\u200d\ufeff\x1b\x00\x07\x9b\u2028\u2029\U0
 
 def shown(text: str) -> list[str]:
     """Return the headlines of a list, from the top."""
-    return re.findall(r'<a class="what"[^>]*>(.*?)</a>', text)
+    return [re.sub("<[^>]*>", "", found) for found in re.findall(r'<a class="what"[^>]*>(.*?)</a>', text)]
 
 
 # -- lists -----------------------------------------------------------------------------------------------------
@@ -65,7 +65,9 @@ def test_a_gates_title_and_summary_stand_in_the_list_and_on_the_page_as_the_prog
     quoted = "&#39;Refund: Refund &lt;b&gt;€5&lt;/b&gt;&lt;U+202E&gt; for alice&#39;"
     for page in ("/", f"/r/{request_id}"):
         text = ada.get(page).text
-        assert re.search(rf'class="says">[Tt]he program says(, unverified:)? {re.escape(quoted)}<', text), page
+        assert re.search(
+            rf'class="says"><small>[Tt]he program says(, unverified:)?</small> {re.escape(quoted)}<', text
+        ), page
     assert "pay(amount=5, to=&#39;alice&#39;)" in shown(ada.get("/").text)[0]
     assert 'class="says"' not in ada.get("/?q=nothing").text
 
@@ -129,8 +131,8 @@ def test_a_request_shows_all_that_a_decision_needs(ada: Browser, clock: Clock) -
     page = ada.get(f"/r/{request_id}").text
     text = text_of(page)
     for words in (
-        "320", "'bob'", "risk high", "Sends money.", "on behalf ofkim", "2 different reviewers", "finance",
-        "in 1h", "then it expires, which is a no", "What the program will be told", "order-1", request_id[:11],
+        "320", "bob", "risk high", "Sends money.", "on behalf ofkim", "2 different reviewers", "finance",
+        "in 1h", "no answer is a no", "What the program will be told", "order-1", request_id[:11],
     ):  # fmt: skip
         assert words in text, words
     unverified = page.partition('class="unverified"')[2].partition("</section>")[0]
@@ -205,7 +207,7 @@ def test_a_beginning_of_an_id_leads_to_the_whole_address(ada: Browser, pay: Pay)
 def test_nothing_of_a_long_call_is_left_out(ada: Browser, pay: Pay) -> None:
     marks = "".join(f"{'y' * 10_000}mark{number}" for number in range(10))
     page = ada.get(f"/r/{held(pay, 5, to=marks).confirmation_id}").text
-    call = re.sub(r"\s*[|:] |\s", "", page.partition('<pre class="call" id="call">')[2].partition("</pre>")[0])
+    call = page.partition('id="call">')[2].partition("</pre>")[0]
     assert all(f"mark{number}" in call for number in range(10))
 
 
@@ -355,8 +357,9 @@ def test_every_field_has_a_label_and_every_page_its_landmarks(ada: Browser, pay:
     for page in ["/", f"/r/{request_id}", "/history", "/runs", f"/bulk?verb=approve&id={request_id}", "/nothing"]:
         text = ada.get(page).text
         assert text.count("<h1") == 1
-        for landmark in ("<header", "<main", "<nav", "<footer", '<html lang="en">'):
+        for landmark in ("<header", "<main", "<footer", '<html lang="en">'):
             assert text.count(landmark) == 1, (page, landmark)
+        assert text.count("<nav aria-label=") + text.count('<nav class="queue list" aria-label=') == text.count("<nav")
         ids = re.findall(r'\bid="([^"]+)"', text)
         assert len(set(ids)) == len(ids), page
         for field in re.findall(r"<(?:input|select|textarea)[^>]*>", text):

@@ -27,7 +27,8 @@ import sayso
 
 __all__ = [
     "AXE", "CHROMIUM", "OPTIONS", "WIDER", "Surf", "absent", "asked", "every_page", "held", "is_wide", "need",
-    "picture", "pressed", "serving", "shut", "stands", "state_is", "wheel_in",
+    "picture", "pressed", "serving", "shut", "stands", "state_is",
+    "unfold", "wheel_in",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,8 +138,10 @@ class Surf:
             self.faults.append(f"elsewhere: {address}")
 
     def page(self, request_id: str, **options: Any) -> Any:
-        """Open the page of a request."""
-        return self.tab(f"/r/{request_id}", **options)
+        """Open the page of a request, and there the fields of its arguments."""
+        page = self.tab(f"/r/{request_id}", **options)
+        unfold(page)
+        return page
 
     def found(self) -> list[str]:
         """Return what went wrong, apart from what was expected."""
@@ -171,6 +174,13 @@ def pressed(page: Any, name: str) -> None:
     """Press a button, as soon as it can be, and wait for the page that comes."""
     with page.expect_navigation():
         page.get_by_role("button", name=name, exact=True).click()
+
+
+def unfold(page: Any) -> None:
+    """Show the fields of a call's arguments, where there are any and they are not shown yet."""
+    fields = page.locator("[data-edit]:not([open]) > summary")
+    if fields.count():
+        fields.click()
 
 
 def state_is(page: Any, state: str) -> None:

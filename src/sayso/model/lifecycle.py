@@ -56,6 +56,7 @@ __all__ = [
     "is_due",
     "keepable",
     "kept_digest",
+    "must_be_allowed",
     "must_be_same",
     "release",
     "resolve",
@@ -203,7 +204,8 @@ def _already_decided(request: Request, decision: Decision, now: datetime) -> err
     )  # fmt: skip
 
 
-def _must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
+def must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
+    """Check that a person may decide; raises the `DecisionRefusedError` that says why not."""
     if by.is_same(request.requester) or any(by.may_be(person) for person in request.acts_for):
         raise errors.OwnRequestError(request.id, by=str(by))
     if not request.admits(by, roles):
@@ -246,7 +248,7 @@ def decide(
     if not (decision.verb == "cancel" and request.state is State.APPROVED):
         _must_be_pending(request, now)
     _must_fit(request, decision)
-    _must_be_allowed(request, decision.by, roles, now)
+    must_be_allowed(request, decision.by, roles, now)
     current = request.current_fingerprint
     if seen is not None and seen != current:
         raise errors.StaleViewError(request.id, seen=seen, current=current)
@@ -316,7 +318,7 @@ def ask_again(request: Request, reason: str, now: datetime) -> Transition:
 def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:
     """Let a reviewer take a pending request on; until it is released, others cannot decide it."""
     _must_be_pending(request, now)
-    _must_be_allowed(request, by, roles, now)
+    must_be_allowed(request, by, roles, now)
     return Transition(_evolve(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})
 
 
@@ -328,7 +330,7 @@ def release(
     if request.claimed_by is None:
         raise errors.NotClaimedError(request.id)
     freed = _evolve(request, claimed_by=None, claimed_at=None)
-    _must_be_allowed(freed if force else request, by, roles, now)
+    must_be_allowed(freed if force else request, by, roles, now)
     detail = {} if by.is_same(request.claimed_by) else {"claimed_by": request.claimed_by.qualified}
     return Transition(freed, "released", by, channel, detail)
 
@@ -339,7 +341,7 @@ def extend(
     """Move the end of a pending request, or of an approval that was not used yet, to `span` from now."""
     if request.state is not State.APPROVED:
         _must_be_pending(request, now)
-    _must_be_allowed(request, by, roles, now)
+    must_be_allowed(request, by, roles, now)
     end = "expires_at" if request.state is State.PENDING else "approval_expires_at"
     new = _evolve(request, **{end: now + span})
     return Transition(new, "extended", by, channel, {"what": end, "until": clock.written(now + span)})
@@ -371,7 +373,7 @@ def resolve(
         hint = "it was started again since it was looked into; nothing changed"
         raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
     if roles is not None:
-        _must_be_allowed(request, by, roles, now)
+        must_be_allowed(request, by, roles, now)
     detail: dict[str, Any] = {"happened": happened}
     if comment is not None:
         detail["comment"] = comment

@@ -63,6 +63,8 @@ def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
         return brief(part["const"], _ROOM)
     named = part.get("type")
     kind = " or ".join(map(str, cast("list[Any]", named))) if isinstance(named, list) else named
+    if part.get("x-sayso-type") == "decimal":  # written as text, whose pattern says no more than this
+        return "number"
     words = escape(str(part.get("format") or part.get("contentEncoding") or kind or "anything"))
     if part.get("type") == "array" and isinstance(part.get("items"), dict):
         words = f"array of {kind_of(schema, part['items'], depth + 1)}"

@@ -1,10 +1,10 @@
 """The inbox and the history: filters and cursor from the address, and one page of requests.
 
-The inbox lists what waits first and then what else is open, each oldest first; the history lists what was decided,
-newest first. Some filters (who asked, who decided, how) are applied here and not by the store, where those columns may
-be sealed. A page costs the same however many requests were decided before: where a filter keeps few, the page ends
-after a fixed number of requests was read, and its cursor continues from there. An empty field restricts nothing, and
-a field that cannot be read is an error, never an empty list.
+The inbox lists unknown outcomes first, then what waits, then what else is open, each oldest first; the history lists
+what was decided, newest first. Some filters (who asked, who decided, how) are applied here and not by the store, where
+those columns may be sealed. A page costs the same however many requests were decided before: where a filter keeps few,
+the page ends after a fixed number of requests was read, and its cursor continues from there. An empty field restricts
+nothing, and a field that cannot be read is an error, never an empty list.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -24,7 +25,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.base import Page
 
-__all__ = ["DECIDED", "OPEN", "Listing", "all_of", "history", "inbox"]
+__all__ = ["DECIDED", "OPEN", "Listing", "all_of", "history", "inbox", "queue_of"]
 
 PAGE, LOOK = 50, 2_000
 _CHUNK = 200
@@ -32,7 +33,8 @@ _VERBS: tuple[str, ...] = get_args(Verb)
 _FIELDS = ("q", "state", "tool", "run", "risk", "mine", "agent", "by", "verb", "channel", "from", "to")
 
 Lists = tuple[frozenset[State], ...]
-OPEN: Lists = (frozenset({State.PENDING}), LIVE - {State.PENDING})
+_WAITING: Lists = (frozenset({State.PENDING}),)
+OPEN: Lists = (frozenset({State.UNKNOWN}), *_WAITING, LIVE - {State.PENDING, State.UNKNOWN})
 DECIDED: Lists = (frozenset(State) - {State.PENDING},)
 
 
@@ -64,6 +66,20 @@ class Listing:
         """Whether the page ended before it was full, because so many were looked at."""
         return self.next_page is not None and len(self.requests) < PAGE
 
+    @property
+    def words(self) -> str:
+        """The filters that are set, as an address has them."""
+        return _address(self.asked)
+
+    def chips(self) -> list[tuple[str, str, str]]:
+        """Return of each filter that is set its name, its value, and the address's filters without it."""
+        set_now = {name: value for name, value in self.asked.items() if value}
+        return [
+            ("search" if name == "q" else "claimed by me" if name == "mine" else name, "" if name == "mine" else value,
+             _address({other: kept for other, kept in set_now.items() if other != name}))
+            for name, value in set_now.items()
+        ]  # fmt: skip
+
     def offered(self) -> dict[str, list[str]]:
         """Return what can be chosen in some fields: what is on the page."""
         decisions = [one.decision for one in self.requests if one.decision is not None]
@@ -75,8 +91,12 @@ class Listing:
         }
 
 
+def _address(asked: dict[str, str]) -> str:
+    return urlencode({name: value for name, value in asked.items() if value})
+
+
 def inbox(context: RequestContext) -> Response:
-    """Show what waits for a person, oldest first; then what else is open."""
+    """Show what needs a person, unknown outcomes first and then what waits, oldest first; then what else is open."""
     listing, now = _listing(context, OPEN), clock.now()
     rows = rows_of(context.review, listing.requests, now)
     return render(
@@ -94,11 +114,19 @@ def history(context: RequestContext) -> Response:
     )  # fmt: skip
 
 
-def _listing(context: RequestContext, lists: Lists, *page: str, newest: bool = False) -> Listing:
+def queue_of(context: RequestContext, address: str) -> Listing:
+    """Return the first page of what waits by the filters of an inbox's address, for the list beside a request."""
+    asked = dict(parse_qsl(address))
+    return _listing(context, _WAITING, asked={name: asked.get(name, "") for name in _FIELDS})
+
+
+def _listing(
+    context: RequestContext, lists: Lists, *page: str, newest: bool = False, asked: dict[str, str] | None = None
+) -> Listing:
     """Return the page of a list that the address asks for; raises `HTTPException` where it holds no such filter."""
     try:
-        search = _Search(context, lists, newest=newest)
-        found, cursor = search.page(context.query("cursor") or "0.")
+        search = _Search(context, lists, asked or _asked(context), newest=newest)
+        found, cursor = search.page((asked is None and context.query("cursor")) or "0.")
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
@@ -109,16 +137,20 @@ def _listing(context: RequestContext, lists: Lists, *page: str, newest: bool = F
 def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
     """Return everything that matches the filters in the address, read page by page; raises `HTTPException`."""
     try:
-        return _Search(context, lists, newest=newest).every()
+        return _Search(context, lists, _asked(context), newest=newest).every()
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
+
+
+def _asked(context: RequestContext) -> dict[str, str]:
+    return {name: context.query(name) for name in _FIELDS}
 
 
 class _Search:
     """The filters of one address, and what they find in several lists, one after another; raises `ValueError`."""
 
-    def __init__(self, context: RequestContext, lists: Lists, *, newest: bool) -> None:
-        asked = self.asked = {name: context.query(name) for name in _FIELDS}
+    def __init__(self, context: RequestContext, lists: Lists, asked: dict[str, str], *, newest: bool) -> None:
+        self.asked = asked
         self._lists = (frozenset({State(asked["state"])}),) if asked["state"] else lists
         self._tests = list(_tests(asked))
         self._newest, self._review = newest, context.review

@@ -32,6 +32,8 @@ __all__ = [
     "rows_of",
 ]  # fmt: skip
 
+_LEVELS = frozenset({"low", "medium", "high", "critical"})
+
 
 def percent(share: float | None) -> str:
     """Return a share as people read it."""
@@ -93,8 +95,11 @@ class Row(NamedTuple):
 
     Attributes:
         stands: Where it stands, in one line.
-        headline: The call that would run, or the question.
+        headline: The call that would run, or the question; `name` and `arguments` are its two parts.
         says: The program's own title and summary; empty where it gives none.
+        level: The risk where it is one of the usual words, for its colour.
+        votes: How many of the approvals that it needs are there, where it needs several.
+        at: When it was asked, ISO 8601.
         expires: When it ends, ISO 8601, while it waits; `left` is how long that is.
         fingerprint: Of what is shown.
         warns: Whether something about it may deceive the eye.
@@ -106,12 +111,17 @@ class Row(NamedTuple):
     state: str
     stands: str
     headline: str
+    name: str
+    arguments: str
     says: str
     risk: str
+    level: str
+    votes: str
     requester: str
     run: str
     run_id: str
     asked: str
+    at: str
     claimed: str
     expires: str
     left: str
@@ -123,15 +133,20 @@ class Row(NamedTuple):
 
 def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Row:
     """Return a request as a row of a list; whether its program is gone, the caller looks up where that is shown."""
-    is_pending, run_id = request.state is State.PENDING, request.run_id
+    is_pending, run_id, headline = request.state is State.PENDING, request.run_id, card.headline(request, 120)
+    name, bracket, arguments = (
+        headline.partition("(") if request.kind == "call" else (headline.removeprefix("question "), "", "")
+    )
+    count, risk = request.quorum.count, "" if request.risk is None else token(request.risk, 20)
     return Row(
         id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
-        headline=card.headline(request, 120), says=card.program_words(request, 160),
-        risk="" if request.risk is None else token(request.risk, 20), requester=name_of(request.requester, 30),
+        headline=headline, name=name, arguments=bracket + arguments, says=card.program_words(request, 160),
+        risk=risk, level=risk if risk in _LEVELS else "", requester=name_of(request.requester, 30),
+        votes=f"{count - request.missing_votes} of {count} approvals" if is_pending and count > 1 else "",
         run=short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM), run_id=run_id,
-        asked=ago(request.created_at, now),
+        asked=ago(request.created_at, now), at=clock.written(request.created_at),
         claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
-        expires=request.expires_at.isoformat() if is_pending else "",
+        expires=clock.written(request.expires_at) if is_pending else "",
         left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
         fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
     )  # fmt: skip
@@ -144,7 +159,7 @@ def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]
 
 def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
     """Return who asked, when, and what an approval needs, as names and values."""
-    found = [("asked by", name_of(request.requester)), ("asked", ago(request.created_at, now))]
+    found = [("asked by", name_of(request.requester))]
     found += [("on behalf of", name_of(person)) for person in request.acts_for]
     if request.kind == "call":
         found.append(("function", escape(request.call.tool)))

@@ -10,25 +10,29 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
+from sayso.model import duration
 from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
+from sayso.model.lifecycle import must_be_allowed
 from sayso.model.rendering import brief, value
 from sayso.model.request import Call, Request, State, changed
 from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
+from sayso.server.pages.arguments import Argument, arguments_of
 from sayso.server.pages.form_input import Edit, read_answer, read_edit
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
-from sayso.server.pages.rendering import facts, render, row_of
+from sayso.server.pages.listing import queue_of
+from sayso.server.pages.rendering import Row, facts, render, row_of
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import Change, card
 from sayso.view.card import outcome_rows
@@ -36,13 +40,11 @@ from sayso.view.document import event_rows
 
 __all__ = ["act", "show_request"]
 
-_WIDTH = 84
 _TITLE_ROOM = 80
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
-_VERBS = frozenset({
-    "answer", "approve", "cancel", "claim", "extend", "feedback", "grant", "preview", "preview-grant", "reject",
-    "release", "resolve",
-})  # fmt: skip
+_SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+_DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
+_VERBS = _DECIDE | {"claim", "extend", "preview", "preview-grant", "release", "resolve"}
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,11 @@ def _page(
             unreadable = escape(str(fault))
     widgets, problems = with_problems(widgets if request.state is State.PENDING else (), sent.problems)
     edited = request.edited if request.kind == "call" else None
+    changes = [] if edited is None else changed(request.call, edited, request.redact)
     return render(
         context, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
-        call="\n".join(card.subject_rows(request, width=_WIDTH, full=True)) if request.kind == "call" else "",
-        words=_words(request), same_effect=bool(same_effect),
+        arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
         cautions=[*card.cautions(request), *card.effect_cautions(same_effect, now)],
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, sent=sent,
@@ -106,9 +108,109 @@ def _page(
         left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
         moves=_possible_actions(context, request),
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
-        changes=[] if edited is None else changed(request.call, edited, request.redact),
+        changes=changes, changed_names={_first_name(change.path) for change in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
+        queue=_queue(context, request), done=_done(context, request), why_not=_why_not(context, request, now),
+        spans=_later_ends(request, now),
     )  # fmt: skip
+
+
+class _Arguments(NamedTuple):
+    """The arguments of a call, whose function they are for, and why they cannot be shown."""
+
+    rows: Sequence[Argument]
+    tool: str
+    gone: str | None
+
+
+def _arguments(request: Request) -> _Arguments:
+    if request.kind != "call":
+        return _Arguments((), "", None)
+    call = request.effective
+    gone = None if request.purged_at is None else f"The arguments were removed on {request.purged_at:%Y-%m-%d}."
+    try:
+        names: Sequence[str] = list(schema_of(request).names)
+    except errors.StoreCorruptError:  # the page says so where its fields would be
+        names = ()
+    return _Arguments([] if gone else arguments_of(call.shown, names), escape(call.tool), gone)
+
+
+def _first_name(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+class _Waiting(NamedTuple):
+    """A request in the list beside another one."""
+
+    id: str
+    name: str
+    line: str
+    risk: str
+    level: str
+
+
+class _Queue(NamedTuple):
+    """What waits, beside a request.
+
+    Attributes:
+        asked: The filters of the inbox from which it was opened.
+        back: The address of that inbox.
+        place: Where this request stands in the list.
+        after: The request that is opened when this one is decided.
+    """
+
+    rows: Sequence[_Waiting]
+    asked: str
+    back: str
+    place: str
+    after: str
+
+
+def _queue(context: RequestContext, request: Request) -> _Queue:
+    asked = context.form.get("in", "") or context.query("in")
+    listing = queue_of(context, asked)
+    ids = [one.id for one in listing.requests]
+    at = ids.index(request.id) if request.id in ids else -1
+    after = next((one for one in [*ids[at + 1 :], *ids[: max(at, 0)]] if one != request.id), "")
+    total = f"{len(ids)}{'+' if listing.next_page else ''}"
+    back = context.path() + (f"?{listing.words}" if listing.words else "")
+    return _Queue([_waiting(one) for one in listing.requests], listing.words, back,
+                  total if at < 0 else f"{at + 1} of {total}", after)  # fmt: skip
+
+
+def _waiting(request: Request) -> _Waiting:
+    row = row_of(request, clock.now())
+    return _Waiting(row.id, row.name, row.says or row.arguments or row.requester, row.risk, row.level)
+
+
+def _done(context: RequestContext, request: Request) -> Row | None:
+    """Return the request that was decided just before this page was opened, which says what was decided."""
+    done = context.query("done")
+    if not done or done == request.id:
+        return None
+    try:
+        return row_of(context.review.get(done), clock.now())
+    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+        return None
+
+
+def _why_not(context: RequestContext, request: Request, now: datetime) -> str | None:
+    """Return why this person cannot decide; None where they can. The store looks again when they do."""
+    if request.state is not State.PENDING:
+        return None
+    try:
+        must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
+    except errors.DecisionRefusedError as fault:
+        return escape(str(fault))
+    return None
+
+
+def _later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
+    """Return the ends that a request can be given and that are later than its own."""
+    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
+    if request.state not in {State.PENDING, State.APPROVED} or end is None:
+        return []
+    return [(span, said) for span, said in _SPANS.items() if now + duration.parse(span) > end]
 
 
 def _fields(request: Request) -> tuple[Widget, ...]:
@@ -160,7 +262,6 @@ def _possible_actions(context: RequestContext, request: Request) -> dict[str, bo
         "claim": is_pending and claimed is None,
         "release": is_pending and is_mine,
         "take_over": is_pending and claimed is not None and not is_mine,
-        "extend": request.state in {State.PENDING, State.APPROVED},
         "resolve": request.state is State.UNKNOWN,
         "force": request.state is State.RUNNING,
         "needs_reason": is_target(request),
@@ -192,7 +293,20 @@ def act(context: RequestContext) -> Response:
         return _page(context, context.review.get(request.id), status=422, sent=refused.sent)
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
-    return redirect(context.path("r", request.id))
+    return redirect(_next_page(context, request.id, verb))
+
+
+def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
+    """Return where a form leads: after a decision to the next request that waits, where the page named one."""
+    asked = {"in": context.form.get("in", "")}
+    after = context.form.get("then", "") if verb in _DECIDE else ""
+    try:
+        is_waiting = bool(after) and context.review.get(after).state is State.PENDING
+    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+        is_waiting = False
+    if is_waiting:
+        return context.path("r", after, **asked, done=request_id)
+    return context.path("r", request_id, **asked)
 
 
 def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None:
@@ -320,6 +434,8 @@ def _answer(context: RequestContext, request: Request) -> object:
 
 
 def _extend(context: RequestContext, request: Request) -> None:
+    if context.form.get("span", "") not in dict(_later_ends(request, clock.now())):
+        raise _RefusedError("That is no later end; nothing was changed.")
     try:
         context.review.extend(request.id, context.form.get("span", ""))
     except errors.ConfigError as fault:

@@ -1,4 +1,4 @@
-// Keys, countdowns, the live list of changes and a guard for half-filled forms. Every page works without it.
+// Keys, countdowns, what an edit changes, and drafts. Every page works without it.
 "use strict";
 
 (() => {
@@ -29,19 +29,42 @@
     });
     return "in " + parts.filter(Boolean).join(" ");
   };
+  // Times are told as the reader's clock has them; the title keeps UTC beside it.
+  all("time[datetime][title]").forEach((part) => {
+    const at = new Date(part.dateTime);
+    if (!isNaN(at)) part.title = `${at.toLocaleString()} (${part.dateTime})`;
+  });
   const tick = () => all("time[data-countdown]").forEach((part) => {
     const seconds = Math.round((Date.parse(part.dateTime) - Date.now()) / 1000);
     const live = part.closest("[aria-live]");
     // Read aloud at five minutes and at one only, not every second.
     if (live) live.setAttribute("aria-live", [300, 60, 0].includes(seconds) ? "polite" : "off");
     part.textContent = left(seconds);
+    part.classList.toggle("soon", seconds < 300);
   });
   if (one("time[data-countdown]")) { tick(); setInterval(tick, 1000); }
 
   // -- live updates ----------------------------------------------------------------------------------------
+  const stateBefore = (one("[data-request] .lead .state") || {}).textContent?.trim();
+  let isSent = false;  // a form of this page is on its way, and its answer is the next page
+  document.addEventListener("submit", (event) => { isSent = !event.defaultPrevented; });
+  const isWritten = () => isSent || one("form[data-decide]") !== null && fields.some(isChanged);
   document.addEventListener("htmx:sse:after:message", () => {
     const count = one("#pending").dataset.pending;
     document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
+    // Decided elsewhere while somebody looks at it: what was written stays, and can decide nothing any more.
+    const state = one("[data-request] .lead .state");
+    if (state && !isWritten() && state.textContent.trim() !== stateBefore) { location.reload(); return; }
+    if (state && form && state.textContent.trim() !== "pending") {
+      all("[data-decides]", form).forEach((button) => { button.disabled = true; });
+      let why = one("[data-why-not]", form);
+      if (!why) {
+        why = Object.assign(document.createElement("p"), { className: "why-not" });
+        why.dataset.whyNot = "";
+        one(".bar", form).prepend(why);
+      }
+      why.textContent = `It is ${state.textContent.trim()}: this can decide nothing any more. Load the page to see what became of it.`;
+    }
     // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
     all(".row:has(.gone) [name=id]").forEach((box) => {
       if (one(".state-pending", box.closest("[data-row]"))) return;
@@ -60,7 +83,8 @@
 
   // -- what was changed in the form ------------------------------------------------------------------------
   const form = one("form[data-decide]");
-  const fieldsOf = (root) => all("input:not([type=hidden]), select, textarea", root);
+  const fieldsOf = (root) => all("input:not([type=hidden], [type=radio], [type=checkbox]), select, textarea", root)
+    .filter((field) => !field.closest(".told"));
   const fields = form ? fieldsOf(form) : [];
   const label = (field) => {
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
@@ -71,7 +95,6 @@
   // whoever is quick has written by then, and browsers fill in what they remember.
   const sent = form ? form.cloneNode(true) : null;
   if (sent) sent.reset();
-  const rendered = sent ? fieldsOf(sent).map((field) => field.value) : [];
   const before = new Map();
   if (sent) fieldsOf(sent).forEach((field, place) => {
     if ("proposed" in field.dataset) field.value = field.dataset.proposed;
@@ -84,9 +107,10 @@
     return value && isChanged(value);
   };
   const edited = () => fields.filter((field) => field.name !== "note" && isChanged(field) && !isTwice(field));
-  const isDirty = () => fields.some(isChanged);
+  const marked = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
+  const told = (field) => [marked("del", before.get(field)[1] || "(nothing)"), " → ", marked("ins", shown(field) || "(nothing)")];
   const show = () => {
-    const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve]", form);
+    const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve] span", form);
     if (!box || !approve) return;
     all("[data-previewed]", form).forEach((part) => part.remove());  // it is of what was sent, and that was changed
     box.hidden = !found.length;
@@ -95,28 +119,85 @@
       item.textContent = `${label(field)}: ${before.get(field)[1] || "(nothing)"} → ${shown(field) || "(nothing)"}`;
       return item;
     }));
+    // The card says what will run: each argument that the form changes shows what it was and what it will be.
+    all("#call [data-argument]").forEach((part) => {
+      const mine = found.filter((field) => field.name.replace(/\.way$/, "").split(".")[0] === part.dataset.argument);
+      all("[data-edited]", part).forEach((old) => old.remove());
+      part.classList.toggle("is-edited", mine.length > 0);
+      let isWhole = false;
+      mine.forEach((field) => {
+        const line = document.createElement("span");
+        line.dataset.edited = "";
+        const inner = field.name.replace(/\.way$/, "") !== part.dataset.argument;
+        isWhole ||= !inner;
+        line.append(...(inner ? [`${label(field)}: `] : []), ...told(field));
+        part.append(line);
+      });
+      one("[data-as-is]", part).hidden = isWhole;
+    });
     approve.textContent = found.length ? `Approve with ${found.length} change${found.length > 1 ? "s" : ""}` : "Approve";
   };
-  let isSent = false;
+
+  // What somebody has written survives a reload, a restart of the server and signing in again: it is kept in this tab
+  // until the request is decided, for exactly the call that was shown.
+  const page = one("[data-request]");
+  const drafts = (id) => Object.keys(sessionStorage).filter((name) => name.startsWith(`sayso-draft:${id}:`));
+  if (page && "decided" in page.dataset) drafts(page.dataset.request).forEach((name) => sessionStorage.removeItem(name));
+  const done = one("[data-done]");
+  if (done) drafts(done.dataset.done).forEach((name) => sessionStorage.removeItem(name));
+  const draft = form && page ? `sayso-draft:${page.dataset.request}:${form.dataset.print}` : "";
+  const save = () => {
+    const written = Object.fromEntries(fields.filter(isChanged).map((field) => [field.name, field.value]));
+    try {
+      if (Object.keys(written).length) sessionStorage.setItem(draft, JSON.stringify(written));
+      else sessionStorage.removeItem(draft);
+    } catch { /* there is no room for it, and nothing depends on it */ }
+  };
+  const restore = () => {
+    if (fields.some((field) => "proposed" in field.dataset) || one("[role=alert]", page)) return;  // the server sent it
+    const written = JSON.parse(sessionStorage.getItem(draft) || "{}");
+    fields.forEach((field) => { if (field.name in written) field.value = written[field.name]; });
+  };
   if (form) {
+    restore();
     form.addEventListener("input", (event) => {
       const way = form.elements[`${event.target.name}.way`];
       if (way && way.value !== "value") way.value = "value";  // whoever writes a value means it
       const value = event.target.name.endsWith(".way") && form.elements[event.target.name.slice(0, -4)];
       if (value && event.target.value !== "value") value.value = before.get(value)[0];  // and who takes it back, that
       show();
+      save();
     });
-    form.addEventListener("submit", () => { isSent = true; });
-    const isAsRendered = () => fields.every((field, place) => field.value === rendered[place]);
-    addEventListener("pageshow", () => { if (!isAsRendered() || !one("[data-previewed]", form)) show(); });
-    addEventListener("beforeunload", (event) => { if (isDirty() && !isSent) event.preventDefault(); });
+    addEventListener("pageshow", () => {
+      if (!edited().length) return;
+      const edit = one("[data-edit]", form);
+      if (edit) edit.open = true;
+      if (!one("[data-previewed]", form)) show();
+    });
+    // One rule for what is risky, whether a key, a click or Enter in a field sends it.
+    form.addEventListener("submit", (event) => {
+      const button = event.submitter;
+      if (button && button.dataset.risk && !confirm(`Risk ${button.dataset.risk}. Approve?`)) event.preventDefault();
+    });
+    all("[data-grow], #note", form).forEach((area) => area.addEventListener("input", () => {
+      area.rows = Math.min(Math.max(area.value.split("\n").length, 1), 8);
+    }));
   }
 
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
-  if (every) every.addEventListener("change", () => {
-    all("[name=id]:not(:disabled)").forEach((box) => { box.checked = every.checked; });
-  });
+  const count = () => {
+    const told = one("[data-selected]"), chosen = all("[name=id]:checked").length;
+    if (told) told.textContent = chosen ? `${chosen} selected:` : "Selected:";
+  };
+  if (every) {
+    every.addEventListener("change", () => {
+      all("[name=id]:not(:disabled)").forEach((box) => { box.checked = every.checked; });
+      count();
+    });
+    document.addEventListener("change", (event) => { if (event.target.name === "id") count(); });
+    addEventListener("pageshow", count);
+  }
 
   // -- keys ------------------------------------------------------------------------------------------------
   const dialog = one("#keys"), toggle = one("#keys-on");
@@ -127,6 +208,12 @@
 
   let at = -1, prefix = 0;
   const go = (step) => {
+    const queue = all("[data-queued]"), here = queue.findIndex((link) => link.hasAttribute("aria-current"));
+    if (queue.length) {
+      const next = queue[Math.min(Math.max(here + step, 0), queue.length - 1)];
+      if (next !== queue[here]) next.click();
+      return;
+    }
     const list = rows();
     if (!list.length) return;
     at = Math.min(Math.max(at + step, 0), list.length - 1);
@@ -134,10 +221,11 @@
     one("a", list[at]).focus();
     list[at].scrollIntoView({ block: "nearest" });
   };
+  const current = one("[data-queued][aria-current]");
+  if (current) current.scrollIntoView({ block: "nearest" });
   const press = (key) => {
     const button = one(`[data-key="${key}"]`);
     if (!button || button.disabled) return;
-    if (key === "a" && button.dataset.risk && !confirm(`Risk ${button.dataset.risk}. Approve?`)) return;
     button.focus();
     button.click();
   };
@@ -148,18 +236,32 @@
     if (!one("[name=id]:checked", list) && here) here.checked = true;
     if (one("[name=id]:checked", list)) list.requestSubmit(one(`button[value=${verb}]`, list));
   };
+  const focus = (selector) => { const part = one(selector); if (part) { part.focus(); if (part.select) part.select(); } };
+  const edit = () => {
+    const box = one("[data-edit]");
+    if (box) box.open = true;
+    if (fields.length) fields[0].focus();
+  };
+  const choose = (number) => { const choice = one(`[data-choice="${number}"]`); if (choice) { choice.checked = true; choice.focus(); } };
   const deeds = {
-    j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(),
-    x: () => { const box = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]); if (box) box.checked = !box.checked; },
-    e: () => { if (fields.length) fields[0].focus(); },
+    j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(), "/": () => focus("[data-search]"),
+    x: () => {
+      const box = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]);
+      if (box) { box.checked = !box.checked; count(); }
+    },
+    e: edit, n: () => focus("#note"),
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
     r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
     f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
   };
   document.addEventListener("keydown", (event) => {
     const target = event.target;
-    if (event.ctrlKey || event.metaKey || event.altKey || dialog.open || !isOn()) return;
-    if (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target.type !== "checkbox") return;
+    if (dialog.open || !isOn()) return;
+    const isField = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
+      && !["checkbox", "radio"].includes(target.type);
+    if (isField && event.key === "Escape") { target.blur(); return; }
+    if (isField && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); press("a"); return; }
+    if (event.ctrlKey || event.metaKey || event.altKey || isField) return;
     if (Date.now() - prefix < 1500) {
       prefix = 0;
       const link = one(`[data-go="${event.key}"]`);
@@ -167,6 +269,7 @@
       return;
     }
     if (event.key === "g") { prefix = Date.now(); return; }
+    if (/^[1-9]$/.test(event.key)) { choose(event.key); return; }
     const deed = deeds[event.key];
     if (deed) { event.preventDefault(); deed(); }
   });

@@ -1,0 +1,68 @@
+"""How the arguments of a call are drawn on its page.
+
+The invariant: what stands without quotes is a text that cannot be taken for anything else, and no value leaves its box.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from sayso.server.pages.arguments import Argument, arguments_of
+from tests.support.gated import taking
+from tests.support.surfing import held, stands
+
+
+def drawn(value: Any) -> Argument:
+    """Return how a value is drawn that somebody asks to run with."""
+    call = stands(held(taking({"value": Any}, []), value)).effective
+    (argument,) = arguments_of(call.shown, ["value"])
+    return argument
+
+
+@pytest.mark.parametrize(
+    "text", ["alice", "kim@example.org", "/backups/2024", "Dear Kim, it is on its way.", "A-4721", "日本"]
+)
+def test_a_plain_text_stands_without_quotes(text: str) -> None:
+    assert drawn(text) == Argument("value", "text", text, key="f0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["320", "-1.5", "1,000", "1e9", ".5", "2026-11-22", "2026-11-22T10:00:00", "true", "False", "None", "null", "nan",
+     "-inf", "***", "", " alice", "alice ", "a  b", "'alice'", '"x"', "[1]", "{}", "(nothing)", "<U+202E>", "a\tb",
+     "a\u200bb"],
+)  # fmt: skip
+def test_a_text_that_could_be_taken_for_something_else_keeps_its_quotes(text: str) -> None:
+    found = drawn(text)
+    assert found.kind == "code"
+    assert found.text[0] in "'\""
+    assert found.text != text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (320.0, "number", "320.0"), (7, "number", "7"), (Decimal("1.10"), "number", "1.10"), (True, "code", "True"),
+        (None, "code", "None"), (dt.date(2026, 11, 22), "code", "2026-11-22"), ({"a": 1}, "code", "{'a': 1}"),
+    ],
+)  # fmt: skip
+def test_other_values_are_drawn_by_their_type(value: Any, kind: str, text: str) -> None:
+    assert drawn(value)[1:3] == (kind, text)
+
+
+def test_a_long_text_is_whole_in_a_box_of_its_own_and_says_how_long_it_is() -> None:
+    text = "\n".join(f"line {number}\u202e" for number in range(300))
+    found = drawn(text)
+    assert found.kind == "block"
+    assert found.text == text.replace("\u202e", "<U+202E>")
+    assert found.size == f"{len(text):,} characters"
+
+
+def test_a_short_list_has_its_items_apart_and_a_long_one_is_drawn_as_it_is() -> None:
+    assert drawn(["lid", "12", "a, b"]).items == ("lid", "'12'", "'a, b'")
+    assert drawn(list(range(25))).items == ()
+    assert drawn([["lid"]]).items == ()
