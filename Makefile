@@ -12,6 +12,7 @@
 #   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/explanation/benchmarks.md')
 #   make contrast         the same accidents for frameworks, peers and sayso: what ran that should not have
 #                         (ARGS='langgraph replay' is one cell; ARGS='--markdown docs/explanation/contrast.md')
+#   make bench-scale      many agents on one server                (ARGS='--beside ../old --seconds 10')
 #   make docs             build the pages into site/
 #   make clean            remove environments, caches and builds
 #
@@ -34,7 +35,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench contrast docs clean
+.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench bench-scale contrast docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -74,6 +75,9 @@ bench: $(BENCH)/.ready $(BENCH)/.peers
 
 contrast:
 	@$(PYTHON) -m benchmarks.contrast $(ARGS)
+
+bench-scale: $(BENCH)/.ready
+	$(BENCH)/bin/python -m benchmarks.scale $(ARGS)
 
 docs: $(DOCS)/.ready
 	$(DOCS)/bin/zensical build --clean --strict

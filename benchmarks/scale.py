@@ -1,0 +1,244 @@
+"""`python -m benchmarks.scale`: many agents on one server, whole cycles over HTTP, an old server beside the new one.
+
+An agent asks, waits, starts and finishes, each over a kept connection of its own; reviewers approve over theirs. The
+server, with a SQLite file of its own that syncs each commit, is one process, and all clients are another one on the
+same cores. `--beside DIR` serves the code of another checkout as well, in turns, so that both meet the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .machine import describe, load_after
+
+__all__ = ["main"]
+
+_SERVER = Path(__file__).with_name("ours_scale.py")
+_REVIEWERS, _WARM_UP = 8, 1.0
+
+
+class Server:
+    """A server in a process of its own, with the code of a checkout."""
+
+    def __init__(self, checkout: Path, folder: Path, port: int = 0) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+        command = [sys.executable, str(_SERVER), str(folder), str(port)]
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=folder)
+        assert self.process.stdout is not None
+        said = json.loads(self.process.stdout.readline())
+        self.port, self.ask_token, self.review_token, self.sample = said
+
+    def cpu(self) -> float:
+        """Return the processor time of all its threads so far, in seconds."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Return its resident memory in MB."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError("the system does not tell the memory of a process")
+
+    def end(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+
+class Connection(asyncio.Protocol):
+    """One kept connection that sends one request at a time; nothing that would cost the cores much."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._buffer, self._answer = b"", None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionError("the server closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, found, rest = self._buffer.partition(b"\r\n\r\n")
+        if not found:
+            return
+        _, _, length = head.lower().partition(b"\r\ncontent-length:")
+        if len(rest) >= int(length.partition(b"\r\n")[0]):
+            answer, self._answer, self._buffer = self._answer, None, b""
+            if answer is not None and not answer.done():  # it may have been cancelled at the end of the run
+                answer.set_result((int(head[9:12]), rest))
+
+    def post(self, path: str, token: str, content: Any) -> asyncio.Future[tuple[int, bytes]]:
+        """Send a request, and return what will be its status and its content."""
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = asyncio.get_running_loop().create_future()
+        body = json.dumps(content, separators=(",", ":")).encode()
+        self.transport.write(
+            f"POST /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        return self._answer
+
+
+class Load:
+    """So many agents and eight reviewers on one server.
+
+    Args:
+        server: Which.
+        agents: How many.
+        rate: Cycles a second that all of them begin together; 0 for as many as go.
+    """
+
+    def __init__(self, server: Server, agents: int, rate: float) -> None:
+        self._server, self._agents, self._rate = server, agents, rate
+        self._to_review: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._decided_at = dict[str, float]()
+        self.seconds = defaultdict[str, list[float]](list)
+        self.cycles, self._is_over = 0, False
+
+    async def _connection(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(Connection, "127.0.0.1", self._server.port))[1]
+
+    async def _sent(self, name: str, connection: Connection, path: str, token: str, content: Any) -> Any:
+        before = time.perf_counter()
+        status, found = await connection.post(path, token, content)
+        self.seconds[name].append(time.perf_counter() - before)
+        if status != 200:
+            raise RuntimeError(f"{path} was answered {status}: {found[:300]!r}")
+        return json.loads(found)
+
+    async def agent(self) -> None:
+        """Go through cycles until time is over."""
+        from sayso.model.fingerprint import fingerprint
+
+        connection, token = await self._connection(), self._server.ask_token
+        program = "/program"
+        while not self._is_over:
+            if self._rate:
+                await asyncio.sleep(random.expovariate(self._rate / self._agents))
+            request_id, run = f"rq_{secrets.token_hex(16)}", f"order-{secrets.token_hex(6)}"
+            asked = self._server.sample | {"id": request_id, "run_id": run}
+            asked["fingerprint"] = fingerprint(run, asked["subject"]["digest"], "")
+            found = await self._sent("ask", connection, f"{program}/ask", token, {"request": asked, "update": None})
+            self._to_review.put_nowait((request_id, asked["fingerprint"]))
+            seen, changed = {request_id: found["etag"]}, dict[str, Any]()
+            while not changed:
+                _, answer = await connection.post(f"{program}/wait", token, {"seen": seen, "seconds": 25.0})
+                changed = json.loads(answer)["changed"]
+            self.seconds["wake-up"].append(time.perf_counter() - self._decided_at.pop(request_id))
+            started = {"request_id": request_id, "token": secrets.token_hex(16), "worker": "agent"}
+            await self._sent("start", connection, f"{program}/start", token, started)
+            del started["worker"]
+            outcome = ["done", None, None, None, None, False]
+            await self._sent("finish", connection, f"{program}/finish", token, {**started, "outcome": outcome})
+            self.cycles += 1
+
+    async def reviewer(self) -> None:
+        """Approve what was asked, as soon as it was."""
+        connection = await self._connection()
+        while True:
+            request_id, seen = await self._to_review.get()
+            self._decided_at[request_id] = time.perf_counter()
+            path = f"/requests/{request_id}/approve"
+            await self._sent("approve", connection, path, self._server.review_token, {"seen": seen})
+
+    async def run(self, lasts: float) -> Figures:
+        """Measure for so many seconds, after one in which nothing counts."""
+        tasks = [asyncio.ensure_future(self.reviewer()) for _ in range(_REVIEWERS)]
+        agents = [asyncio.ensure_future(self.agent()) for _ in range(self._agents)]
+        await self._sleep(_WARM_UP, [*tasks, *agents])
+        self.seconds.clear()
+        cycles, cpu, own, began = self.cycles, self._server.cpu(), time.process_time(), time.perf_counter()
+        await self._sleep(lasts, [*tasks, *agents])
+        elapsed, cycles = time.perf_counter() - began, self.cycles - cycles
+        found = Figures(
+            cycles / elapsed, (self._server.cpu() - cpu) / max(1, cycles), (time.process_time() - own) / max(1, cycles),
+            {name: sorted(some) for name, some in self.seconds.items()},
+        )  # fmt: skip
+        self._is_over = True
+        for task in [*agents, *tasks]:
+            task.cancel()
+        return found
+
+    async def _sleep(self, seconds: float, tasks: Sequence[asyncio.Future[None]]) -> None:
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        for one in done:
+            one.result()
+
+
+class Figures(NamedTuple):
+    """What one run gave: cycles a second, processor seconds a cycle, and sorted times by what was done."""
+
+    rate: float
+    server: float
+    clients: float
+    seconds: dict[str, list[float]]
+
+    def shown(self, name: str) -> str:
+        """Return the median and the 99th percentile of a time in milliseconds."""
+        found = self.seconds.get(name, [])
+        if not found:
+            return ""
+        return " / ".join(f"{found[min(len(found) - 1, int(len(found) * part))] * 1e3:.1f}" for part in (0.5, 0.99))
+
+
+_NAMES = ("ask", "approve", "wake-up", "start", "finish")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="Many agents on one server.")
+    parser.add_argument("--beside", type=Path, metavar="DIR", help="another checkout of sayso, served as well")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long each row is measured  [default: 4]")
+    parser.add_argument("--rounds", type=int, default=2, help="how often; the best round counts  [default: 2]")
+    parser.add_argument("--folder", type=Path, help="where the stores are made; their disk is what is measured")
+    options = parser.parse_args(arguments)
+    here = Path(__file__).parents[1]
+    checkouts = {"sayso": here} | ({} if options.beside is None else {"sayso, before": options.beside.absolute()})
+    with tempfile.TemporaryDirectory(prefix="sayso-scale-", dir=options.folder) as folder:
+        about = describe(Path(folder))
+        print("\n".join(about))
+        heads = ("agents", "offered", "who", "cycles/s", "server ms", "clients ms", *(f"{one} ms" for one in _NAMES))
+        print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+        for agents, rate in ((1, 0), (64, 0), (64, 200)):
+            for who, checkout in checkouts.items():
+                best = max((_measured(checkout, Path(folder), agents, rate, options.seconds) for _ in
+                            range(options.rounds)), key=lambda one: one.rate)  # fmt: skip
+                cells = [
+                    str(agents), f"{rate}/s" if rate else "all", who, f"{best.rate:.0f}", f"{best.server * 1e3:.2f}",
+                    f"{best.clients * 1e3:.2f}", *map(best.shown, _NAMES),
+                ]  # fmt: skip
+                print(f"| {' | '.join(cells)} |", flush=True)
+    print("\n".join(load_after()))
+    return 0
+
+
+def _measured(checkout: Path, folder: Path, agents: int, rate: float, seconds: float) -> Figures:
+    with tempfile.TemporaryDirectory(dir=folder) as store:
+        server = Server(checkout, Path(store))
+        try:
+            return asyncio.run(Load(server, agents, rate).run(seconds))
+        finally:
+            server.end()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
