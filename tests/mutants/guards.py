@@ -347,7 +347,7 @@ MUTANTS = [
     ),
     Mutant(
         "what the function's own types refuse does not run", "gates/call.py",
-        "    problems = _refused_by_types(gate, request, request.edited)\n    if not", "    problems: list[str] = []\n    if not",
+        "    problems = refused_by_types(gate, request, request.edited)\n    if not", "    problems: list[str] = []\n    if not",
         "gates/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
     ),
     Mutant(
@@ -1184,6 +1184,22 @@ MUTANTS = [
         "a consume key that did not start the call does not get it", "server/api/aap.py",
         "if request.execution.token != token:", "if False:",
         "server/test_aap.py::test_of_ten_consumes_at_once_one_gets_the_call",
+    ),
+    Mutant(
+        "nothing is answered before its commit", "stores/sqlite.py",
+        "                while not all(op.done for op in ops):\n                    self._lead()",
+        "                threading.Thread(target=lambda: [self._lead() for _ in ops]).start()",
+        "server/test_writer.py::test_nothing_is_answered_before_its_commit",
+    ),
+    Mutant(
+        "a revocation is looked up in the transaction", "server/api/endpoint.py",
+        "if token_id is not None and not tokens.is_good(token_id, self.store):", "if False:",
+        "server/test_writer.py::test_a_token_that_was_revoked_meanwhile_writes_nothing",
+    ),
+    Mutant(
+        "a work that failed leaves nothing behind", "stores/joined.py",
+        "if view.has_written and error is not view.refusal:", "if False:",
+        "server/test_writer.py::test_the_verbs_of_one_work_are_one_transaction",
     ),
     Mutant(
         "nobody begins another program's run", "server/api/ownership.py",

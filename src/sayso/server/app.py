@@ -12,18 +12,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from sayso import config, errors
 from sayso.model.reviewer import Reviewer
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcasters, EventLog
 from sayso.server.api.limits import InFlight, Rate
-from sayso.server.api.routes import mounted as api
+from sayso.server.api.routes import api
 from sayso.server.auth import login
 from sayso.server.auth.options import SignIn
 from sayso.server.auth.sessions import Sessions
@@ -38,6 +38,7 @@ from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
+from sayso.server.writer import Writer
 from sayso.stores.base import Store
 
 __all__ = ["create_app", "login_path"]
@@ -77,9 +78,29 @@ def _routes() -> list[BaseRoute]:
         Route("/hooks/decisions", receive, methods=["POST"]),
         Route("/healthz", _healthz),
         Route("/metrics", metrics.metrics),
-        api(),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
+
+
+class _Inbox(Starlette):
+    """Starlette for the pages, and the API beside it."""
+
+    def __init__(self, hosts: Collection[str]) -> None:
+        super().__init__(routes=_routes(), exception_handlers={**HANDLERS})
+        self._api, self._guard = api(), Guard(self._answer, hosts=hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guard(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, root = scope.get("path", ""), scope.get("root_path", "")
+        if root and path.startswith(f"{root}/"):  # where it is mounted below another path
+            path = path[len(root) :]
+        if scope["type"] == "http" and path.startswith("/api/"):
+            scope = {**scope, "app": self, "root_path": f"{root}/api", "api_path": path.removeprefix("/api")}
+            await self._api(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -127,7 +148,7 @@ def create_app(
     if sign_in.provider is not None and base_url is None:
         raise errors.ConfigError("an OpenID provider needs base_url: it sends people back to that address only")
     names = {*hosts, *([parts.hostname] if base_url else LOOPBACK)}
-    app = Starlette(routes=_routes(), middleware=[Middleware(Guard, hosts=names)], exception_handlers={**HANDLERS})
+    app = _Inbox(names)
     store, state = config.open_store(store), app.state
     signer, options = TokenSigner(store), f"{base_url or ''} {sign_in.fingerprint}"
     sessions = Sessions(store, signer, lasts=sign_in.lasts, options=options, admits=sign_in.admits)
@@ -135,6 +156,7 @@ def create_app(
     state.on_stranger, state.on_link_used, state.checkpoints = on_stranger, None, None
     state.tokens, state.rate, state.stranger_rate = Tokens(store), Rate(rate), Rate(stranger_rate)
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
+    state.writer = Writer(store)
     state.event_log = EventLog(store)
     state.broadcasters, state.live_pages = Broadcasters(state.event_log), events.LivePages(store)
     state.metrics, state.insights = metrics.Metrics(store, state.event_log), insights.Insights(store)

@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 __all__ = ["Limits", "config", "raise_file_limit"]
 
 _FILES = 65_536  # as many as are asked for; a system may name a number that it cannot hold
 _RESERVED = 384  # files beside connections: those that are accepted at once, the store, channels, streams of the log
 _BACKLOG = 256  # connections that asyncio accepts in one go, before one of them is looked at
+_LONGEST_HEAD = 65_536  # bytes; the parser itself has no bound
 _READ = 65_536  # bytes that who reads slowly has to read in the time that `Limits.unread` gives
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n"
@@ -68,7 +69,7 @@ def raise_file_limit() -> int:
     return wanted if soft == resource.RLIM_INFINITY else soft
 
 
-class _Limited(H11Protocol):
+class _Limited(HttpToolsProtocol):
     """One connection."""
 
     def __init__(self, limits: Limits, waiting: dict[_Limited, None], **given: Any) -> None:
@@ -76,6 +77,7 @@ class _Limited(H11Protocol):
         self._limits, self._waiting = limits, waiting
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
+        self._head, self._is_in_head = 0, True  # bytes of a header that is not whole yet
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -88,8 +90,20 @@ class _Limited(H11Protocol):
             longest.give_up()
         self._wait(self._limits.header)
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._is_in_head = False
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._head = self._head + len(data) if self._is_in_head else 0
+        if self._head > _LONGEST_HEAD:
+            self.give_up()
+            return
         if self._is_answering:
             self._stop_waiting()  # and not before: bytes that drip do not put the end off
         if self.transport.is_closing():
@@ -167,4 +181,5 @@ def config(app: Any, limits: Limits, **options: Any) -> Config:
     # The loop's own minute for a handshake is an argument that uvicorn does not pass on.
     constants.SSL_HANDSHAKE_TIMEOUT = limits.header
     http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it as it would a class
-    return Config(app, http=http, ws="none", backlog=_BACKLOG, **options)
+    # Not uvloop: of a connection that was closed its transports do not say what is left to be read.
+    return Config(app, http=http, ws="none", loop="asyncio", backlog=_BACKLOG, **options)

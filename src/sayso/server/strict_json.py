@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
-__all__ = ["loads"]
+from pydantic_core import from_json, to_json
+
+__all__ = ["loads", "must_be_strict"]
 
 _MAX_DEPTH = 64
 _TOO_DEEP = f"it is nested deeper than {_MAX_DEPTH} levels"
@@ -29,6 +31,32 @@ def loads(text: str) -> Any:
         raise _NotStrict("a number has too many digits") from None
     _check_values(content)
     return content
+
+
+def must_be_strict(body: bytes) -> None:
+    """Raise `ValueError`, with the reason, for a text that `loads` refuses; for most that it takes this is faster."""
+    try:
+        content = from_json(body, allow_inf_nan=False)
+        # Nothing was left out and nothing was read as something else: the text is the one way to write what was read.
+        if to_json(content) == body and not _is_deep(content):
+            return
+    except ValueError:
+        pass
+    loads(body.decode())
+
+
+def _is_deep(content: Any) -> bool:
+    level: list[Any] = [content] if type(content) in {dict, list} else []
+    for _ in range(_MAX_DEPTH):
+        if not level:
+            return False
+        level = [
+            one
+            for value in level
+            for one in (cast("dict[str, Any]", value).values() if type(value) is dict else value)
+            if type(one) in {dict, list}
+        ]
+    return bool(level)
 
 
 class _NotStrict(ValueError):

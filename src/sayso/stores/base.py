@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sayso import errors
 from sayso.model.request import State
@@ -27,6 +28,8 @@ from sayso.stores.transaction import ESCALATION, RESULT, Transaction
 
 __all__ = ["Filter", "Page", "ProgramStore", "RequestStore", "ReviewStore", "Store", "Transaction", "Unwatch"]
 
+T = TypeVar("T")
+
 
 class Store(ProgramStore, ReviewStore, GrantVerbs):
     """Where requests and runs live: both doors, grants, and small rows beside them."""
@@ -34,6 +37,24 @@ class Store(ProgramStore, ReviewStore, GrantVerbs):
     @abstractmethod
     def _due(self) -> Sequence[str]:
         """Return the ids of requests whose end is reached, and of all that are running."""
+
+    def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
+        """Do several works that know nothing of each other; durable on return.
+
+        Each is given this store, or a view of it in which the verbs of one work are one transaction, and sees what the
+        works before it wrote. A store whose commits cost more than its statements commits many works together. A work
+        may be done again, where it met what another process wrote; only what it returned last counts.
+
+        Returns:
+            For each what it returned, or the exception that ended it and no other one.
+        """
+        found: list[T | BaseException] = []
+        for work in works:
+            try:
+                found.append(work(self))
+            except Exception as error:  # noqa: BLE001  it belongs to whoever wanted this work, and to nobody else
+                found.append(error)
+        return found
 
     def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
         """Return the ids of a function's requests that wait or were approved in a run, each with its schema digest."""

@@ -24,11 +24,11 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores.filter import Filter, RunFilter
 
 __all__ = [
-    "LONGEST_WAIT", "Ask", "AskedRequest", "ByEffect", "Changes", "Done", "Entries", "Find", "FindKey",
-    "Finish", "Found", "Get", "GetResult", "GetRun", "Ids", "Journal", "LeaveRun", "List", "Match", "Message",
-    "Note", "ReadyRuns", "RequestMessage", "Requests", "Result", "RunSnapshotMessage", "Runs", "RunsPage",
-    "SaveRun", "SendBack", "Settle", "Start", "Sweep", "Swept", "TakeRun", "Verify", "Wait", "Withdraw",
-    "etag_of",
+    "LONGEST_WAIT", "Answered", "Answers", "Ask", "AskedRequest", "Batch", "Begin", "ByEffect", "Changes",
+    "Done", "Entries", "Find", "FindKey", "Finish", "Found", "Get", "GetResult", "GetRun", "Ids", "Journal",
+    "LeaveRun", "List", "Match", "Message", "Note", "Operation", "ReadyRuns", "RequestMessage", "Requests", "Result",
+    "RunSnapshotMessage", "Runs", "RunsPage", "SaveRun", "SendBack", "Settle", "Start", "Sweep", "Swept",
+    "TakeRun", "Verify", "Wait", "Withdraw", "etag_of",
 ]  # fmt: skip
 
 LONGEST_WAIT = 30.0
@@ -121,17 +121,40 @@ def _storable(value: Any) -> Any:
             return value
 
 
+class Begin(Message):
+    """The start of a call."""
+
+    token: Name = Field(description="New, random, and kept: `finish` wants it back.")
+    worker: Name = Field(description="The process that runs the call.")
+
+
 class Ask(Message):
     """Ask for a person's decision on a call or question, or find it asked; save the run that waits for it."""
 
     request: AskedRequest
     update: RunUpdate | None = None
+    compares: bool = Field(False, description="Whether to note what waits for the function's earlier versions.")
+    seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT, description="How long to wait for the decision.")
+    start: Begin | None = Field(None, description="Taken where it finds an approval of what it asks, as it was asked.")
 
 
 class _OfRequest(Message):
     """What is about one request."""
 
     request_id: RequestId
+
+
+class Operation(Message):
+    """One verb of a batch."""
+
+    verb: str = Field(max_length=50, description="The last part of its path: `ask`, `start`, `finish`.")
+    body: dict[str, Any]
+
+
+class Batch(Message):
+    """Do several things that know nothing of each other, in one round trip and mostly in one commit."""
+
+    operations: list[Operation] = Field(max_length=200)
 
 
 class Get(_OfRequest):
@@ -148,11 +171,8 @@ class Settle(_OfRequest):
     gone: str | None = Field(None, max_length=500, description="A worker on the program's own machine that has ended.")
 
 
-class Start(_OfRequest):
+class Start(_OfRequest, Begin):
     """Take the single right to run an approved call."""
-
-    token: Name = Field(description="New, random, and kept: `finish` wants it back.")
-    worker: Name = Field(description="The process that runs the call.")
 
 
 class Finish(_OfRequest):
@@ -355,6 +375,19 @@ class Swept(Message):
 
 class Done(Message):
     """Done; there is nothing to tell."""
+
+
+class Answered(Message):
+    """What one operation of a batch was answered: the message of its verb, or problem details."""
+
+    status: int
+    body: Any
+
+
+class Answers(Message):
+    """What the operations of a batch were answered, in their order."""
+
+    answers: Sequence[Answered]
 
 
 class Entries(Message):

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 from sayso import errors
 from sayso.model import lifecycle
@@ -21,11 +22,14 @@ from sayso.stores.records import Record, row_of
 from sayso.stores.request_store import RequestStore
 from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_any, insert, save, update
 
-__all__ = ["ProgramStore"]
+__all__ = ["ProgramStore", "note_of_versions"]
 
 
 class ProgramStore(RequestStore):
     """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
+
+    finds_by_asking = False
+    """Whether a look before an ask costs as much as the ask, which finds what there is as well."""
 
     @abstractmethod
     def find(self, fingerprint: str) -> Request | None:
@@ -172,6 +176,12 @@ class ProgramStore(RequestStore):
     def leave_run(self, saved: RunUpdate, state: RunState) -> None:
         """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
         self._transact(_left, saved._replace(left=state))
+
+
+def note_of_versions(request_ids: Sequence[str]) -> dict[str, Any]:
+    """Return what people are shown beside a call of whose function an earlier version waits, with other parameters."""
+    waits = ", ".join(request_ids)
+    return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
 
 
 # -- inside of a transaction ---------------------------------------------------------------------------------------

@@ -185,6 +185,10 @@ class RecordVerbs(ABC):
         due = None if due_by is None else microseconds(due_by)
         return [record_of(row) for row in self._record_rows(kind, due, after, limit)]
 
+    def count_records(self, kind: str, most: int) -> int:
+        """Return how many records of a kind there are, as last committed; `most` where there are more."""
+        return len(self._record_rows(kind, None, "", most))
+
     def swap(self, before: Record, after: Record, *, note: Note | None = None) -> bool:
         """In one transaction, write a record's next version if it is still as it was read, in body and due.
 

@@ -67,6 +67,7 @@ _PUT_RECORD = (
 _DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
 _AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key"
 _DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key"
+_COUNT_RECORDS = "SELECT count(*) FROM (SELECT 1 FROM record WHERE kind = ?"
 
 
 class SqlTableWrites:
@@ -208,6 +209,10 @@ class SqlTableReads(ABC):
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
         return [_opened(row, self.seal) for row in self._query(f"{sql} LIMIT {limit:d}", (kind, bound))]
+
+    def count_records(self, kind: str, most: int) -> int:
+        """Do as `RecordVerbs.count_records` says."""
+        return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS some", (kind,))[0][0])
 
 
 def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:

@@ -26,6 +26,7 @@ from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
 from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, anchor_of
+from sayso.stores.joined import joined, result_of
 from sayso.stores.migrate import migrate, refuse_foreign
 from sayso.stores.sql_requests import Selects, SqlRequestReads
 from sayso.stores.sql_tables import SqlTableReads
@@ -170,6 +171,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
+        self._leader: int | None = None  # the thread that commits a batch
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
     def after_fork(self) -> None:
@@ -228,6 +230,8 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
+            if self._leader == threading.get_ident():  # a verb of a batch sees what those before it in the batch wrote
+                return self._writer().execute(sql, values).fetchall()
             # The writing connection still has the pages that it wrote last, where another one would read them anew.
             if self._write_lock.acquire(blocking=False):
                 try:
@@ -345,12 +349,29 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
             raise op.error
         return op.result
 
+    def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
+        """Do as `Store.together` says: each work is one transaction, and up to 256 share a commit."""
+        ops = [_Op(joined(self, work)) for work in works]
+        self._queue.extend(ops)
+        try:
+            with self._write_lock:
+                while not all(op.done for op in ops):
+                    self._lead()
+        finally:
+            for op in ops:
+                op.done = True  # interrupted: nobody waits for it any more
+        return [result_of(op.result) if op.error is None else op.error for op in ops]
+
     def _lead(self) -> None:
         """Commit what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
         batch = [op for op in list(self._queue)[:_MOST] if not op.done]
-        if len(batch) == 1 or not self._commit(batch):
-            for op in batch:
-                self._commit([op])
+        self._leader = threading.get_ident()
+        try:
+            if len(batch) == 1 or not self._commit(batch):
+                for op in batch:
+                    self._commit([op])
+        finally:
+            self._leader = None
         while self._queue and self._queue[0].done:
             self._queue.popleft()
 

@@ -35,7 +35,7 @@ from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.schema import Schema
 from sayso.server.api import program
-from sayso.server.api.endpoint import Context, Router, in_thread, parsed, read_bytes, validated
+from sayso.server.api.endpoint import Context, Router, parsed, read_bytes, validated
 from sayso.server.api.long_poll import until_changed
 from sayso.server.api.ownership import AAP_RUNS, Ownership
 from sayso.server.api.problems import Problem, ProblemKind
@@ -173,7 +173,7 @@ def answer(text: str, status: int = 200) -> Response:
 
 async def in_thread_of(own: Context, work: Callable[..., _T], *args: Any) -> _T:
     """Return what `work(own, *args)` returns, done in a thread."""
-    return await in_thread(own.http, partial(work, own, *args))
+    return await own.look(work, *args)
 
 
 # -- a request as the protocol shows it ----------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def _decision(request: Request) -> dict[str, str] | None:
 async def create(own: Ownership) -> Response:
     key = idempotency_key(own)
     submission, text = await read(own, _Submission)
-    return await in_thread_of(own, _create, key, submission, text)
+    return await own.commit(_create, key, submission, text)
 
 
 def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Response:
@@ -251,7 +251,7 @@ def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Res
         # leaves a submission that nothing refers to.
         own.store.keep(Record(SUBMISSION, asked.id, {"text": text}))
         try:
-            request = program.ask(own, messages.Ask(request=asked)).request
+            request = program.record(own, program.validated_request(own, asked))
         except BaseException:
             own.store.drop(SUBMISSION, asked.id)
             raise
@@ -290,12 +290,16 @@ def _asked(submission: _Submission, run_id: str, key: str, digest: str) -> messa
 async def get(own: Ownership, query: _Poll) -> Response:
     request_id, wait = _request_id(own), min(int(query.wait.rstrip("s")), _LONGEST_POLL)
 
-    def look(_: object = None) -> str | None:
+    def look(own: Ownership, _: object = None) -> str | None:
         request, record = _found(own, request_id)
         return None if _decision(request) is None else _shown(request, record)
 
     text = await until_changed(own, [request_id], look, wait) if wait else None
-    return answer(text or await in_thread(own.http, lambda: _shown(*_found(own, request_id))))
+    return answer(text or await own.look(_as_it_stands, request_id))
+
+
+def _as_it_stands(own: Ownership, request_id: str) -> str:
+    return _shown(*_found(own, request_id))
 
 
 @router.delete("/aap/v1/requests/{id}", "Take a request back that nobody has decided")

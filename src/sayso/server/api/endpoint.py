@@ -2,9 +2,12 @@
 
 A `Router` collects functions; the annotations of each name the message that it takes (the query of a GET, else the
 JSON body) and the one that it answers, from which its OpenAPI operation is made, too. FastAPI was not taken: it reads a
-body before it knows who asks, and lets a key or a parameter stand twice.
+body before it knows who asks, and lets a key or a parameter stand twice. `Api` answers all of them, as plain ASGI
+beside Starlette, whose routing and middleware cost more than most verbs.
 
 A function runs only for a known principal, with a token of a kind that may, below its limits, and with checked input.
+Whether a token was revoked is looked up where the function runs: what `is_brief` is one transaction with that look, in
+the thread of the server's writer, and anything else has a thread to itself.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar, cast, get_origin
@@ -31,12 +35,13 @@ from sayso.server import strict_json
 from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, problem_of, response
 from sayso.server.auth.sessions import Session
-from sayso.server.auth.tokens import KINDS, TokenKind, Tokens
+from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import is_same_origin, is_signed_in, settings_of
+from sayso.server.writer import Writer
 from sayso.stores.base import Store
 
 __all__ = [
-    "MAX_BODY", "Context", "Endpoint", "EndpointsAtPath", "Principal", "Router", "in_thread", "is_still_good", "parsed",
+    "MAX_BODY", "Api", "Context", "Endpoint", "Principal", "Router", "in_thread", "is_still_good", "parsed",
     "principal_of", "read_bytes", "validated",
 ]  # fmt: skip
 
@@ -84,8 +89,28 @@ def principal_of(http: Http) -> Principal:
             a page of ours.
     """
     given = http.headers.getlist("authorization")
-    if given:
-        return _bearer(http, given)
+    if not given:
+        return _signed_in(http)
+    tokens: Tokens = http.app.state.tokens
+    text = _token_text(given)
+    token = None if text is None else tokens.find(text)
+    if token is None:
+        raise _stranger()
+    return _holder(http, token)
+
+
+async def _principal(http: Http) -> Principal:
+    """Do as `principal_of`, in a thread; a token that was seen before is looked up where the work is done."""
+    given = http.headers.getlist("authorization")
+    if given and (text := _token_text(given)) is not None:
+        tokens: Tokens = http.app.state.tokens
+        known = tokens.recall(text)
+        if known is not None:
+            return _holder(http, known)
+    return await in_thread(http, partial(principal_of, http))
+
+
+def _signed_in(http: Http) -> Principal:
     session = _session(http)
     if session is None:
         raise _stranger()
@@ -117,14 +142,13 @@ def _session(http: Http) -> Session | None:
     return settings.sessions.find_unrecorded(cookie, person) if person and settings.sign_in.admits(person) else None
 
 
-def _bearer(http: Http, given: list[str]) -> Principal:
+def _token_text(given: list[str]) -> str | None:
     scheme, _, text = given[0].partition(" ")
-    tokens: Tokens = http.app.state.tokens
-    token = tokens.find(text.strip()) if len(given) == 1 and scheme.casefold() == "bearer" else None
-    if token is None:
-        raise _stranger()
-    settings = settings_of(http)
-    if token.kind == "review" and not settings.sign_in.admits(token.reviewer):
+    return text.strip() if len(given) == 1 and scheme.casefold() == "bearer" else None
+
+
+def _holder(http: Http, token: Token) -> Principal:
+    if token.kind == "review" and not settings_of(http).sign_in.admits(token.reviewer):
         raise Problem("not_admitted", "the settings of this server do not let this person review; nothing was done")
     return Principal(token.kind, token.reviewer, token.id, "api")
 
@@ -152,7 +176,7 @@ async def _read_body(http: Http, model: type[_M]) -> _M:
         raise Problem("wrong_content_type", "send the body with Content-Type: application/json; nothing was done")
 
     def checked() -> _M:
-        parsed(body or b"{}")
+        _must_be_strict(body or b"{}")
         return validated("body", partial(model.model_validate_json, body or b"{}"))
 
     # In a thread, where it is large, so that nobody else has to wait.
@@ -203,8 +227,16 @@ async def read_bytes(http: Http) -> bytes:
 
 def parsed(body: bytes) -> Any:
     """Return a body's JSON values; raises `Problem` for what two readers could read as two things."""
+    return _read_as(lambda: strict_json.loads(body.decode()))
+
+
+def _must_be_strict(body: bytes) -> None:
+    _read_as(lambda: strict_json.must_be_strict(body))
+
+
+def _read_as(read: Callable[[], T]) -> T:
     try:
-        return strict_json.loads(body.decode())
+        return read()
     except UnicodeDecodeError:
         raise Problem("invalid_json", "the body is not UTF-8; nothing was done") from None
     except ValueError as error:
@@ -219,14 +251,15 @@ class Context:
 
     Attributes:
         slot: Its place among the requests of its token that are worked on; None for a session.
+        store: Where requests live; a view of it inside of one transaction, where the endpoint `is_brief`.
         status: Of the answer; 304 sends no content.
         headers: Further headers of the answer.
     """
 
-    def __init__(self, http: Http, principal: Principal, slot: Slot | None) -> None:
+    def __init__(self, http: Http, principal: Principal, slot: Slot | None, store: Store | None = None) -> None:
         self.http, self.principal, self.slot, self.status = http, principal, slot, 200
         self.headers: dict[str, str] = {}
-        self.store: Store = settings_of(http).store
+        self.store: Store = settings_of(http).store if store is None else store
 
     @cached_property
     def review(self) -> Review:
@@ -238,14 +271,47 @@ class Context:
         """Return a part of the path."""
         return str(self.http.path_params[name])
 
+    def must_be_known(self) -> None:
+        """Raise `Problem` where the token was revoked, or has ended; a session was looked up just now."""
+        tokens: Tokens = self.http.app.state.tokens
+        token_id = self.principal.token_id
+        if token_id is not None and not tokens.is_good(token_id, self.store):
+            raise _stranger()
+
+    async def commit(self, work: Callable[..., T], *args: Any) -> T:
+        """Return what `work(context, *args)` returns, done in one transaction by the server's writer, and durable.
+
+        The transaction begins with the look whether the token is still good. The work may run more than once, each time
+        with a context of its own, and changes nothing but the store that it finds there.
+        """
+
+        def inside(store: Store) -> tuple[Context, T]:
+            context = type(self)(self.http, self.principal, self.slot, store)
+            context.must_be_known()
+            return context, work(context, *args)
+
+        writer: Writer = self.http.app.state.writer
+        context, found = await writer.do(inside)
+        self.status, self.headers = context.status, context.headers
+        return found
+
+    async def look(self, work: Callable[..., T], *args: Any) -> T:
+        """Return what `work(context, *args)` returns, done in a thread, while the token is still good."""
+
+        def inside() -> T:
+            self.must_be_known()
+            return work(self, *args)
+
+        return await in_thread(self.http, inside)
+
 
 @dataclass(frozen=True)
 class Endpoint:
     """One endpoint.
 
     Attributes:
-        handler: Takes the context, and the checked input where there is one. A plain function runs in a thread; a
-            coroutine function must not block.
+        handler: Takes the context, and the checked input where there is one. A coroutine function must not block, and
+            does what it does by `Context.commit` and `Context.look`, which see to it that the token still is good.
         context: The class of that context.
         input: The message that it takes: the query of a GET, else the JSON body.
         answer: The message that it answers; None for any other response.
@@ -254,6 +320,8 @@ class Endpoint:
         reads: The request headers that it reads, with what they mean.
         also: Further statuses when all went well, with what they mean.
         waits: Whether it may answer late, when something has changed.
+        is_brief: Whether it is one short transaction of the server's writer, with the look whether its token is still
+            good; its handler may then run more than once, and changes nothing but the store.
     """
 
     method: str
@@ -269,12 +337,19 @@ class Endpoint:
     also: Mapping[int, str] = field(default_factory=dict[int, str])
     media_type: str = "application/json"
     waits: bool = False
+    is_brief: bool = False
 
     @property
     def name(self) -> str:
         """Its name in the OpenAPI document: that of its handler."""
         half = "program_" if self.path.startswith("/v1/program/") else ""
         return half + self.handler.__name__
+
+    async def done(self, context: Context, given: Sequence[BaseModel]) -> BaseModel | Response:
+        """Do it with checked input; raises what the handler raises."""
+        if inspect.iscoroutinefunction(self.handler):
+            return await self.handler(context, *given)
+        return await (context.commit if self.is_brief else context.look)(self.handler, *given)
 
     async def answered(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
         """Do it, for somebody who is known; raises `Problem` where the token's kind may not, or the input is wrong."""
@@ -285,13 +360,11 @@ class Endpoint:
         takes_query = self.input is not None and self.method == "GET"
         if http.url.query and not takes_query:
             raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
-        context = self.context(http, principal, slot)
-        work = partial(self.handler, context)
+        given: list[BaseModel] = []
         if self.input is not None:
-            given = _read_query(http, self.input) if takes_query else await _read_body(http, self.input)
-            work = partial(work, given)
-        is_coroutine = inspect.iscoroutinefunction(self.handler)
-        answer: BaseModel | Response = await (work() if is_coroutine else in_thread(http, work))
+            given = [_read_query(http, self.input) if takes_query else await _read_body(http, self.input)]
+        context = self.context(http, principal, slot)
+        answer = await self.done(context, given)
         if isinstance(answer, Response):
             return answer
         if context.status == 304:
@@ -334,64 +407,99 @@ class Router:
         return add
 
 
-@dataclass(frozen=True)
-class EndpointsAtPath:
-    """An ASGI program for the endpoints at one path, by method; an answer of any kind leaves it, and no exception.
+class Api:
+    """An ASGI program for all endpoints; an answer of any kind leaves it, and no exception.
 
-    Attributes:
-        endpoints: By method.
-        error: Makes the response for a problem.
+    Args:
+        endpoints: All of them.
+        errors_at: Makes the response for a problem, by how a path begins; the others are answered as RFC 9457 has it.
     """
 
-    endpoints: Mapping[str, Endpoint]
-    error: Callable[[Problem], Response] = response
+    def __init__(
+        self, endpoints: Iterable[Endpoint], errors_at: Mapping[str, Callable[[Problem], Response]]
+    ) -> None:  # fmt: skip
+        self._exact: dict[str, dict[str, Endpoint]] = {}
+        self._patterns: dict[str, tuple[re.Pattern[str], dict[str, Endpoint]]] = {}
+        self._errors_at = errors_at
+        for one in endpoints:
+            if "{" in one.path:
+                text = re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", re.sub(r"{(\w+):path}", r"(?P<\1>.*)", one.path))
+                found = self._patterns.setdefault(one.path, (re.compile(text, re.DOTALL), {}))[1]
+            else:
+                found = self._exact.setdefault(one.path, {})
+            found[one.method] = one
+        # What takes a whole rest of a path comes after what stands below it.
+        self._patterns = dict(sorted(self._patterns.items(), key=lambda item: (":path}" in item[0], item[0])))
+
+    def _at(self, path: str) -> tuple[Mapping[str, Endpoint], dict[str, str]]:
+        found = self._exact.get(path)
+        if found is not None:
+            return found, {}
+        for pattern, endpoints in self._patterns.values():
+            match = pattern.fullmatch(path)
+            if match is not None:
+                return endpoints, match.groupdict()
+        return {}, {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, whose path stands in `api_path`."""
+        path: str = scope["api_path"]
+        endpoints, scope["path_params"] = self._at(path)
         http = Http(scope, receive)
+        error = next((make for begin, make in self._errors_at.items() if path.startswith(begin)), response)
         try:
-            answer = await self._answered(http)
+            answer = await _answered(http, endpoints)
         except Problem as problem:
-            answer = self.error(problem)
+            answer = error(problem)
         except errors.SaysoError as fault:
             problem = problem_of(fault)
             if problem.kind.status >= 500:
                 _log.error("%s %s: %s", http.method, http.url.path, fault)
-            answer = self.error(problem)
+            answer = error(problem)
         except ClientDisconnect:
             return
         except Exception:  # noqa: BLE001  the edge of the process: the log says what happened, the answer does not
             _log.exception("%s %s failed", http.method, http.url.path)
-            answer = self.error(Problem("internal", "something went wrong here; the server's log says more"))
+            answer = error(Problem("internal", "something went wrong here; the server's log says more"))
         await answer(scope, receive, send)
 
-    async def _answered(self, http: Http) -> Response:
-        state = http.app.state
-        strangers: Rate = state.stranger_rate
-        try:
-            principal = await in_thread(http, partial(principal_of, http))  # by its headers: no body has been read
-        except Problem:
-            strangers.count(f"stranger {'' if http.client is None else http.client.host}")
-            raise
-        if principal.token_id is None:
-            strangers.count(f"session {principal.reviewer.identity.folded}")
-            return await self._done(http, principal, None)
-        rate: Rate = state.rate
-        rate.count(f"token {principal.token_id}")
-        endpoint, in_flight = self.endpoints.get(http.method), cast("InFlight", state.in_flight)
-        queues = endpoint is not None and endpoint.waits
-        async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
-            return await self._done(http, principal, slot)
 
-    async def _done(self, http: Http, principal: Principal, slot: Slot | None) -> Response:
-        endpoint = self.endpoints.get("GET" if http.method == "HEAD" else http.method)
-        if endpoint is not None:
-            answer = await endpoint.answered(http, principal, slot)
-            tokens: Tokens = http.app.state.tokens
-            if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
-                await in_thread(http, tokens.write_uses)
-            return answer
-        if not self.endpoints:
-            raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
-        allowed = ", ".join(sorted(self.endpoints))
-        raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})
+async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> Response:
+    state = http.app.state
+    strangers: Rate = state.stranger_rate
+    stranger = f"stranger {'' if http.client is None else http.client.host}"
+    try:
+        principal = await _principal(http)  # by its headers: no body has been read
+    except Problem:
+        strangers.count(stranger)
+        raise
+    if principal.token_id is None:
+        strangers.count(f"session {principal.reviewer.identity.folded}")
+        return await _done(http, endpoints, principal, None)
+    rate: Rate = state.rate
+    rate.count(f"token {principal.token_id}")
+    endpoint, in_flight = endpoints.get(http.method), cast("InFlight", state.in_flight)
+    queues = endpoint is not None and endpoint.waits
+    async with in_flight.one_of(principal.token_id, queues=queues) as slot:  # let go while `until_changed` sleeps
+        try:
+            return await _done(http, endpoints, principal, slot)
+        except Problem as problem:
+            if problem.kind.code == "not_signed_in":  # any more
+                strangers.count(stranger)
+            raise
+
+
+async def _done(
+    http: Http, endpoints: Mapping[str, Endpoint], principal: Principal, slot: Slot | None
+) -> Response:  # fmt: skip
+    endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
+    if endpoint is not None:
+        answer = await endpoint.answered(http, principal, slot)
+        tokens: Tokens = http.app.state.tokens
+        if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
+            await in_thread(http, tokens.write_uses)
+        return answer
+    if not endpoints:
+        raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
+    allowed = ", ".join(sorted(endpoints))
+    raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})

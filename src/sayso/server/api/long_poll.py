@@ -13,18 +13,18 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TypeVar
 
-import anyio
 from sse_starlette.sse import AppStatus
 from starlette.requests import Request as Http
 
 from sayso.model.ids import new_token
-from sayso.server.api.endpoint import Context, in_thread
+from sayso.server.api.endpoint import Context
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
 
 __all__ = ["StoreVersion", "until_changed"]
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Context)
 _SHUTDOWN_CHECK = 0.25  # seconds between two looks whether the server ends
 _LINGER = 5.0  # seconds in which a program comes back that was just answered
 
@@ -90,10 +90,14 @@ _counts: dict[tuple[asyncio.AbstractEventLoop, Store], StoreVersion] = {}  # tho
 
 
 async def until_changed(
-    context: Context, request_ids: Collection[str], look: Callable[[Collection[str]], T | None], wait: float, *,
+    context: C, request_ids: Collection[str], look: Callable[[C, Collection[str]], T | None], wait: float, *,
     is_any: bool = False,
 ) -> T | None:  # fmt: skip
-    """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone."""
+    """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
+
+    The looks of all who wait share the writer's transactions with what is written: those whom one commit wakes look
+    together, in one thread, and each finds out whether its token is still good.
+    """
     loop, wakeup, changed = asyncio.get_running_loop(), asyncio.Event(), set(request_ids)
 
     def on_change(request_id: str | None = None) -> None:
@@ -106,6 +110,7 @@ async def until_changed(
             loop.call_soon_threadsafe(set_changed)
 
     until, has_gone = time.monotonic() + min(wait, LONGEST_WAIT), asyncio.ensure_future(_gone(context.http))
+    has_gone.add_done_callback(lambda _: wakeup.set())
     unwatch: list[Unwatch] = []
     try:
         # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
@@ -115,11 +120,12 @@ async def until_changed(
         while True:
             wakeup.clear()
             looked_at, changed = changed, set[str]()
-            found = await in_thread(context.http, partial(look, looked_at))
+            found = await context.commit(look, looked_at)
             if found is not None:
                 return found
             async with nullcontext() if context.slot is None else context.slot.released():
-                is_woken = await _woken(wakeup, until, has_gone)
+                with _told_of_the_end(wakeup):
+                    is_woken = await _woken(wakeup, until, has_gone)
             if not is_woken:
                 return None
     finally:
@@ -130,11 +136,42 @@ async def until_changed(
 
 async def _woken(wakeup: asyncio.Event, until: float, has_gone: asyncio.Future[None]) -> bool:
     """Wait for the wakeup; False where there is nothing to wait for any more."""
-    while time.monotonic() < until and not has_gone.done() and not AppStatus.should_exit:
-        with anyio.move_on_after(min(_SHUTDOWN_CHECK, until - time.monotonic())):
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, until - time.monotonic())):
             await wakeup.wait()
-            return True
-    return wakeup.is_set()
+    return wakeup.is_set() and not has_gone.done() and not AppStatus.should_exit
+
+
+_asleep: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
+
+
+@contextmanager
+def _told_of_the_end(wakeup: asyncio.Event) -> Generator[None]:
+    """Set the wakeup when the server ends, while the block runs; one task looks for all who wait in a loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _asleep:
+        _asleep[loop] = set()
+        loop.create_task(_look_for_the_end(loop, _asleep[loop]))  # noqa: RUF006  it is in the loop while anybody sleeps
+    asleep = _asleep[loop]
+    asleep.add(wakeup)
+    try:
+        yield
+    finally:
+        asleep.discard(wakeup)
+
+
+async def _look_for_the_end(loop: asyncio.AbstractEventLoop, asleep: set[asyncio.Event]) -> None:
+    idle_since = time.monotonic()
+    try:
+        while time.monotonic() - idle_since < _LINGER:
+            await asyncio.sleep(_SHUTDOWN_CHECK)
+            if asleep:
+                idle_since = time.monotonic()
+            if AppStatus.should_exit:
+                for wakeup in asleep:
+                    wakeup.set()
+    finally:
+        del _asleep[loop]  # before anybody else can come, who begins anew
 
 
 async def _gone(http: Http) -> None:

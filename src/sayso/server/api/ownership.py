@@ -17,7 +17,7 @@ from sayso.model.reviewer import PROGRAM, TOKENS, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.server.api.endpoint import Context, Principal
 from sayso.server.api.limits import Slot
-from sayso.stores.base import Filter, Page
+from sayso.stores.base import Filter, Page, Store
 from sayso.stores.records import Record
 
 __all__ = ["AAP_RUNS", "Ownership"]
@@ -40,8 +40,8 @@ class Ownership(Context):
         owner: The person or program in whose name the token was made; decides nothing that was asked with it.
     """
 
-    def __init__(self, http: Http, principal: Principal, slot: Slot | None) -> None:
-        super().__init__(http, principal, slot)
+    def __init__(self, http: Http, principal: Principal, slot: Slot | None, store: Store | None = None) -> None:
+        super().__init__(http, principal, slot, store)
         self.me, self.owner = principal.requester, principal.reviewer.identity
         self._readable: dict[str, bool] = {}
 

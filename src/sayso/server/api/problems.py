@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 
-__all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "kind_of", "kinds", "problem_of", "response"]
+__all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "document_of", "kind_of", "kinds", "problem_of", "response"]
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "https://sayso.invalid/problems/"
@@ -141,9 +141,14 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def response(problem: Problem) -> Response:
-    """Return the response for a problem."""
+def document_of(problem: Problem) -> dict[str, Any]:
+    """Return the problem details of a problem."""
     code, status, title = problem.kind
     content = {"type": _TYPE + code, "title": title, "status": status, "detail": problem.detail, "code": code}
-    text = json.dumps({**problem.data, **content})
-    return Response(text, status_code=status, media_type=MEDIA_TYPE, headers=problem.headers)
+    return {**problem.data, **content}
+
+
+def response(problem: Problem) -> Response:
+    """Return the response for a problem."""
+    text = json.dumps(document_of(problem))
+    return Response(text, status_code=problem.kind.status, media_type=MEDIA_TYPE, headers=problem.headers)

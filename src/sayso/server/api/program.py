@@ -6,11 +6,14 @@ program sends is believed that can be worked out here (`sayso.server.api.validat
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import threading
+import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from sayso import clock, errors
@@ -19,18 +22,19 @@ from sayso.model.duration import ago
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import MOST_KEPT, is_due
 from sayso.model.rendering import brief
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
-from sayso.server.api.endpoint import Router
+from sayso.server.api.endpoint import Router, in_thread, validated
 from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.ownership import Ownership
-from sayso.server.api.problems import Problem
+from sayso.server.api.problems import Problem, document_of, problem_of
 from sayso.server.api.validation import validate_request
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
+from sayso.stores.program import note_of_versions
 from sayso.stores.transaction import waiting_kind
 
-__all__ = ["MOST_RETRIES", "router"]
+__all__ = ["MOST_RETRIES", "record", "router", "validated_request"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 router = Router(kinds=("ask",))
@@ -40,11 +44,15 @@ _SAVING = ("run_not_found", "run_busy", "request_not_found")
 MOST_RETRIES = 5
 """A program's call is retried no more often on a server; an idempotent one is started no more often than that again."""
 
+# What a person agreed to, beside the call itself: a program that asks for more now looks at the approval first.
+_SAME_AT_START = (
+    "subject", "quorum", "escalation", "retries", "idempotent", "effect", "redact", "on_behalf_of", "also_for",
+)  # fmt: skip
 _MAX_SENT = 2_000_000  # characters of requests in one answer
 _MAX_LOOKED_AT = 1_000
 _MAX_SEARCHED = 1_000
 _MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
-_locks = tuple(threading.Lock() for _ in range(64))
+_SMALL = 8_000  # characters of a schema that is read in the event loop
 
 
 def _verb(summary: str, **options: Any) -> Callable[[F], F]:
@@ -64,22 +72,70 @@ def _verb(summary: str, **options: Any) -> Callable[[F], F]:
     "Ask for a person's decision on a call or question, or find it asked",
     problems=("ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", *_SAVING),
 )
-def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
-    request = validate_request(message.request, me=own.me, owner=own.owner, now=clock.now())
+async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
+    # Before the transaction, for which others wait; a large one in a thread, for which the event loop does not.
+    check = partial(validated_request, own, message.request)
+    request = check() if len(message.request.subject.schema) <= _SMALL else await in_thread(own.http, check)
+    found = await own.commit(_ask, request, message)
+    if message.seconds and found.state is State.PENDING:
+        after = await until_changed(own, [found.id], partial(_decided, found.id), message.seconds)
+        found = found if after is None else after
+        if message.start is not None and found.state is State.APPROVED:
+            found = await own.commit(_ask, request, message)
+    return _answer(found)
+
+
+def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
+    """Find or record a request, and take the start of what was approved as this program asks for it now."""
+    found, begin = record(own, request, message.update, compares=message.compares), message.start
+    if begin is None or found.state is not State.APPROVED or found.edited is not None:
+        return found
+    if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
+        return found
+    _must_have_starts(own, found)
+    return own.store.start(found.id, begin.token, by=begin.worker, seen=found)
+
+
+def _decided(request_id: str, own: Ownership, _: object) -> Request | None:
+    request = own.request(request_id)
+    return None if request.state is State.PENDING else request
+
+
+def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
+    """Return a request as a program asks it, with everything checked; raises `AskRefusedError`."""
+    request = validate_request(asked, me=own.me, owner=own.owner, now=clock.now())
     if request.retries > MOST_RETRIES:
         raise errors.AskRefusedError(f"a call is retried {MOST_RETRIES} times at most here; give the gate less")
+    return request
+
+
+def record(
+    own: Ownership, request: Request, update: RunUpdate | None = None, *, compares: bool = False
+) -> Request:  # fmt: skip
+    """Return the request that answers for one that is asked, or record it; for one transaction of the writer.
+
+    Because there is one writer, of many who ask at once no more find room than there is.
+    """
     own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
-    update = None if message.update is None else _update(own, message.update, request.run_id)
-    with _lock(own):  # so that of many who ask at once no more find room than there is
-        known = _known(own, request) or _known_by_id(own, request)
-        if known is not None and not own.is_mine(known):
-            raise errors.RunNotFoundError(request.run_id)
-        if known is None:
-            _must_have_room(own, request.run_id)
-        # A key is compared with what it was used for by the store.
-        if known is not None and update is None and not known.holds and request.key is None:
-            return messages.RequestMessage.of_request(known)
-        return messages.RequestMessage.of_request(own.store.ask(request, update))
+    saved = None if update is None else _update(own, update, request.run_id)
+    known = _known(own, request) or _known_by_id(own, request)
+    if known is not None and not own.is_mine(known):
+        raise errors.RunNotFoundError(request.run_id)
+    if known is None:
+        _must_have_room(own, request.run_id)
+        if compares and isinstance(request.subject, Call):
+            request = _compared(own, request)
+    # A key is compared with what it was used for by the store.
+    if known is not None and saved is None and request.key is None:
+        return known
+    return own.store.ask(request, saved)
+
+
+def _compared(own: Ownership, request: Request) -> Request:
+    """Return a request that says so where an earlier version of its function waits, with other parameters."""
+    versions = own.store.versions(request.run_id, request.call.tool)
+    earlier = [request_id for request_id, digest in versions if digest != request.subject.schema_digest]
+    return replace(request, context=note_of_versions(earlier)) if earlier else request
 
 
 def _known(own: Ownership, request: Request) -> Request | None:
@@ -101,10 +157,6 @@ def _known_by_id(own: Ownership, request: Request) -> Request | None:
     return known
 
 
-def _lock(own: Ownership) -> threading.Lock:
-    return _locks[hash(own.me) % len(_locks)]  # a run is one program's, so that this holds for its runs, too
-
-
 def _must_have_room(own: Ownership, run_id: str) -> None:
     """Refuse what is one too many of the run or of the program.
 
@@ -118,10 +170,10 @@ def _must_have_room(own: Ownership, run_id: str) -> None:
                 store.settle(request.id)
         if store.count(in_run) >= state.open_per_run:
             raise errors.TooManyOpenError(run_id, state.open_per_run)
-    if len(store.records(kind, limit=state.open_per_token)) >= state.open_per_token:
+    if store.count_records(kind, state.open_per_token) >= state.open_per_token:
         for record in store.records(kind, due_by=now, limit=state.open_per_token):
             store.settle(record.key)
-        if len(store.records(kind, limit=state.open_per_token)) >= state.open_per_token:
+        if store.count_records(kind, state.open_per_token) >= state.open_per_token:
             raise errors.TooManyOpenForTokenError(own.me.subject, state.open_per_token)
 
 
@@ -157,7 +209,7 @@ def get(own: Ownership, message: messages.Get) -> messages.RequestMessage:
     return _answer(own.request(message.request_id))
 
 
-@_verb("Write an end that was reached", problems=_NOT_THERE)
+@_verb("Write an end that was reached", problems=_NOT_THERE, is_brief=True)
 def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
     return _answer(own.store.settle(own.request(message.request_id).id, gone=message.gone))
 
@@ -169,6 +221,7 @@ def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
         "outcome_unknown",
         "start_refused",
     ),
+    is_brief=True,
 )  # fmt: skip
 def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
@@ -213,7 +266,7 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
-@_verb("Say how a started call ended", problems=(*_SAVING, "start_refused", "argument"))
+@_verb("Say how a started call ended", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
 def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
     outcome = message.outcome
     request = own.request(message.request_id)
@@ -238,17 +291,17 @@ def _must_be_shown(result: str) -> None:
         raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
 
 
-@_verb("Take a request back, or forget a no", problems=_NOT_THERE)
+@_verb("Take a request back, or forget a no", problems=_NOT_THERE, is_brief=True)
 def withdraw(own: Ownership, message: messages.Withdraw) -> messages.RequestMessage:
     return _answer(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
 
 
-@_verb("Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE)
+@_verb("Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE, is_brief=True)
 def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMessage:
     return _answer(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
 
 
-@_verb("Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown"))
+@_verb("Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True)
 def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
     # Recorded as the program's word: what it calls its hook says nothing that could be known here.
@@ -316,7 +369,7 @@ def sweep(own: Ownership, _: messages.Sweep) -> messages.Swept:
     return messages.Swept.of(changed=own.store.sweep())
 
 
-@_verb("Note in a run's journal what was denied", problems=("run_not_found",))
+@_verb("Note in a run's journal what was denied", problems=("run_not_found",), is_brief=True)
 def note(own: Ownership, message: messages.Note) -> messages.Done:
     own.claim(message.run_id)
     own.store.note(message.run_id, message.event, own.me, dict[str, Any](message.detail))
@@ -349,7 +402,7 @@ async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
 
 
 async def _changes(own: Ownership, message: messages.Wait, version: StoreVersion | None) -> messages.Changes:
-    def look(request_ids: Collection[str]) -> messages.Changes | None:
+    def look(own: Ownership, request_ids: Collection[str]) -> messages.Changes | None:
         found = [_answer(one) for one in map(own.request_or_none, request_ids) if one is not None]
         changed = [one for one in found if one.etag != message.seen[one.request.id]]
         if not changed and (version is None or version.value == message.version):
@@ -373,6 +426,29 @@ def _as_many_as_fit(found: Sequence[messages.RequestMessage]) -> list[messages.R
             break
         fitting.append(one)
     return fitting
+
+
+@router.post("/v1/program/batch", "Several verbs at once, each answered for itself", waits=True)
+async def batch(own: Ownership, message: messages.Batch) -> messages.Answers:
+    answers = await asyncio.gather(*(_answered(own, one) for one in message.operations))
+    return messages.Answers.of(answers=answers)
+
+
+async def _answered(own: Ownership, operation: messages.Operation) -> messages.Answered:
+    endpoint = _BATCHED.get(operation.verb)
+    if endpoint is None or endpoint.input is None:
+        problem = Problem("not_found", f"{operation.verb!a} is no verb of a batch; nothing was done")
+    else:
+        try:
+            own.http.app.state.rate.count(f"token {own.principal.token_id}")
+            given = validated("body", partial(endpoint.input.model_validate_json, json.dumps(operation.body)))
+            answer = await endpoint.done(type(own)(own.http, own.principal, own.slot), [given])
+            return messages.Answered.of(status=200, body=answer)
+        except Problem as fault:
+            problem = fault
+        except errors.SaysoError as fault:
+            problem = problem_of(fault)
+    return messages.Answered.of(status=problem.kind.status, body=document_of(problem))
 
 
 # -- runs: what stands in the steps is the program's own business and is not looked into -------------------------
@@ -401,13 +477,13 @@ def get_run(own: Ownership, message: messages.GetRun) -> messages.RunSnapshotMes
     return messages.RunSnapshotMessage.of(snapshot=own.run(message.run_id))
 
 
-@_verb("Save a run that the program holds", problems=_SAVING)
+@_verb("Save a run that the program holds", problems=_SAVING, is_brief=True)
 def save_run(own: Ownership, message: messages.SaveRun) -> messages.Done:
     own.store.save_run(_update(own, message.update))
     return messages.Done()
 
 
-@_verb("Take a run", problems=_SAVING)
+@_verb("Take a run", problems=_SAVING, is_brief=True)
 def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotMessage:
     own.must_be_mine(message.run_id)
     return messages.RunSnapshotMessage.of(
@@ -415,7 +491,7 @@ def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotM
     )
 
 
-@_verb("Hand a run back", problems=_SAVING)
+@_verb("Hand a run back", problems=_SAVING, is_brief=True)
 def leave_run(own: Ownership, message: messages.LeaveRun) -> messages.Done:
     own.store.leave_run(_update(own, message.update._replace(left=message.state)), message.state)
     return messages.Done()
@@ -448,3 +524,8 @@ def _ready(own: Ownership, names: Sequence[str]) -> Iterator[str]:
                 return
         if len(found) < most:
             return
+
+
+_BATCHED = {
+    one.path.rpartition("/")[2]: one for one in router.endpoints if one.handler not in {wait, batch}
+}  # fmt: skip

@@ -163,7 +163,7 @@ def _seen(context: Context, seen: str | None) -> str | None:
 
 
 @router.post(
-    f"{_AT}/approve", "Approve a call, as it stands or with changes", kinds=_REVIEW, reads=_MATCH,
+    f"{_AT}/approve", "Approve a call, as it stands or with changes", kinds=_REVIEW, is_brief=True, reads=_MATCH,
     problems=(
         *_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "reason_missing",
         "decision_refused",
@@ -181,7 +181,14 @@ def approve(context: Context, body: messages.Approve) -> messages.Request:
     ))  # fmt: skip
 
 
-@router.post(f"{_AT}/reject", "Say no", kinds=_REVIEW, reads=_MATCH, problems=(*_EACH, "stale_view", "reason_missing"))
+@router.post(
+    f"{_AT}/reject",
+    "Say no",
+    kinds=_REVIEW,
+    is_brief=True,
+    reads=_MATCH,
+    problems=(*_EACH, "stale_view", "reason_missing"),
+)
 def reject(context: Context, body: messages.Reject) -> messages.Request:
     return _shown(
         context, context.review.reject(_request(context).id, body.comment, seen=_seen(context, body.seen))
@@ -189,7 +196,7 @@ def reject(context: Context, body: messages.Reject) -> messages.Request:
 
 
 @router.post(
-    f"{_AT}/feedback", "Send a call back with words to the program", kinds=_REVIEW, reads=_MATCH,
+    f"{_AT}/feedback", "Send a call back with words to the program", kinds=_REVIEW, is_brief=True, reads=_MATCH,
     problems=(*_EACH, "stale_view", "wrong_kind", "reason_missing"),
 )  # fmt: skip
 def feedback(context: Context, body: messages.Feedback) -> messages.Request:
@@ -198,29 +205,39 @@ def feedback(context: Context, body: messages.Feedback) -> messages.Request:
     )  # fmt: skip
 
 
-@router.post(f"{_AT}/answer", "Answer a question", kinds=_REVIEW, problems=(*_EACH, "wrong_kind", "invalid_answer"))
+@router.post(
+    f"{_AT}/answer",
+    "Answer a question",
+    kinds=_REVIEW,
+    is_brief=True,
+    problems=(*_EACH, "wrong_kind", "invalid_answer"),
+)
 def answer(context: Context, body: messages.Reply) -> messages.Request:
     return _shown(context, context.review.answer(_request(context).id, body.value, comment=body.comment))
 
 
-@router.post(f"{_AT}/cancel", "End the whole run at a request", kinds=_REVIEW, problems=_EACH)
+@router.post(f"{_AT}/cancel", "End the whole run at a request", kinds=_REVIEW, is_brief=True, problems=_EACH)
 def cancel(context: Context, body: messages.Cancel) -> messages.Request:
     return _shown(context, context.review.cancel(_request(context).id, body.comment))
 
 
-@router.post(f"{_AT}/claim", "Take a request on: nobody else can decide it", kinds=_REVIEW, problems=_EACH)
+@router.post(
+    f"{_AT}/claim", "Take a request on: nobody else can decide it", kinds=_REVIEW, is_brief=True, problems=_EACH
+)
 def claim(context: Context, _: messages.Claim) -> messages.Request:
     return _shown(context, context.review.claim(_request(context).id))
 
 
 @router.post(
-    f"{_AT}/release", "Give a claimed request back", kinds=_READERS, problems=(*_EACH, "not_claimed")
+    f"{_AT}/release", "Give a claimed request back", kinds=_READERS, is_brief=True, problems=(*_EACH, "not_claimed")
 )  # fmt: skip
 def release(context: Context, body: messages.Release) -> messages.Request:
     return _shown(context, context.review.release(_request(context).id, force=body.force))
 
 
-@router.post(f"{_AT}/extend", "Let a request, or an unused approval, last longer", kinds=_REVIEW, problems=_EACH)
+@router.post(
+    f"{_AT}/extend", "Let a request, or an unused approval, last longer", kinds=_REVIEW, is_brief=True, problems=_EACH
+)
 def extend(context: Context, body: messages.Extend) -> messages.Request:
     request = _request(context)
     try:
@@ -231,7 +248,7 @@ def extend(context: Context, body: messages.Extend) -> messages.Request:
 
 
 @router.post(
-    f"{_AT}/resolve", "Say whether a call happened whose outcome is unknown", kinds=_READERS,
+    f"{_AT}/resolve", "Say whether a call happened whose outcome is unknown", kinds=_READERS, is_brief=True,
     problems=(*_EACH, "not_unknown"),
 )  # fmt: skip
 def resolve(context: Context, body: messages.Resolve) -> messages.Request:

@@ -1,23 +1,20 @@
-"""The routes of the API: one for each endpoint, and one for unknown paths.
+"""The API: all of its endpoints, and the document that tells of them.
 
 Everything below `/api` answers in JSON, and a caller without a valid token cannot find out which paths exist.
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
 
 from sayso.server.api import aap, aap_instances, events, openapi, program, review
-from sayso.server.api.endpoint import Context, Endpoint, EndpointsAtPath, Router
+from sayso.server.api.endpoint import Api, Context, Endpoint, Router
 
-__all__ = ["endpoints", "mounted"]
+__all__ = ["api", "endpoints"]
 
-_R = TypeVar("_R", Mount, Route)
 _document = Router()
 
 
@@ -26,24 +23,9 @@ def endpoints() -> list[Endpoint]:
     return [each for module in (review, program, events) for each in module.router.endpoints] + _document.endpoints
 
 
-def mounted() -> Mount:
-    """Return all of them, and those of the Agent Approval Protocol, below `/api`."""
-    at: dict[str, dict[str, Endpoint]] = {"/{rest:path}": {}}
-    for endpoint in [*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints]:
-        at.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    # What takes a whole rest of a path comes after what stands below it, and what takes anything last.
-    paths = sorted(at, key=lambda path: (path == "/{rest:path}", ":path}" in path, path))
-    return _whole(Mount("/api", routes=[_whole(Route(path, _at(path, at[path]))) for path in paths]))
-
-
-def _at(path: str, found: dict[str, Endpoint]) -> EndpointsAtPath:
-    return EndpointsAtPath(found, error=aap.error) if path.startswith("/aap/") else EndpointsAtPath(found)
-
-
-def _whole(route: _R) -> _R:
-    """Let a route take line feeds as it takes any other letter, which Starlette's own do not."""
-    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
-    return route
+def api() -> Api:
+    """Return the ASGI program that answers all of them, and those of the Agent Approval Protocol."""
+    return Api([*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints], {"/aap/": aap.error})
 
 
 @cache

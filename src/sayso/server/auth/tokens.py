@@ -37,6 +37,7 @@ _RECORD = "token"
 _ID = 16
 _FORM = re.compile(rf"sst_([0-9a-f]{{{_ID}}})_([0-9a-f]{{64}})")
 _NOBODY = "0" * 64
+_MOST_KNOWN = 4_096
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Tokens:
         self._lock = threading.Lock()
         self._uses: dict[str, str] = {}  # not written yet: finding a token writes nothing
         self._written: dict[str, str] = {}
+        self._read: dict[str, tuple[dict[str, Any], Token]] = {}  # by id, with the row that it was read from
+        self._known: dict[str, Token] = {}  # by the digests of their texts; whether one is still good is no part of it
 
     def new(
         self, kind: TokenKind, name: str, *, roles: Collection[str] = (), issuer: str = LOCAL, lasts: timedelta = LASTS,
@@ -114,13 +117,33 @@ class Tokens:
         is_it = compare_digest(_digest(form[2]), _NOBODY if token is None else token.digest)
         if token is None or not is_it or not token.is_good(clock.now()):
             return None
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[_digest(text)] = token
         self._use(token)
         return token
 
-    def is_good(self, token_id: str) -> bool:
-        """Say whether a token that was found before still opens anything; this is no use of it."""
-        record = self._store.record(_RECORD, token_id)
-        return record is not None and _token(record).is_good(clock.now())
+    def recall(self, text: str) -> Token | None:
+        """Return what `find` returned for this text before, and read no store: `is_good` has to say the rest."""
+        token = self._known.get(_digest(text))
+        if token is not None:
+            self._use(token)
+        return token
+
+    def is_good(self, token_id: str, store: Store | None = None) -> bool:
+        """Say whether a token that was found before still opens anything; this is no use of it.
+
+        Args:
+            token_id: Which.
+            store: A view of the store in which this is asked, such as an open transaction.
+        """
+        record = (store or self._store).record(_RECORD, token_id)
+        if record is None:
+            return False
+        known = self._read.get(token_id)
+        if known is None or known[0] != record.body:
+            known = self._read[token_id] = record.body, _token(record)
+        return known[1].is_good(clock.now())
 
     def _use(self, token: Token) -> None:
         day = clock.now().date().isoformat()

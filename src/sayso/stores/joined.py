@@ -1,0 +1,84 @@
+"""A view of a store inside of one open transaction: what its verbs write becomes durable together, or not at all.
+
+A store's verbs are written once, on classes that know only `_transact`. `joined` gives a work a view of the store whose
+`_transact` is the transaction that is open, so that several verbs become one transaction and need no second version. It
+is for stores in which a transaction reads what it wrote itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar, cast
+
+from sayso import errors
+from sayso.stores.base import Store
+from sayso.stores.grants import GrantVerbs
+from sayso.stores.program import ProgramStore
+from sayso.stores.records import RecordVerbs
+from sayso.stores.request_store import RequestStore
+from sayso.stores.review import ReviewStore
+from sayso.stores.transaction import Transaction
+
+__all__ = ["joined", "result_of"]
+
+T = TypeVar("T")
+
+
+class _Refused(NamedTuple):
+    """What a work raised that undoes nothing: no write came before it, or a verb refused and wrote that down."""
+
+    error: BaseException
+
+
+class _View:
+    """A store whose verbs join a transaction; what it only reads it reads as ever."""
+
+    def __init__(self, store: Store, tx: Transaction) -> None:
+        self._store, self._tx = store, tx
+        self.has_written, self.refusal = False, cast("errors.SaysoError | None", None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type(self._store), name).__get__(self) if name in _VERBS else getattr(self._store, name)
+
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        self.has_written = True
+        result = work(self._tx, *args, **options)
+        if isinstance(result, errors.SaysoError):
+            self.refusal = result
+            raise result
+        return result
+
+    def _record_row(self, kind: str, key: str) -> Any:
+        return self._tx.find_record(kind, key)
+
+
+Store.register(_View)
+_VERBS = frozenset(
+    name
+    for base in (RequestStore, RecordVerbs, GrantVerbs, ReviewStore, ProgramStore)
+    for name, member in vars(base).items()
+    if isinstance(member, FunctionType) and not name.startswith("__") and not hasattr(member, "__isabstractmethod__")
+)
+
+
+def joined(store: Store, work: Callable[[Store], T]) -> Callable[[Transaction], T | _Refused]:
+    """Return a work on a store as one on an open transaction; what comes back is for `result_of`."""
+
+    def inside(tx: Transaction) -> T | _Refused:
+        view = _View(store, tx)
+        try:
+            return work(cast("Store", view))
+        except Exception as error:
+            # What was written before a refusal stays, as it does where each verb is a transaction of its own. Anything
+            # else undoes the transaction.
+            if view.has_written and error is not view.refusal:
+                raise
+            return _Refused(error)
+
+    return inside
+
+
+def result_of(result: T | _Refused) -> T | BaseException:
+    """Return what a work returned, or what it raised."""
+    return result.error if isinstance(result, _Refused) else result
