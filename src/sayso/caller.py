@@ -58,16 +58,20 @@ def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None 
     where somebody can come back to it: in a run with a name, or one that is saved together with it.
     """
     if saved is not None or not is_random(request.run_id):
-        return telemetry.asked((yield StoreCall(store.ask, request, saved)))
+        return _noted(request, (yield StoreCall(store.ask, request, saved)))
     is_left = threading.Event()
     try:
-        return telemetry.asked((yield StoreCall(_opened, store, request, is_left)))
+        return _noted(request, (yield StoreCall(_opened, store, request, is_left)))
     except BaseException as error:
         is_left.set()
         with suppress(errors.SaysoError):
             why = f"the program stopped waiting ({type(error).__name__})"
             yield from withdraw(store, request.id, why, error)
         raise
+
+
+def _noted(request: Request, found: Request) -> Request:
+    return telemetry.asked(found) if found.id == request.id else found
 
 
 def _opened(store: ProgramStore, request: Request, is_left: threading.Event) -> Request:

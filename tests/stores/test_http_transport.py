@@ -9,9 +9,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ import pytest
 import sayso
 from sayso import config, errors, terminal
 from sayso.cli.listen import listening, place_of
-from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.model.run import RunRecord, RunState, RunUpdate, Step
+from sayso.model.run import RunState
 from sayso.reviews import Review
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
@@ -31,8 +29,9 @@ from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.worker import Lease
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
+from tests.gates.test_left_behind import V1, V2, loaded
+from tests.support.acting import held
 from tests.support.evidence import as_somebody_with_the_file
 from tests.support.serving import Serving, new_token, reserved_port, serving
 
@@ -109,6 +108,65 @@ def test_a_call_that_waits_elsewhere_runs_here_with_what_was_approved(here: Http
     assert done.state is State.DONE
     assert done.execution is not None
     assert done.execution.worker == worker.current()
+
+
+@pytest.fixture
+def verbs(here: HttpStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the program sends from now on."""
+    sent, exchange = list[str](), here._transport.exchange
+
+    def noted(connection: Any, path: str, body: bytes) -> Any:
+        sent.append(path.strip("/"))
+        return exchange(connection, path, body)
+
+    monkeypatch.setattr(here._transport, "exchange", noted)
+    return sent
+
+
+def test_a_call_that_comes_back_later_costs_four_round_trips(there: Store, verbs: list[str]) -> None:
+    @sayso.gate(wait="raise", name="refund")
+    def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    with sayso.run("order-4721"):
+        for _ in range(2):
+            with pytest.raises(sayso.ConfirmationRequired) as held:
+                refund(90)
+        assert verbs == ["ask", "ask"]
+        assert len(there.list(Filter()).requests) == 1
+        person(there).approve(held.value.confirmation_id)
+        assert refund(90) == "refunded 90"
+    assert verbs == ["ask", "ask", "ask", "start", "finish"]
+
+
+def test_a_call_whose_gate_calls_hooks_is_looked_for_before_they_are_called_again(
+    there: Store, verbs: list[str]
+) -> None:
+    prompted: list[int] = []
+
+    @sayso.gate(wait="raise", name="refund", prompt=lambda amount: prompted.append(amount) or f"pay {amount}?")
+    def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    with sayso.run("order-4721"):
+        for _ in range(2):
+            with pytest.raises(sayso.ConfirmationRequired):
+                refund(90)
+    assert prompted == [90]
+    assert verbs == ["find", "ask", "find"]
+
+
+def test_the_server_notes_what_waits_for_an_earlier_version_of_the_function(
+    here: HttpStore, there: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = loaded(V1), loaded(V2)
+    with sayso.run("order-4721"):
+        old, new = held(first, 5).confirmation_id, held(second, 5).confirmation_id
+    note = f"an earlier version of this function waits as {old}"
+    assert note in str(there.get(new).context)
+    assert note in caplog.text
+    with sayso.run("order-4722"):
+        assert there.get(held(second, 5).confirmation_id).context is None
 
 
 def test_who_stands_at_the_gate_goes_on_when_it_is_decided_on_the_server(here: HttpStore, there: Store) -> None:
@@ -460,25 +518,6 @@ def test_another_servers_answer_is_a_fault_of_the_store_in_every_verb(
             verb()
         assert "this address does not answer as a sayso server" in str(fault.value), name
     here.close()
-
-
-def test_a_run_that_another_thread_of_the_program_begins_meanwhile_is_the_programs(
-    here: HttpStore, there: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lease, now = Lease(), datetime.now(UTC)
-    run = RunRecord("run_1", "agent", "agent", RunState.RUNNING, lease.holder, now, now)
-    meanwhile = [RunUpdate(run, [Step("/b", "{}")])]
-    journal = there.journal
-
-    def read(**wanted: Any) -> Sequence[Entry]:
-        found = journal(**wanted)
-        if meanwhile:  # the record was looked for, and the run was not
-            here.save_run(meanwhile.pop())
-        return found
-
-    monkeypatch.setattr(there, "journal", read)
-    here.save_run(RunUpdate(run, [Step("/a", "{}")]))
-    assert [step.place for step in there.get_run("run_1").steps] == ["/b", "/a"]
 
 
 def test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name(here: HttpStore, there: Store) -> None:

@@ -20,6 +20,7 @@ from sayso.gates.hooks import (
     ask_verify,
     effect_of,
     facts_of,
+    has_no_hooks,
     key_of,
     must_show_no_secret,
     note_allowed,
@@ -28,18 +29,17 @@ from sayso.gates.hooks import (
     text_of,
     under_record,
 )  # fmt: skip
-from sayso.gates.masking import is_as_shown, masked_call, secrets_of
+from sayso.gates.masking import is_as_shown, masked_call, refused_by_types, secrets_of
 from sayso.gates.options import Gate, check_function, forget_function
 from sayso.gates.outcome import judged, mark_unknown, outcome_of
 from sayso.model import canonical, redaction
-from sayso.model.canonical.tags import dump
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.schema import Schema, SchemaError
+from sayso.model.schema import Schema
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
 from sayso.stores import worker
@@ -225,7 +225,7 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
     """
     if request.edited is None:
         return None
-    problems = _refused_by_types(gate, request, request.edited)
+    problems = refused_by_types(gate, request, request.edited)
     if not problems and gate.effect is not None:
         effect = yield from effect_of(gate, canonical.decode(request.edited.form, gate.schema.classes))
         problems = [] if effect == request.effect else [_moved(effect, request)]
@@ -239,19 +239,6 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
 def _moved(effect: str, request: Request) -> str:
     there_is = f"these arguments have the effect {effect!r}, and {request.effect!r} was asked for"
     return f"effect: {there_is}; let the program ask for that call"
-
-
-def _refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
-    """Return what the function's own types say against an edit; the reviewer's process may not have had them."""
-    before, after = canonical.load(request.call.form), canonical.load(edited.form)
-    kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
-    try:
-        gate.schema.validate(canonical.decode(edited.form, gate.schema.classes), kept=kept)
-    except SchemaError as error:
-        return error.problems
-    except errors.ArgumentError:  # it was altered; the start will find that
-        return []
-    return []
 
 
 # -- find or record ----------------------------------------------------------------------------------------------
@@ -278,11 +265,10 @@ def find_or_ask(
     if gate.key is not None or wanted.key is not None:
         wanted = wanted._replace(key=(yield from key_of(gate, arguments, wanted)))
     own = fingerprint(wanted.run_ids[0], digest, wanted.place, wanted.key)
+    is_own = wanted.key is None and wanted.pool is None and len(wanted.run_ids) == 1 and digest not in wanted.adopted
+    asks_first = is_own and store.finds_by_asking and caller.finds and has_no_hooks(gate, verdict)
     while True:
-        if wanted.key is not None:
-            found = yield from _find_keyed(gate, store, digest, wanted)
-        else:
-            found = (yield from _find(store, digest, own, wanted)) if caller.finds else None
+        found = None if asks_first else (yield from _find(gate, store, digest, own, wanted, caller))
         is_new = False
         if found is None:
             if wanted.pool is not None:
@@ -291,6 +277,8 @@ def find_or_ask(
             request = yield from _new_request(gate, store, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
             is_new = found.id == request.id
+            if asks_first and not is_new and (found := (yield from _held_by_now(store, found))) is None:
+                continue  # it has just ended
         if not (wanted.place or gate.is_self_contained):  # a journaled run knows its calls by their places
             check_function(gate, found)
         if is_new or not (yield from _is_taken_back(gate, store, wanted, found)):
@@ -299,20 +287,33 @@ def find_or_ask(
         wanted = wanted.joined(found)
 
 
-def _find(store: ProgramStore, digest: str, own: str, occasion: Occasion) -> Effects[Request | None]:
-    """Return the request that answers for this call here: one decided from here, the run's own, a parent's."""
-    adopted, now = occasion.adopted.get(digest), clock.now()
+def _held_by_now(store: ProgramStore, found: Request) -> Effects[Request | None]:
+    """Return a request as time has left it; None where it answers for no call any more.
+
+    An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
+    """
+    if found.state not in _OPEN or is_due(found, clock.now()):
+        found = yield StoreCall(store.settle, found.id)
+    return found if found.holds else None
+
+
+def _find(
+    gate: Gate, store: ProgramStore, digest: str, own: str, occasion: Occasion, caller: Caller
+) -> Effects[Request | None]:
+    """Return the request that answers for this call: its key's, one decided from here, the run's own, a parent's."""
+    if occasion.key is not None:
+        return (yield from _find_keyed(gate, store, digest, occasion))
+    if not caller.finds:
+        return None
+    adopted = occasion.adopted.get(digest)
     finds = [StoreCall(store.find, own)]
     if adopted is not None:
         finds.insert(0, StoreCall(_get, store, adopted))
     finds += [StoreCall(store.find, fingerprint(run_id, digest, occasion.place)) for run_id in occasion.run_ids[1:]]
     for find in finds:
         found: Request | None = yield find
-        # An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
-        if found is not None and (found.state not in _OPEN or is_due(found, now)):
-            found = yield StoreCall(store.settle, found.id)
-        if found is not None and found.holds:
-            return found
+        if found is not None and (held := (yield from _held_by_now(store, found))) is not None:
+            return held
     return None
 
 
@@ -592,6 +593,6 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
     if lack is not None:
         raise errors.AlteredRequestError(request.id, lack)
     # `gated_call` asked this before the start; other callers may not have.
-    if request.edited is not None and (problems := _refused_by_types(gate, request, request.edited)):
+    if request.edited is not None and (problems := refused_by_types(gate, request, request.edited)):
         raise errors.InvalidChangesError(request.id, problems)
     return arguments

@@ -28,11 +28,11 @@ from sayso.model.nan import nan_in
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
-from sayso.stores.program import ProgramStore
+from sayso.stores.program import ProgramStore, note_of_versions
 
 __all__ = [
-    "ask_rule", "ask_verify", "effect_of", "facts_of", "key_of", "must_show_no_secret", "note_allowed", "note_denial",
-    "prompt_of", "text_of", "under_record",
+    "ask_rule", "ask_verify", "effect_of", "facts_of", "has_no_hooks", "key_of", "must_show_no_secret", "note_allowed",
+    "note_denial", "prompt_of", "text_of", "under_record",
 ]  # fmt: skip
 
 _LONGEST = 200
@@ -228,6 +228,12 @@ def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str,
     return (yield from _filled(gate, gate.option_name("prompt"), prompt, arguments, is_name=False))
 
 
+def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
+    """Say whether a request of this gate is made without calling a hook, so that making one in vain does nothing."""
+    words = (gate.prompt if verdict.prompt is None else verdict.prompt, gate.title, gate.summary, gate.effect)
+    return gate.context is None and all(word is None or isinstance(word, str) for word in words)
+
+
 def facts_of(
     gate: Gate, store: ProgramStore, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict,
     secrets: frozenset[str],
@@ -263,7 +269,7 @@ def _note_of_earlier_versions(gate: Gate, store: ProgramStore, wanted: Occasion)
     waits = ", ".join(earlier)
     text = "%s asks anew in run %r: an earlier version of it, with other parameters, waits as %s and will not run"
     logging.getLogger("sayso").warning(text, gate.name, wanted.run_ids[0], waits)
-    return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
+    return note_of_versions(earlier)
 
 
 # -- afterwards ----------------------------------------------------------------------------------------------------

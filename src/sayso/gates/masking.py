@@ -1,4 +1,7 @@
-"""Masks secrets in what leaves a gate: the call that reviewers see, its result, error messages and facts."""
+"""Masks secrets in what leaves a gate: the call that reviewers see, its result, error messages and facts.
+
+Also what comes back to a gate: whether an edited call fits the function's own types.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from sayso.gates.options import Gate
 from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
 from sayso.model.request import Call, Request
-from sayso.model.schema import Schema
+from sayso.model.schema import Schema, SchemaError
 
 __all__ = [
-    "HookError", "is_as_shown", "mask_facts", "masked_call", "refuse", "secrets_among", "secrets_of", "shown_result",
+    "HookError", "is_as_shown", "mask_facts", "masked_call", "refuse", "refused_by_types", "secrets_among",
+    "secrets_of", "shown_result",
 ]  # fmt: skip
 
 
@@ -138,3 +142,16 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
     tree = canonical.load(text)
     masked = gate.redaction.mask(tree)
     return redaction.scrub(text if masked is tree else dump(masked), secrets)
+
+
+def refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
+    """Return what the function's own types say against an edit; the reviewer's process may not have had them."""
+    before, after = canonical.load(request.call.form), canonical.load(edited.form)
+    kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
+    try:
+        gate.schema.validate(canonical.decode(edited.form, gate.schema.classes), kept=kept)
+    except SchemaError as error:
+        return error.problems
+    except errors.ArgumentError:  # it was altered; the start will find that
+        return []
+    return []
