@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from uvicorn import Server
 
@@ -38,10 +40,25 @@ def sample() -> object:
     raise RuntimeError("the call was not held")
 
 
+def decide(review: sayso.Review) -> None:
+    """Approve all that waits."""
+    while found := review.list(state="pending", limit=256).requests:
+        works = [partial(_approve, one.id) for one in found]
+        assert not any(isinstance(one, BaseException) for one in review.store.together(works))
+
+
+def _approve(request_id: str, store: Any) -> None:
+    sayso.Review(store, reviewer="ada", sweeps=False).approve(request_id)
+
+
 def main() -> None:
-    """Serve until killed."""
-    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    """Serve until killed, or with `decide` in place of a port, approve all that waits there."""
+    folder = Path(sys.argv[1])
     review = sayso.Review(f"sqlite:///{folder / 'server.db'}", reviewer="ada")
+    if sys.argv[2] == "decide":
+        decide(review)
+        return
+    port = int(sys.argv[2])
     tokens, kept = Tokens(review.store), folder / "tokens.json"
     if not kept.exists():
         kept.write_text(json.dumps([tokens.new("ask", "agent")[1], tokens.new("review", "ada")[1]]))

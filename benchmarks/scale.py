@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sayso.server.connections import raise_file_limit
+
 from .machine import describe, load_after
 
 __all__ = ["main"]
@@ -184,6 +186,82 @@ class Load:
             one.result()
 
 
+class Crowd:
+    """Programs that wait, each over a connection of its own for a request of its own, over a restart of the server.
+
+    Args:
+        server: On which they wait.
+        count: How many.
+    """
+
+    def __init__(self, server: Server, count: int) -> None:
+        self._server, self._count = server, count
+        self._seen = dict[str, str]()
+        self.heard = dict[str, float]()
+
+    async def ask(self) -> None:
+        """Ask for all of them, in batches."""
+        from sayso.model.fingerprint import fingerprint
+
+        connection = (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", self._server.port))[1]
+        while len(self._seen) < self._count:
+            operations: list[Any] = []
+            for _ in range(min(100, self._count - len(self._seen))):
+                request_id, run = f"rq_{secrets.token_hex(16)}", f"order-{secrets.token_hex(6)}"
+                asked = self._server.sample | {"id": request_id, "run_id": run}
+                asked["fingerprint"] = fingerprint(run, asked["subject"]["digest"], "")
+                operations.append({"verb": "ask", "body": {"request": asked}})
+            _, found = await connection.post("/program/batch", self._server.ask_token, {"operations": operations})
+            self._seen |= {one["body"]["request"]["id"]: one["body"]["etag"] for one in json.loads(found)["answers"]}
+        connection.transport.close()
+
+    async def wait(self) -> None:
+        """Wait until all have heard, whatever becomes of the server meanwhile."""
+        await asyncio.gather(*(self._wait(*one) for one in self._seen.items()))
+
+    async def _wait(self, request_id: str, etag: str) -> None:
+        loop, body = asyncio.get_running_loop(), {"seen": {request_id: etag}, "seconds": 25.0}
+        while request_id not in self.heard:
+            try:
+                connection = (await loop.create_connection(Connection, "127.0.0.1", self._server.port))[1]
+                while request_id not in self.heard:
+                    status, found = await connection.post("/program/wait", self._server.ask_token, body)
+                    if status == 200 and json.loads(found)["changed"]:
+                        self.heard[request_id] = time.perf_counter()
+                connection.transport.close()
+            except OSError:
+                await asyncio.sleep(random.uniform(0.5, 1.5))  # as the client store does
+
+
+async def _crowd(folder: Path, checkout: Path, count: int) -> str:
+    server = Server(checkout, folder)
+    before, crowd = server.memory(), Crowd(server, count)
+    try:
+        await crowd.ask()
+        asked = server.memory()
+        waiting = asyncio.ensure_future(crowd.wait())
+        await asyncio.sleep(20)
+        with_all, cpu = server.memory(), server.cpu()
+        await asyncio.sleep(5)
+        idle = (server.cpu() - cpu) / 5
+        server.end()
+        decide = [sys.executable, str(_SERVER), str(folder), "decide"]
+        await (
+            await asyncio.create_subprocess_exec(*decide, env={**os.environ, "PYTHONPATH": str(checkout / "src")})
+        ).wait()
+        began, server = time.perf_counter(), Server(checkout, folder, server.port)
+        up = time.perf_counter()
+        await asyncio.wait_for(waiting, 120)
+        last = max(crowd.heard.values())
+        return (
+            f"{count} wait: server {before:.0f} MB at first, {asked:.0f} MB when all was asked,"
+            f" {with_all:.0f} MB with all waiting, {idle * 100:.0f} % of a core; after a restart all heard"
+            f" {last - up:.1f} s after it answered, {last - began:.1f} s after its process began"
+        )
+    finally:
+        server.end()
+
+
 class Figures(NamedTuple):
     """What one run gave: cycles a second, processor seconds a cycle, and sorted times by what was done."""
 
@@ -210,12 +288,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each row is measured  [default: 4]")
     parser.add_argument("--rounds", type=int, default=2, help="how often; the best round counts  [default: 2]")
     parser.add_argument("--folder", type=Path, help="where the stores are made; their disk is what is measured")
+    parser.add_argument("--waiters", type=int, metavar="N", help="so many that wait, over a restart, and nothing else")
     options = parser.parse_args(arguments)
     here = Path(__file__).parents[1]
     checkouts = {"sayso": here} | ({} if options.beside is None else {"sayso, before": options.beside.absolute()})
     with tempfile.TemporaryDirectory(prefix="sayso-scale-", dir=options.folder) as folder:
         about = describe(Path(folder))
         print("\n".join(about))
+        if options.waiters:
+            raise_file_limit()
+            print(asyncio.run(_crowd(Path(folder), here, options.waiters)))
+            print("\n".join(load_after()))
+            return 0
         heads = ("agents", "offered", "who", "cycles/s", "server ms", "clients ms", *(f"{one} ms" for one in _NAMES))
         print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
         for agents, rate in ((1, 0), (64, 0), (64, 200)):
