@@ -41,7 +41,7 @@ for one in (refund, send_email, delete_files, deploy):
 _DAY = (
     (refund, ("A-4721", 320.0, "damaged"), "support-bot", "order-4721", 2, {
         "risk": "high", "description": "Pays from the shop's own account. Up to 500.00 for one order.",
-        "rule": "amount > 100",
+        "rule": "amount > 100", "summary": "Refund €{amount:.2f} for {order_id}",
         "context": {"customer": "C-17, since 2019", "order total": 320.0, "refunds this year": 0},
         "prompt": "The customer sent a photo of the broken lid and asks for the whole price.",
     }),
@@ -61,7 +61,7 @@ _BEFORE: tuple[tuple[int, float, str], ...] = tuple(
 def _asked(function: Callable[..., Any], args: tuple[Any, ...], who: str, run: str, **fields: Any) -> sayso.Request:
     """Return the request of a call that is held, as if another program had asked; it is in no store yet."""
     aside = MemoryStore()
-    words = {name: fields.pop(name) for name in ("description", "prompt", "risk") if name in fields}
+    words = {name: fields.pop(name) for name in ("description", "prompt", "risk", "summary") if name in fields}
     gated = sayso.gate(wait="raise", store=aside, **words)(function)
     with sayso.run(run):
         try:
