@@ -1125,6 +1125,21 @@ MUTANTS = [
         "integrations/test_mcp_gateway.py::test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_told_as_not_run",
     ),
     Mutant(
+        "a changed schema is told to the reviewer", "integrations/mcp_gateway/occasions.py",
+        '"server": self._server, "client": client, "tool changed": self._notes.get(tool["name"]),', '"server": self._server, "client": client,',
+        "integrations/test_mcp_gateway.py::test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run",
+    ),
+    Mutant(
+        "an edit of an MCP call is held to the tool's own schema", "integrations/mcp_gateway/occasions.py",
+        'name, call.arguments, schema=tool.get("inputSchema"), key=key,', 'name, call.arguments, schema={"type": "object"}, key=key,',
+        "integrations/test_mcp_gateway.py::test_an_edit_is_checked_by_the_schema_of_the_tool",
+    ),
+    Mutant(
+        "the MCP gateway's list hides no tool", "integrations/mcp_gateway/connection.py",
+        "await self._to_client(raw, number)", "await self._to_client(dump(message), number)",
+        "integrations/test_mcp_schemas.py::test_the_list_of_a_foreign_server_passes_byte_for_byte",
+    ),
+    Mutant(
         "an MCP session that ends withdraws its tickets", "integrations/mcp_gateway/gateway.py",
         'if self._settings.run is None:', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_session_that_ends_withdraws_what_waits_and_what_was_approved",

@@ -253,7 +253,10 @@ class Proxy:
             tools: dict[str, Message] = {}
             params: Message = {"_meta": self._meta} if self._meta else {}
             for _ in range(_MOST_PAGES):
-                answer = await self.request("tools/list", params, _LISTING)
+                try:
+                    answer = await self.request("tools/list", params, _LISTING)
+                except ConnectionResetError:  # a server that was restarted forgot the session; this connects anew
+                    answer = await self.request("tools/list", params, _LISTING)
                 found = object_of(answer.get("result"))
                 if "tools" not in found:
                     raise ValueError(f"it does not list its tools: {answer.get('error')}")
@@ -386,9 +389,6 @@ async def serve_stdio(open_session: Open) -> None:
         await session.close()
 
 
-# -- streamable HTTP -----------------------------------------------------------------------------------------------
-
-
 def _module(name: str) -> Any:
     return importlib.import_module(name)  # loaded when it is needed: the gateway on stdio needs none of it
 
@@ -402,8 +402,7 @@ class HttpUpstream:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        self._url, self._headers = url, dict(headers)
-        self._write: Any = None
+        self._url, self._headers, self._write = url, dict(headers), cast("Any", None)
         self._version: str | None = None
         self._schemas: dict[str, Any] = {}
         self._ended = asyncio.Event()
@@ -420,7 +419,9 @@ class HttpUpstream:
         timeout = httpx2.Timeout(30, read=None)  # a tool may take long; the gateway has its own limit
         try:
             async with (
-                httpx2.AsyncClient(headers=self._headers, timeout=timeout) as client,
+                httpx2.AsyncClient(
+                    headers=self._headers, timeout=timeout, event_hooks={"response": [self._look]}
+                ) as client,
                 sdk.streamable_http_client(self._url, http_client=client) as (read, self._write),
             ):
                 ready.set_result(None)
@@ -431,9 +432,14 @@ class HttpUpstream:
             self._write = None
             await closed()
 
+    async def _look(self, response: Any) -> None:
+        """Give the connection up where the server does not know its session any more: it was restarted."""
+        if response.status_code == 404 and "mcp-session-id" in response.request.headers:
+            self._ended.set()
+
     async def _read(self, read: Any, receive: Receive) -> None:
         async for item in read:
-            if not isinstance(item, Exception):
+            if not isinstance(item, Exception) and not self._ended.is_set():
                 raw = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                 message: Message = json.loads(raw)
                 self._learn(message.get("result"))
@@ -479,10 +485,9 @@ class HttpUpstream:
 
 
 class _Sessions:
-    """The ASGI application: it finds or opens the session of each request.
+    """The ASGI application: it finds or opens the session of each request, with a connection to the server of its own.
 
-    It speaks the protocol versions with sessions (2025-11-25 and older): each session has a connection to the server of
-    its own. A client of a later version is answered which ones there are, and takes one of those.
+    A client of a protocol without sessions (later than 2025-11-25) is told which versions there are, and takes one.
     """
 
     def __init__(self, open_session: Open) -> None:

@@ -43,7 +43,8 @@ __all__ = ["Gateway", "Settings"]
 _log = logging.getLogger("sayso")
 _GRACE = 5.0  # seconds that a started call has when the client is gone
 _BEAT = 5.0
-_SURELY_REFUSED = {-32600, -32601, -32602, -32700}  # the server did not take the call at all
+# The server did not take the call at all. Not -32600: the SDK answers so itself for what HTTP leaves open.
+_SURELY_REFUSED = {-32601, -32602, -32700}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,298 @@
+"""The MCP gateway before a server over streamable HTTP that ends, hangs or changes, and its clients on both transports.
+
+The server and the clients are those of the official Python SDK, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+import sayso
+from sayso.model.request import State
+from tests.integrations.adapters.installed import framework
+
+mcp = framework("mcp", "mcp_gateway")
+http = framework("mcp.client.streamable_http", "mcp_gateway")
+stdio = framework("mcp.client.stdio", "mcp_gateway")
+
+pytestmark = pytest.mark.slow
+PATIENCE = 60.0
+each_transport = pytest.mark.parametrize("front", ["stdio", "http"])
+SERVER = """
+import asyncio, pathlib, sys
+from mcp.server.mcpserver import MCPServer
+port, log, shape = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+app = MCPServer("s")
+
+def note(word):
+    with log.open("a") as file:
+        file.write(word + "\\n")
+
+if shape == "new":
+    @app.tool()
+    def pay(amount: int, account: str = "main") -> str:
+        note(f"paid {amount} {account}")
+        return f"paid {amount}"
+else:
+    @app.tool()
+    def pay(amount: int) -> str:
+        note(f"paid {amount}")
+        return f"paid {amount}"
+
+@app.tool()
+async def hang(amount: int) -> str:
+    note(f"hung {amount}")
+    await asyncio.Event().wait()
+
+@app.tool()
+def live() -> str:
+    return "alive"
+
+app.run(transport="streamable-http", port=port)
+"""
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(work, PATIENCE)
+
+    asyncio.run(bounded())
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    url = f"sqlite:///{tmp_path / 'sayso.db'}"
+    with sayso.config.use(store=url):
+        yield url
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.02)
+
+
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Process:
+    """A program that serves on a port, and is killed and started again."""
+
+    def __init__(self, number: int, *words: str) -> None:
+        self.number, self.words = number, list(words)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.number}/mcp"
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(*self.words)
+        await until(self._answers)
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.number)) == 0
+
+    async def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await process.wait()
+
+
+class Scene:
+    """A server, the gateway before it, and a client."""
+
+    def __init__(self, folder: Path, address: str, front: str, *options: str) -> None:
+        self._log, self._file, self._front = folder / "log", folder / "server.py", front
+        self._file.write_text(SERVER)
+        self._log.touch()
+        self.server = Process(port())
+        self._shape("old")
+        self.number = port()
+        self.command = [sys.executable, "-m", "sayso", "--store", address, "mcp-gateway", "--name", "s", *options]
+        self.command += ["--allow", "live", "--url", self.server.url]
+        self.gateway = Process(self.number, *self.command, "--listen", f"127.0.0.1:{self.number}")
+
+    def _shape(self, shape: str) -> None:
+        self.server.words = [sys.executable, str(self._file), str(self.server.number), str(self._log), shape]
+
+    @property
+    def log(self) -> list[str]:
+        return self._log.read_text().split("\n")[:-1]
+
+    async def restart(self, shape: str = "old") -> None:
+        await self.server.kill()
+        self._shape(shape)
+        await self.server.start()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+            if self._front == "http":
+                streams = await stack.enter_async_context(http.streamable_http_client(self.gateway.url))
+            else:
+                parameters = mcp.StdioServerParameters(
+                    command=self.command[0], args=self.command[1:], env=dict(os.environ)
+                )
+                streams = await stack.enter_async_context(stdio.stdio_client(parameters))
+            client = await stack.enter_async_context(mcp.ClientSession(streams[0], streams[1]))
+            await client.initialize()
+            yield client
+
+    async def __aenter__(self) -> Self:
+        await self.server.start()
+        if self._front == "http":
+            await self.gateway.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.gateway.kill()
+        await self.server.kill()
+
+
+def text(result: Any) -> str:
+    return "\n".join(part.text for part in result.content)
+
+
+async def waiting(count: int = 1) -> list[sayso.Request]:
+    await until(lambda: len(list(sayso.Review().list())) == count)
+    return list(sayso.Review().list())
+
+
+async def lives(client: Any) -> None:
+    """Call the free tool; the request that finds the server's session gone is to be made again."""
+    with suppress(mcp.MCPError):
+        assert text(await client.call_tool("live", {})) == "alive"
+        return
+    assert text(await client.call_tool("live", {})) == "alive"
+
+
+@each_transport
+def test_calls_that_wait_outlive_a_restart_of_the_server_and_run_once_each(
+    front: str, tmp_path: Path, address: str
+) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, front, "--wait", "block") as scene, scene.client() as client:
+            calls = [asyncio.ensure_future(client.call_tool("pay", {"amount": n})) for n in range(5)]
+            found = await waiting(5)
+            await scene.restart()
+            for request in found:
+                sayso.Review().approve(request.id, by="ada")
+            results = await asyncio.gather(*calls)
+            assert [text(result) for result in results] == [f"paid {n}" for n in range(5)]
+            assert sorted(scene.log) == [f"paid {n}" for n in range(5)]
+            assert text(await client.call_tool("live", {})) == "alive"
+
+    run(work())
+
+
+@each_transport
+def test_a_server_that_ends_during_a_call_leaves_it_unknown_and_serves_again_after_its_restart(
+    front: str, tmp_path: Path, address: str
+) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, front, "--wait", "block") as scene, scene.client() as client:
+            call = asyncio.ensure_future(client.call_tool("hang", {"amount": 1}))
+            [request] = await waiting()
+            sayso.Review().approve(request.id, by="ada")
+            await until(lambda: bool(scene.log))
+            await scene.restart()
+            assert "nobody knows whether it took effect" in text(await call)
+            assert "nobody knows whether it took effect" in text(await client.call_tool("hang", {"amount": 1}))
+            assert sayso.Review().get(request.id).state is State.UNKNOWN
+            assert scene.log == ["hung 1"]
+            await lives(client)
+
+    run(work())
+
+
+@each_transport
+def test_a_server_that_hangs_leaves_the_call_unknown_after_the_timeout(
+    front: str, tmp_path: Path, address: str
+) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, front, "--timeout", "1") as scene, scene.client() as client:
+            await client.call_tool("hang", {"amount": 1})
+            [request] = await waiting()
+            sayso.Review().approve(request.id, by="ada")
+            assert "nobody knows whether it took effect" in text(await client.call_tool("hang", {"amount": 1}))
+            assert sayso.Review().get(request.id).state is State.UNKNOWN
+            assert text(await client.call_tool("live", {})) == "alive"
+
+    run(work())
+
+
+@each_transport
+def test_an_approval_of_a_tool_that_came_back_changed_does_not_run(front: str, tmp_path: Path, address: str) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, front) as scene, scene.client() as client:
+            await client.call_tool("pay", {"amount": 1})
+            [request] = await waiting()
+            sayso.Review().approve(request.id, by="ada")
+            await scene.restart("new")
+            assert "its server changed it meanwhile (new: account;" in text(
+                await client.call_tool("pay", {"amount": 1})
+            )
+            assert sayso.Review().get(request.id).state is State.CANCELLED
+            await client.call_tool("pay", {"amount": 1})
+            [second] = await waiting()
+            assert str(second.context["tool changed"]).startswith("new: account")
+            assert scene.log == []
+
+    run(work())
+
+
+@each_transport
+def test_nothing_of_a_client_that_went_away_starts_later(front: str, tmp_path: Path, address: str) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, front, "--wait", "block") as scene:
+            async with scene.client() as client:
+                calls = [asyncio.ensure_future(client.call_tool("pay", {"amount": n})) for n in range(3)]
+                found = await waiting(3)
+                for call in calls:
+                    call.cancel()
+            await waiting(0)
+            for request in found:
+                assert sayso.Review().get(request.id).state is State.CANCELLED
+                with pytest.raises(sayso.errors.AlreadyDecidedError):
+                    sayso.Review().approve(request.id, by="ada")
+            async with scene.client() as client:
+                assert text(await client.call_tool("live", {})) == "alive"
+            assert scene.log == []
+
+    run(work())
+
+
+@each_transport
+def test_where_the_server_is_away_nothing_is_lost_and_an_approved_call_runs_when_it_is_back(
+    front: str, tmp_path: Path, address: str
+) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, front) as scene, scene.client() as client:
+            await client.call_tool("pay", {"amount": 1})
+            [request] = await waiting()
+            sayso.Review().approve(request.id, by="ada")
+            await scene.server.kill()
+            away = text(await client.call_tool("pay", {"amount": 1}))
+            assert "cannot be reached" in away or "was not run" in away
+            assert sayso.Review().get(request.id).state is State.APPROVED
+            await scene.server.start()
+            assert text(await client.call_tool("pay", {"amount": 1})) == "paid 1"
+            assert scene.log == ["paid 1"]
+
+    run(work())
