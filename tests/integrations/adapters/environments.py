@@ -70,7 +70,8 @@ def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str]
 
 def files_of(name: str) -> list[Path | str]:
     """Return the test modules of a framework, and the test of its page."""
-    modules = [path for path in (HERE / f"test_{name}.py", TESTS / f"test_{name}.py") if path.exists()]
+    found = (HERE / f"test_{name}.py", TESTS / f"test_{name}.py", TESTS / f"test_{name}_http.py")
+    modules = [path for path in found if path.exists()]
     page = f"docs/guides/{name.replace('_', '-')}.md"
     text = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
     return [*modules, *([f"{PAGES}[{page}]"] if "<!-- examples need: " in text else [])]
