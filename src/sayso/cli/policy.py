@@ -47,7 +47,7 @@ def check(cli: CliContext, file: str | None) -> int:
 
     Conditions are checked with the schemas of the tools that the store has requests of.
     """
-    rules, tools = _unchecked(file), _tools(cli)
+    rules, tools = Policy.of_file(file), _tools(cli)
     problems = rules.problems(tools)
     unknown = _unknown_channels(rules) if not problems else []
     if cli.as_json:
@@ -201,11 +201,6 @@ def _shown(found: Replay) -> Iterator[str]:
 
 
 # -- what the commands share ---------------------------------------------------------------------------------------
-
-
-def _unchecked(file: str | None) -> Policy:
-    """Return the policy of a file, also where it has mistakes."""
-    return Policy.of_file(file)
 
 
 def _newest_first(cli: CliContext) -> Iterator[Request]:

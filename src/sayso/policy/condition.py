@@ -420,8 +420,9 @@ class Condition:
             values[name] = _at(facts.arguments, path) is not None or path[0] in facts.refused
         try:
             result = self._program.eval(data=values)
-        except RuntimeError:  # CEL ends what takes it too many steps
-            raise UndecidedError("looks at too many values") from None
+        except RuntimeError as error:  # CEL ends what takes it too many steps
+            is_long = "budget" in str(error)
+            raise UndecidedError("looks at too many values" if is_long else "could not be evaluated") from None
         value = result.value()
         if value is True or value is False:
             return value

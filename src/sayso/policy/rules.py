@@ -254,7 +254,8 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
         return [], [_of_toml(text, error)]
     except RecursionError:
         return [], [Problem(1, 1, "the file is nested too deeply to be read")]
-    reader = _Reader(Positions(text))
+    positions = Positions(text)
+    reader = _Reader(positions)
     if not is_settings:
         for name in content.keys() - {"rules"}:
             reader.wrong((name,), f"unknown key {name!r}; a policy file has [[rules]] and nothing else")
@@ -263,7 +264,7 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
         reader.wrong(("rules",), "rules are tables, each under [[rules]]")
         return [], reader.problems
     tables = cast("list[dict[str, Any]]", given)
-    if tables and not reader.has(("rules", 0)):
+    if tables and not positions.has(("rules", 0)):
         reader.wrong(("rules",), "write each rule under [[rules]]: of one in braces no line could be told")
         return [], reader.problems
     rules = [rule for number, table in enumerate(tables) if (rule := reader.rule(number, table)) is not None]
@@ -288,10 +289,6 @@ class _Reader:
 
     def wrong(self, place: Place, message: str) -> None:
         self.problems.append(Problem(*self._positions.of(place), message))
-
-    def has(self, place: Place) -> bool:
-        """Say whether a table has a heading of its own."""
-        return self._positions.has(place)
 
     def rule(self, number: int, table: dict[str, Any]) -> Rule | None:
         """Return the rule in a table; None where it cannot be used, and then there are problems."""
