@@ -108,7 +108,7 @@ def test_a_call_made_again_finds_its_decision_and_its_edit_and_an_equal_one_afte
         assert len(server.calls) == 1
         [second] = requests(store, State.PENDING)
         assert second.id != request.id
-        assert second.context["equal calls before in this run"] == 1
+        assert second.context["this call"] == {"equal calls before in this run": 1}
 
     run(work())
 
@@ -374,7 +374,7 @@ def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one
         assert store.get(request.id).state is State.CANCELLED
         await client.call("write", PATH)
         [second] = requests(store, State.PENDING)
-        assert second.context["tool changed"] == "new: owner; fields: inputSchema"
+        assert second.context["this call"]["tool changed"] == "new: owner; fields: inputSchema"
         assert server.calls == []
 
     run(work())

@@ -132,6 +132,40 @@ def test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole() -> Non
     assert not fits(grant_of({}), {"a.b": 1, "table": "customers"})
 
 
+def test_a_grant_for_one_place_says_nothing_of_another() -> None:
+    def asked(context: dict[str, Any] | None) -> Request:
+        return sample_call(None, {"table": "x"}, context=context)
+
+    now, test = clock.now(), {"server": "staging", "tenant": {"id": 7}, "this call": {"equal calls before": 1}}
+    request = asked(test)
+    grant = Grant.of(request, request.call, count=1, until=now + HOUR, now=now)
+    assert "context:server is 'staging'" in grant.lines()
+    for fitting in (test, {**test, "this call": {"equal calls before": 2}}, {"server": "staging", "tenant": {"id": 7}}):
+        assert grant.lacks(asked(fitting)) is None
+    others = [
+        None, {}, {"server": "production", "tenant": {"id": 7}}, {"server": "staging", "tenant": {"id": 6}},
+        {"server": "staging"}, {**test, "region": "eu"}, {"server": "staging", "tenant": {"id": 7.0}},
+    ]  # fmt: skip
+    assert [other for other in others if grant.lacks(asked(other)) is None] == []
+    wider = Grant.of(request, request.call, count=1, until=now + HOUR, now=now, without=["context:tenant"])
+    assert wider.lacks(asked({"server": "staging", "tenant": {"id": 6}})) is None
+    assert wider.lacks(asked({"server": "production", "tenant": {"id": 6}})) is not None
+
+
+def test_a_hidden_fact_of_a_context_is_never_the_same() -> None:
+    request, now = sample_call(None, {"table": "x"}, context={"tenant key": "***"}), clock.now()
+    assert Grant.of(request, request.call, count=1, until=now + HOUR, now=now).lacks(request) is not None
+    by_hand = Grant.of(request, request.call, count=1, until=now + HOUR, now=now, without=["context:tenant key"])
+    assert by_hand.lacks(request) is None
+
+
+def test_no_argument_is_taken_for_a_fact_of_the_context() -> None:
+    request, now = sample_call(None, {"context:server": "staging"}, context={"server": "staging"}), clock.now()
+    grant = Grant.of(request, request.call, count=1, until=now + HOUR, now=now, without=["context:server"])
+    other = sample_call(None, {"context:server": "production"}, context={"server": "staging"})
+    assert grant.lacks(other) is not None
+
+
 def test_a_grant_is_of_exactly_one_version_of_the_tool() -> None:
     grant, request = grant_of({"amount": 5}), sample_call(None, {"amount": 5})
     changed: Request = replace(request, subject=replace(request.call, schema_digest="0" * 64))

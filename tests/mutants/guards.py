@@ -1160,6 +1160,16 @@ MUTANTS = [
         "model/test_grant.py::test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole",
     ),
     Mutant(
+        "a grant for one place says nothing of another", "model/grant.py",
+        "return dict(_leaves(canonical.load(call.form))) | dict(places)", "return dict(_leaves(canonical.load(call.form)))",
+        "integrations/hooks/test_agent_hooks.py::test_a_grant_counts_in_the_folder_that_was_shown",
+    ),
+    Mutant(
+        "a hidden fact is never the same", "model/grant.py",
+        "if path.startswith(_CONTEXT) and tree == canonical.MASK:", "if False:",
+        "model/test_grant.py::test_a_hidden_fact_of_a_context_is_never_the_same",
+    ),
+    Mutant(
         "an answer to another request is none to this one", "integrations/mcp_gateway/gateway.py",
         'elif self.is_answer(params) and params.get("requestState") == _state_of(request):', 'elif self.is_answer(params):',
         "integrations/test_mcp_gateway.py::test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again",

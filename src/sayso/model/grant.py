@@ -27,10 +27,14 @@ from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
 
-__all__ = ["MOST_CALLS", "Condition", "Grant", "Grantor", "is_id", "number_of"]
+__all__ = ["ABOUT_THIS_CALL", "MOST_CALLS", "Condition", "Grant", "Grantor", "is_id", "number_of"]
 
 MOST_CALLS = 10_000
 """The most calls that one grant may allow."""
+
+ABOUT_THIS_CALL = "this call"
+"""The fact of a context that no grant compares: what is said of this one call, and not of where it comes from."""
+_CONTEXT = "context:"
 
 _ID_WORDS = "id|ids|no|nr|number|key|code|account|iban|zip|port|index|year|version|uid|pid|ref|user|order|customer"
 _ID_NAME = re.compile(rf"(?:^|[^a-z])(?:{_ID_WORDS})$|(?:user|order|customer|account)(?:id|no|nr|number|key|code|ref)$")
@@ -66,7 +70,8 @@ class Grant:
         request_id: The request that it was drawn from.
         origin: The run of that request, in whose chain the journal keeps what happens to the grant.
         tool, name, schema_digest: The function, in exactly this version.
-        conditions: What each field must be, by its path (`amount`, `order.currency`).
+        conditions: What each field must be, by its path (`amount`, `order.currency`), and each fact of the context
+            (`context:folder`): a grant for one folder, server or tenant says nothing of another.
         without: Paths of the fields that may be anything, or missing.
         requester, acts_for: Who may ask, and for whom.
         run: The run in which it counts; None for every run of the requester.
@@ -122,10 +127,10 @@ class Grant:
             return "it is another run"
         if request.risk != self.risk or request.retries > self.retries or request.idempotent is not self.idempotent:
             return "its gate has other terms"
-        return self._field_that_differs(request.call)
+        return self._field_that_differs(request)
 
-    def _field_that_differs(self, call: Call) -> str | None:
-        fields = dict(_leaves(canonical.load(call.form)))
+    def _field_that_differs(self, request: Request) -> str | None:
+        fields = _fields(request, request.call)
         for path, condition in self.conditions.items():
             if path not in fields or not _holds(condition, fields[path], self.id, path):
                 return f"{path} differs"
@@ -180,7 +185,7 @@ class Grant:
         if until <= now:
             raise refuse("it would have ended already")
         grant_id = new_grant_id()
-        fields, masked = dict(_leaves(canonical.load(call.form))), dict(_leaves(call.shown))
+        fields, masked = _fields(request, call), dict(_leaves(call.shown))
         left_out = tuple(dict.fromkeys(without))
         for path in (*left_out, *(at_most or {}), *exactly):
             if not any(_is_below(known, (path,)) for known in fields):
@@ -188,8 +193,10 @@ class Grant:
         conditions: dict[str, Condition] = {}
         for path, tree in fields.items():
             if not _is_below(path, left_out):
-                is_secret = path not in masked or masked[path] != tree
-                conditions[path] = _drawn(grant_id, path, tree, is_secret=is_secret, is_exact=path in exactly)
+                is_fact = path.startswith(_CONTEXT)
+                is_secret = not is_fact and (path not in masked or masked[path] != tree)
+                is_exact = is_fact or path in exactly
+                conditions[path] = _drawn(grant_id, path, tree, is_secret=is_secret, is_exact=is_exact)
         for path, bound in (at_most or {}).items():
             conditions[path] = _tightened(refuse, path, conditions.get(path), bound)
         return cls(
@@ -272,15 +279,25 @@ def number_of(tree: Any) -> Decimal | None:
     return found if found.is_finite() else None
 
 
+def _fields(request: Request, call: Call) -> dict[str, Any]:
+    """Return the fields of a call by path, and the facts of its request's context, which say where it comes from."""
+    facts = {name: fact for name, fact in (request.context or {}).items() if name != ABOUT_THIS_CALL}
+    places = ((f"{_CONTEXT}{path}", tree) for path, tree in _leaves(facts))
+    return dict(_leaves(canonical.load(call.form))) | dict(places)
+
+
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the fields of a call by path. A dict whose keys could be taken for a path or a tag is one field."""
-    is_open = isinstance(tree, dict) and bool(tree) and not any("." in key or key[:1] in {"", "$"} for key in tree)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if not is_open:
+    if not isinstance(tree, dict) or not tree or any(map(_is_ambiguous, cast("dict[str, Any]", tree))):
         if path or tree:  # a whole call that cannot be told field by field is one field, which has no name
             yield path, tree
         return
     for key, item in cast("dict[str, Any]", tree).items():
         yield from _leaves(item, f"{path}.{key}" if path else key)
+
+
+def _is_ambiguous(key: str) -> bool:
+    return "." in key or ":" in key or key[:1] in {"", "$"}
 
 
 def _is_below(path: str, roots: Collection[str]) -> bool:
@@ -317,6 +334,8 @@ def _tightened(refuse: _Refusal, path: str, drawn: Condition | None, bound: Any)
 
 
 def _holds(condition: Condition, tree: Any, grant_id: str, path: str) -> bool:
+    if path.startswith(_CONTEXT) and tree == canonical.MASK:  # nobody can say whether what it hides is the same
+        return False
     match condition.kind:
         case "at_most":
             number = number_of(tree)

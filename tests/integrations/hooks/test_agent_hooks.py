@@ -214,6 +214,15 @@ def test_the_same_command_in_another_folder_is_another_call(place: Path) -> None
     assert sayso.Review().count(state="all") == 2
 
 
+def test_a_grant_counts_in_the_folder_that_was_shown(place: Path) -> None:
+    (place / "other").mkdir()
+    say("claude-code", "shell", place)
+    sayso.Review().grant(only().id, by="ada", count=5, lasts="1h")
+    there = say("claude-code", "shell", place, tool_use_id="toolu_there", cwd=str(place / "other"))
+    here = say("claude-code", "shell", place, tool_use_id="toolu_here")
+    assert [verdict("claude-code", said)[0] for said in (there, here)] == ["deny", "allow"]
+
+
 def test_two_equal_calls_of_one_turn_wait_twice_and_each_is_found_again(place: Path) -> None:
     say("claude-code", "shell", place)
     tickets = [(entry, entry.take()) for entry in Session("claude-code", only().run_id).entries("ticket")]

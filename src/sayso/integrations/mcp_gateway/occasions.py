@@ -22,6 +22,7 @@ from sayso import aio, clock, errors
 from sayso.effects import offload
 from sayso.integrations.mcp_gateway.connection import Message, object_of
 from sayso.model import canonical
+from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 
@@ -96,10 +97,9 @@ class Occasions:
                 key, before = f"client:{given}", 0
             else:
                 key, before = await self._pick(digest_of(name, tool.get("inputSchema"), call.arguments), call.arrived)
-            facts = {
-                "server": self._server, "client": client, "tool changed": self._notes.get(tool["name"]),
-                "equal calls before in this run": before or None,
-            }  # fmt: skip
+            about = {"tool changed": self._notes.get(tool["name"]), "equal calls before in this run": before or None}
+            noted = {word: fact for word, fact in about.items() if fact is not None}
+            facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: noted or None}
             title: Any = tool.get("title") or object_of(tool.get("annotations")).get("title")
             description = tool.get("description")
             held = await aio.hold(
