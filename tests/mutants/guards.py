@@ -561,8 +561,8 @@ MUTANTS = [
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
-        "one statement looks for channels", "stores/sqlite_transaction.py",
-        "return _NONE_OF.format(", "return '1' or _NONE_OF.format(",
+        "one statement looks for channels", "stores/sql_requests.py",
+        "FROM record WHERE kind IN (", "FROM record WHERE 0 AND kind IN (",
         "stores/test_sqlite.py::test_a_channel_that_another_process_registers_is_owed_a_message_at_once",
     ),
     # -- grants, budgets and the stop -------------------------------------------------------------------------------
@@ -1158,6 +1158,41 @@ MUTANTS = [
         "a call that cannot be told field by field fits as a whole", "model/grant.py",
         "        if path or tree:", "        if path:",
         "model/test_grant.py::test_a_call_that_cannot_be_told_field_by_field_fits_only_as_a_whole",
+    ),
+    Mutant(
+        "an altered grant approves nothing", "stores/grants.py",
+        "if not _is_as_written(tx, GRANT, grant_id) or _ended_by_time(tx, grant):", "if _ended_by_time(tx, grant):",
+        "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",
+    ),
+    Mutant(
+        "an altered grant starts nothing", "stores/grants.py",
+        "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
+        "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",
+    ),
+    Mutant(
+        "nobody agrees to an altered grant", "stores/grants.py",
+        "if grant is not None and not _is_as_written(tx, GRANT, grant_id):", "if False:",
+        "stores/test_contract.py::TestSqlite::test_nobody_agrees_to_a_grant_that_was_altered",
+    ),
+    Mutant(
+        "an altered account has no room", "stores/grants.py",
+        "if not _is_as_written(tx, BUDGET, account):", "if False:",
+        "stores/test_contract.py::TestSqlite::test_an_account_that_was_altered_has_no_room",
+    ),
+    Mutant(
+        "a stop that was taken away still stops", "stores/grants.py",
+        "return None if newest is None else _stop_told(newest)", "return None",
+        "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
+    ),
+    Mutant(
+        "a start in one statement looks at the journal's stop", "stores/sql_requests.py",
+        "if STOP not in kinds:", "if True:",
+        "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
+    ),
+    Mutant(
+        "the audit finds altered grants, budgets and stops", "audit/verifier.py",
+        "if digests == ([] if left is None else [left]):", "if True:",
+        "stores/test_contract.py::TestSqlite::test_a_grant_that_was_put_back_or_put_in_by_hand_approves_nothing",
     ),
     Mutant(
         "a grant for one place says nothing of another", "model/grant.py",

@@ -27,7 +27,7 @@ from sayso.stores.records import RecordRow
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import StoreContract
 from sayso.testing.contract_evidence import EvidenceContract
-from sayso.testing.contract_grants import BudgetContract
+from sayso.testing.contract_grants import AlteredRecordContract, BudgetContract
 from sayso.testing.contract_records import RecordContract
 from tests.support.serving import Serving, new_token, serving
 
@@ -123,6 +123,7 @@ class TestHttp(StoreContract):
 LEFT_OUT = {name for name in vars(RecordContract) if name.startswith("test_")}
 LEFT_OUT |= {name for name in vars(EvidenceContract) if name.startswith("test_")}  # evidence is the server's business
 LEFT_OUT |= {name for name in vars(BudgetContract) if name.startswith("test_")}  # a program's word allows nothing
+LEFT_OUT |= {name for name in vars(AlteredRecordContract) if name.startswith("test_")}  # nor writes records by hand
 LEFT_OUT |= {
     # These ask in the name of somebody that the program is not, or read a chain that is not its own.
     "test_an_escalation_never_lets_the_requester_decide",

@@ -2,10 +2,10 @@
 
 Every transition has a row, written in the transaction that made it and chained by hash to the row before it in its run.
 `verify` finds rows that were changed, removed, swapped or inserted; requests that differ from their last row, or from
-what was asked; steps that cannot follow from those before them; and a chain whose end was removed while one of its
-requests is still there. By itself it finds neither an end that was removed together with its requests, nor a chain that
-was computed anew up to its end; the rows that a checkpoint or an anchor names (`ExpectedRow`) show both. Rows are read
-page by page; memory grows with the requests, not with their rows.
+what was asked; grants, budgets and a stop that differ from theirs; steps that cannot follow from those before them; and
+a chain whose end was removed while one of its requests is still there. By itself it finds neither an end that was
+removed together with its requests, nor a chain that was computed anew up to its end; the rows that a checkpoint or an
+anchor names (`ExpectedRow`) show both. Rows are read page by page; memory grows with the requests, not with their rows.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from sayso import errors
 from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, first_link
 from sayso.stores.base import Store
+from sayso.stores.grants import KINDS as RECORDS
+from sayso.stores.grants import chain_of, digest_in
+from sayso.stores.records import digest_of, row_of
 
 __all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "row_problem", "rows_of", "verify"]
 
 _PAGE = 1000
+_RECORDS = "sayso:records"  # where a break stands of a record that cannot be read
 
 
 class Break(NamedTuple):
@@ -81,6 +86,7 @@ class _Walk:
         self.rows = self.chains = 0
         self.broken: dict[str, Break] = {}
         self.trails: dict[str, _Rows] = {}
+        self.records: dict[str, Entry] = {}  # the newest row of each chain that says what a record is
         self._known: dict[str, dict[int, list[ExpectedRow]]] = {}
         for one in known:
             self._known.setdefault(one.head.run_id, {}).setdefault(one.head.seq, []).append(one)
@@ -105,6 +111,8 @@ class _Walk:
                 self.trails[entry.request_id], wrong = _after(self.trails.get(entry.request_id), entry)
             if wrong is not None:
                 self.broken[entry.run_id] = wrong
+            elif _is_of_record(entry.run_id):
+                self.records[entry.run_id] = entry
         self._last = entry
 
     def end(self) -> None:
@@ -178,7 +186,51 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
     for request_id, trail in missing.items():
         reason = f"{request_id} is not there any more, though row {trail.seq} is about it"
         walk.broken.setdefault(trail.run_id, Break(trail.run_id, trail.seq, reason))
+    try:
+        for wrong in _altered_records(store, run_id, walk.records):
+            walk.broken.setdefault(wrong.run_id, wrong)
+    except errors.StoreSealedError as error:
+        if not unopened:  # else the key is not here, and nothing of this can be compared
+            walk.broken.setdefault(_RECORDS, Break(_RECORDS, 1, str(error)))
+    except errors.StoreCorruptError as error:
+        walk.broken.setdefault(_RECORDS, Break(_RECORDS, 1, str(error)))
     return Verified(walk.rows, walk.chains, tuple(walk.broken.values()), requests, unopened)
+
+
+def _is_of_record(run_id: str) -> bool:
+    return any(run_id == chain_of(kind, "") or run_id.startswith(chain_of(kind, "")) for kind in RECORDS)
+
+
+def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry]) -> Iterator[Break]:
+    """Yield each record that is not as the newest row of its chain left it."""
+    found = _records(store, run_id)
+    for chain in sorted(found.keys() | newest.keys()):
+        entry, digests = newest.get(chain), found.get(chain, [])
+        while True:  # the walk was not one transaction: look again, until nothing changes it meanwhile
+            left = None if entry is None else digest_in(entry.detail)
+            if digests == ([] if left is None else [left]):
+                break
+            rows = list(rows_of(store, run_id=chain))
+            again = rows[-1] if rows else None
+            if again == entry:
+                seq = 1 if entry is None else entry.seq
+                yield Break(chain, seq, f"its record is not as row {seq} left it: it was altered, removed or put back")
+                break
+            entry, digests = again, _records(store, chain).get(chain, [])
+
+
+def _records(store: Store, run_id: str | None) -> dict[str, list[str]]:
+    """Return the digests of the records that the journal vouches for, by their chain."""
+    found: dict[str, list[str]] = {}
+    for kind in RECORDS:
+        after = ""
+        while page := store.records(kind, after=after):
+            for record in page:
+                chain = chain_of(kind, record.key)
+                if run_id in {None, chain}:
+                    found.setdefault(chain, []).append(digest_of(row_of(record)))
+            after = page[-1].key
+    return found
 
 
 def row_problem(entry: Entry, before: str, seq: int) -> str | None:

@@ -2,11 +2,13 @@
 
 All of it stands in records, is read and written in the transaction of `ask`, `start` and `finish`, and is looked for
 only where it can matter: a store without grants, budgets and a stop pays for one look. `GrantVerbs` are the verbs of
-people. Invariant: a start that takes from a grant or a budget commits together with what it took.
+people. Invariants: a start that takes from a grant or a budget commits together with what it took; and each record has
+a chain of the journal, whose newest row carries its digest, so that one which somebody altered lets nothing through.
 """
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,20 +21,23 @@ from sayso.clock import instant, microseconds
 from sayso.model import lifecycle
 from sayso.model.budget import Budget, Taking
 from sayso.model.grant import Grant, Grantor
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.stores.records import Record, RecordVerbs, record_of, row_of
+from sayso.stores.records import Record, RecordVerbs, digest_of, record_of, row_of
 from sayso.stores.transaction import Transaction, changed, update
 
 __all__ = [
-    "BUDGET", "CHAIN", "ENDED_GRANT", "GRANT", "STOP", "GrantVerbs", "Stop", "approved_at_once", "give_back",
-    "must_not_be_stopped", "take",
+    "BUDGET", "CHAIN", "ENDED_GRANT", "GRANT", "KINDS", "STOP", "GrantVerbs", "Stop", "approved_at_once", "chain_of",
+    "digest_in", "give_back", "must_not_be_stopped", "take",
 ]  # fmt: skip
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
 """The chain of the journal in which it stands who stopped every start, and who let them go on."""
+KINDS = (GRANT, ENDED_GRANT, BUDGET, STOP)
+"""The kinds of records whose digest stands in a chain."""
 
 T = TypeVar("T")
 
@@ -43,6 +48,37 @@ class Stop(NamedTuple):
     by: Identity
     at: datetime
     reason: str | None
+
+
+# -- records that the journal vouches for --------------------------------------------------------------------------
+
+
+def chain_of(kind: str, key: str) -> str:
+    """Return the chain of the journal that says what a record is; a grant keeps its own when it ends."""
+    return CHAIN if kind == STOP else f"sayso:{GRANT if kind == ENDED_GRANT else kind}:{key}"
+
+
+def digest_in(detail: str) -> str | None:
+    """Return the digest of the record that a row of the journal left; None where it left none."""
+    try:
+        found: Any = json.loads(detail)
+    except (ValueError, RecursionError):
+        return None
+    digest = cast("dict[str, Any]", found).get("record") if isinstance(found, dict) else None
+    return digest if isinstance(digest, str) else None
+
+
+def _put(tx: Transaction, record: Record, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
+    row = row_of(record)
+    tx.put_record(row)
+    tx.note(chain_of(record.kind, record.key), event, by, channel, {**detail, "record": digest_of(row)})
+
+
+def _is_as_written(tx: Transaction, kind: str, key: str) -> bool:
+    """Say whether a record, or that there is none, is as the newest row of its chain left it."""
+    newest = tx.newest(chain_of(kind, key))  # first: it holds up who writes both at the same moment
+    row = tx.find_record(kind, key)
+    return (None if row is None else digest_of(row)) == (None if newest is None else digest_in(newest.detail))
 
 
 # -- in the transaction of `ask` -----------------------------------------------------------------------------------
@@ -63,7 +99,9 @@ def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequen
         request = replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
     for grant_id in tx.record_keys(GRANT):
         grant = _standing(tx, grant_id)
-        if grant is None or _ended_by_time(tx, grant) or grant.left < 1 or grant.lacks(request) is not None:
+        if grant is None or grant.left < 1 or (grant.lacks(request) is not None and tx.now() < grant.until):
+            continue
+        if not _is_as_written(tx, GRANT, grant_id) or _ended_by_time(tx, grant):
             continue
         approvals = _approvals(tx, grant, request)
         if approvals:
@@ -105,14 +143,14 @@ def _ended_by_time(tx: Transaction, grant: Grant) -> bool:
     now = tx.now()
     if now < grant.until:
         return False
-    _end(tx, replace(grant, ended="expired", ended_at=grant.until))
+    _end(tx, replace(grant, ended="expired", ended_at=grant.until), "grant_expired", grant.requester, "program", {})
     return True
 
 
-def _end(tx: Transaction, grant: Grant) -> None:
+def _end(tx: Transaction, grant: Grant, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
     # Under another kind, so that what asks and starts looks only at those that count.
     tx.drop_record(GRANT, grant.id)
-    tx.put_record(row_of(Record(ENDED_GRANT, grant.id, grant.body())))
+    _put(tx, Record(ENDED_GRANT, grant.id, grant.body()), event, by, channel, {"grant": grant.id, **detail})
 
 
 # -- in the transaction of `start` ---------------------------------------------------------------------------------
@@ -120,9 +158,8 @@ def _end(tx: Transaction, grant: Grant) -> None:
 
 def must_not_be_stopped(tx: Transaction, request: Request) -> None:
     """Raise `StoppedError` while every start is stopped."""
-    row = tx.find_record(STOP, STOP)
-    if row is not None:
-        stop = _stop_of(record_of(row))
+    stop = _stop_in(tx)
+    if stop is not None:
         raise errors.StoppedError(request.id, by=str(stop.by), at=stop.at, reason=stop.reason)
 
 
@@ -150,16 +187,19 @@ def take(tx: Transaction, request: Request, now: datetime) -> None:
 def _take_from_grant(tx: Transaction, request: Request, now: datetime) -> str | None:
     grant_id = "" if request.decision is None else str(request.decision.under)
     grant, is_first = _standing(tx, grant_id), request.execution is None
+    if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):
+        return f"the record of the grant {grant_id} is not as the journal says: it was altered"
     if grant is None:
         return _why_ended(tx, grant_id, now, is_first=is_first)
     if _ended_by_time(tx, grant):
         return f"the grant {grant_id} has expired"
     if is_first:  # a further start of one approval is the same call
-        after = replace(grant, used=grant.used + 1)
+        after, by = replace(grant, used=grant.used + 1), request.requester
+        detail = {"grant": grant_id, "request": request.id, "left": after.left}
         if after.left < 1:
-            _end(tx, replace(after, ended="used up", ended_at=now))
+            _end(tx, replace(after, ended="used up", ended_at=now), "grant_used", by, "program", detail)
         else:
-            tx.put_record(row_of(Record(GRANT, grant_id, after.body(), after.until)))
+            _put(tx, Record(GRANT, grant_id, after.body(), after.until), "grant_used", by, "program", detail)
     return None
 
 
@@ -199,7 +239,7 @@ def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | Non
     for budget in _budgets(request):
         takings, amount = _takings(tx, budget, request, now), budget.amount(request)
         if takings is not None and amount is not None and not _has_taken(takings, request):
-            _write(tx, budget, request, [*takings, Taking(request.id, microseconds(now), amount)])
+            _write(tx, budget, request, [*takings, Taking(request.id, microseconds(now), amount)], "budget_taken")
     return None
 
 
@@ -209,7 +249,8 @@ def give_back(tx: Transaction, request: Request) -> None:
         for budget in _budgets(request):
             takings = _takings(tx, budget, request, tx.now())
             if takings is not None and _has_taken(takings, request):
-                _write(tx, budget, request, [one for one in takings if one.request_id != request.id])
+                rest = [one for one in takings if one.request_id != request.id]
+                _write(tx, budget, request, rest, "budget_given_back")
 
 
 def _budgets(request: Request) -> Iterator[Budget]:
@@ -220,7 +261,7 @@ def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) ->
     """Return why a call has no room in a budget; None where it has, or has taken its part already."""
     amount = budget.amount(request)
     if takings is None:
-        return f"the account of the budget {budget} cannot be read"
+        return f"the account of the budget {budget} is not as the journal says, or cannot be read"
     if amount is None:
         return f"the budget {budget} needs a number from 0 in args.{budget.path}"
     if _has_taken(takings, request):
@@ -235,7 +276,10 @@ def _has_taken(takings: Sequence[Taking], request: Request) -> bool:
 
 def _takings(tx: Transaction, budget: Budget, request: Request, now: datetime) -> Sequence[Taking] | None:
     """Return what was taken inside the span; None where it cannot be read, and then nothing is allowed."""
-    row = tx.find_record(BUDGET, budget.account(request))
+    account = budget.account(request)
+    if not _is_as_written(tx, BUDGET, account):
+        return None
+    row = tx.find_record(BUDGET, account)
     if row is None:
         return []
     try:
@@ -247,9 +291,10 @@ def _takings(tx: Transaction, budget: Budget, request: Request, now: datetime) -
     return [one for one in takings if one.at > since]
 
 
-def _write(tx: Transaction, budget: Budget, request: Request, takings: Sequence[Taking]) -> None:
+def _write(tx: Transaction, budget: Budget, request: Request, takings: Sequence[Taking], event: str) -> None:
     rows = [[one.request_id, one.at, str(one.amount)] for one in takings]
-    tx.put_record(row_of(Record(BUDGET, budget.account(request), {"budget": str(budget), "takings": rows})))
+    record = Record(BUDGET, budget.account(request), {"budget": str(budget), "takings": rows})
+    _put(tx, record, event, request.requester, "program", {"budget": str(budget), "request": request.id})
 
 
 # -- what people do ------------------------------------------------------------------------------------------------
@@ -320,7 +365,17 @@ class GrantVerbs(RecordVerbs):
     def stopped(self) -> Stop | None:
         """Return who stopped every start; None while calls start."""
         record = self.record(STOP, STOP)
-        return None if record is None else _stop_of(record)
+        if record is not None:
+            return _stop_of(record)
+        rows = self.journal(run_id=CHAIN)  # somebody may have taken the record away by hand
+        return _stop_told(rows[-1]) if rows else None
+
+    @abstractmethod
+    def journal(
+        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Entry]:  # fmt: skip
+        """Return rows of the journal, as `sayso.stores.review.ReviewStore.journal` says."""
 
 
 def _every(store: RecordVerbs, kind: str) -> Iterator[Record]:
@@ -341,22 +396,33 @@ def _granted(
     drawn = Grant.of(found, found.effective, until=now + lasts, now=now, comment=decision.comment, **terms)
     standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
     same = next((grant for grant in standing if grant is not None and grant.has_same_terms(drawn)), None)
-    return found, _put(tx, (same or drawn).agreed_by(grantor), grantor)
+    if same is not None and not _is_as_written(tx, GRANT, same.id):
+        raise _altered(same.id)  # and undo the decision
+    return found, _agree(tx, (same or drawn).agreed_by(grantor), grantor)
 
 
-def _put(tx: Transaction, grant: Grant, grantor: Grantor) -> Grant:
-    tx.put_record(row_of(Record(GRANT, grant.id, grant.body(), grant.until)))
+def _altered(grant_id: str) -> errors.StoreCorruptError:
+    return errors.StoreCorruptError(
+        f"the record of the grant {grant_id} is not as the journal says: it was altered; nobody agreed to it. Revoke it"
+        f" (`sayso grants revoke {grant_id}`) and grant anew"
+    )
+
+
+def _agree(tx: Transaction, grant: Grant, grantor: Grantor) -> Grant:
     detail: dict[str, Any] = {
         "grant": grant.id, "request": grant.request_id, "tool": grant.tool, "count": grant.count,
         "until": clock.written(grant.until), "fields": sorted(grant.conditions), "without": sorted(grant.without),
         "run": grant.run, "requester": grant.requester.qualified, "people": len(grant.grantors),
     }  # fmt: skip
-    tx.note(grant.origin, "granted", grantor.by, grantor.channel, detail)
+    record = Record(GRANT, grant.id, grant.body(), grant.until)
+    _put(tx, record, "granted", grantor.by, grantor.channel, detail)
     return grant
 
 
 def _agreed(tx: Transaction, grant_id: str, who: Reviewer, channel: str) -> Grant:
-    grant, request = _standing(tx, grant_id), None
+    grant = _standing(tx, grant_id)
+    if grant is not None and not _is_as_written(tx, GRANT, grant_id):
+        raise _altered(grant_id)
     if grant is None or _ended_by_time(tx, grant):
         raise errors.GrantNotFoundError(grant_id)
     request, by = tx.load(grant.request_id), who.identity
@@ -369,7 +435,7 @@ def _agreed(tx: Transaction, grant_id: str, who: Reviewer, channel: str) -> Gran
             request.id, by=str(by), missing=request.quorum.missing(one.by for one in grant.grantors)
         )
     grantor = Grantor(by, tuple(sorted(who.roles)), channel)
-    return _put(tx, grant.agreed_by(grantor), grantor)
+    return _agree(tx, grant.agreed_by(grantor), grantor)
 
 
 def _revoked(tx: Transaction, grant_id: str, by: Identity, channel: str, reason: str | None) -> Grant:
@@ -380,31 +446,50 @@ def _revoked(tx: Transaction, grant_id: str, by: Identity, channel: str, reason:
             raise errors.GrantNotFoundError(grant_id)
         return Grant.from_body(grant_id, record_of(ended).body)
     grant = replace(Grant.from_body(grant_id, record_of(row).body), ended="revoked", ended_by=by, ended_at=tx.now())
-    _end(tx, grant)
-    detail: dict[str, Any] = {"grant": grant_id, "used": grant.used, "left": grant.count - grant.used}
+    detail: dict[str, Any] = {"used": grant.used, "left": grant.count - grant.used}
+    if not _is_as_written(tx, GRANT, grant_id):
+        detail["altered"] = True  # what its own row says from now on would hide it
     if reason is not None:
         detail["reason"] = reason
-    tx.note(grant.origin, "grant_revoked", by, channel, detail)
+    _end(tx, grant, "grant_revoked", by, channel, detail)
     return grant
 
 
 def _stopped(tx: Transaction, by: Identity, channel: str, reason: str | None) -> Stop:
-    row = tx.find_record(STOP, STOP)
-    if row is not None:
-        return _stop_of(record_of(row))
+    stop = _stop_in(tx)
+    if stop is not None:
+        return stop
     stop = Stop(by, tx.now(), reason)
     body = {"by": [by.issuer, by.subject], "at": microseconds(stop.at), "reason": reason}
-    tx.put_record(row_of(Record(STOP, STOP, body)))
-    tx.note(CHAIN, "stopped", by, channel, {} if reason is None else {"reason": reason})
+    _put(tx, Record(STOP, STOP, body), "stopped", by, channel, {} if reason is None else {"reason": reason})
     return stop
 
 
 def _went_on(tx: Transaction, by: Identity, channel: str, reason: str | None) -> bool:
-    if tx.find_record(STOP, STOP) is None:
+    if _stop_in(tx) is None:
         return False
-    tx.drop_record(STOP, STOP)
+    if tx.find_record(STOP, STOP) is not None:
+        tx.drop_record(STOP, STOP)
     tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
     return True
+
+
+def _stop_in(tx: Transaction) -> Stop | None:
+    """Return the stop: the record says so, or the journal, where somebody took the record away."""
+    row = tx.find_record(STOP, STOP)
+    if row is not None:
+        return _stop_of(record_of(row))
+    newest = tx.newest(CHAIN)
+    return None if newest is None else _stop_told(newest)
+
+
+def _stop_told(newest: Entry) -> Stop | None:
+    """Return the stop of which the journal tells, where the newest row of its chain is one."""
+    if newest.event != "stopped":
+        return None
+    issuer, _, subject = newest.by.partition(":")
+    reason = "its record was taken away by hand; `sayso go` ends it, and `sayso log --verify` names what differs"
+    return Stop(Identity(issuer, subject), instant(newest.at), reason)
 
 
 def _stop_of(record: Record) -> Stop:

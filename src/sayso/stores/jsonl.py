@@ -242,6 +242,11 @@ class JsonlState:
                 if request_id is None or entry.request_id == request_id:
                     yield entry
 
+    def newest(self, run_id: str) -> Entry | None:
+        """Return the newest row of a chain."""
+        chain = self._chains.get(run_id)
+        return chain[-1] if chain else None
+
     def anchors(self, run_id: str | None, after: str, limit: int) -> Sequence[Anchor]:
         """Return how requests are tied to the journal."""
         rows = self.rows.values()
@@ -353,6 +358,10 @@ class JsonlTransaction(TableWrites, Transaction):
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self._chained(run_id, "", event, by, channel, detail)
+
+    def newest(self, run_id: str) -> Entry | None:
+        written = (entry for entry in reversed(self._line.get("journal", ())) if entry.run_id == run_id)
+        return next(written, None) or self._state.newest(run_id)
 
     def _add(self, what: str, columns: dict[str, Any], request: Request) -> None:
         self._line.setdefault(what, []).append(columns)

@@ -38,6 +38,7 @@ class _Memory(TableWrites, Transaction):
         self._requests = store.requests
         self._holders = store.holders
         self._keys, self._effects = store.keys, store.effects
+        self._chains = store.chains
         self.writes: list[Transition] = []
         self.notes: list[tuple[str, str, Identity, str, dict[str, Any]]] = []
 
@@ -71,6 +72,14 @@ class _Memory(TableWrites, Transaction):
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self.notes.append((run_id, event, by, channel, detail))
+
+    def newest(self, run_id: str) -> Entry | None:
+        for chain, event, by, channel, detail in reversed(self.notes):
+            if chain == run_id:
+                at = clock.microseconds(clock.now())
+                return Entry(run_id, 0, at, "", event, by.qualified, channel, dumps_sorted(detail), "")
+        found = self._chains.get(run_id)
+        return None if found is None else found.entries()[-1]
 
 
 def _asked(request: Request) -> str:
@@ -117,7 +126,7 @@ class MemoryStore(TableReads, Store):
         self.effects: dict[str, list[str]] = {}
         self.run_table = RunTable(self._is_decided)
         self.record_table = RecordTable(_OPEN)
-        self._chains: dict[str, _Chain] = {}
+        self.chains: dict[str, _Chain] = {}
         self._places: dict[str, int] = {}  # of each request's last row in its chain
         self._lock = threading.RLock()
         self._bell = Bell()
@@ -149,7 +158,7 @@ class MemoryStore(TableReads, Store):
         before = self.requests.get(request.id)
         is_purged = before is not None and request.purged_at is not before.purged_at
         if is_purged:
-            self._chains[request.run_id].forget(request.id)
+            self.chains[request.run_id].forget(request.id)
         about = request if before is None or is_purged else request.id
         self._places[request.id] = self._add(request.run_id, about, event, by, channel, detail)
         self.requests[request.id] = request
@@ -166,9 +175,9 @@ class MemoryStore(TableReads, Store):
     def _add(
         self, run_id: str, about: Request | str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> int:
-        chain = self._chains.get(run_id)
+        chain = self.chains.get(run_id)
         if chain is None:
-            chain = self._chains[run_id] = _Chain(run_id)
+            chain = self.chains[run_id] = _Chain(run_id)
         chain.rows.append((clock.now(), about, event, by, channel, detail))
         return len(chain.rows) - 1
 
@@ -234,7 +243,7 @@ class MemoryStore(TableReads, Store):
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
         with self._lock:
-            chains = [chain for run, chain in self._chains.items() if run_id in {None, run}]
+            chains = [chain for run, chain in self.chains.items() if run_id in {None, run}]
             rows = sorted(entry for chain in chains for entry in chain.entries())
         wanted = (e for e in rows if request_id is None or e.request_id == request_id)
         return list(islice((e for e in wanted if after is None or (e.run_id, e.seq) > after), limit))
@@ -245,7 +254,7 @@ class MemoryStore(TableReads, Store):
             return [self._anchor(self.requests[i]) for i in found[:limit]]
 
     def _anchor(self, request: Request) -> Anchor:
-        link = self._chains[request.run_id].entries()[self._places[request.id]].link
+        link = self.chains[request.run_id].entries()[self._places[request.id]].link
         return Anchor(request.id, request.run_id, request.state.value, link, _asked(request))
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:

@@ -27,9 +27,9 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
-from sayso.stores.grants import GRANT, STOP
+from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.records import RecordRow
-from sayso.stores.sql_requests import Selects
+from sayso.stores.sql_requests import NEWEST, Selects, none_of
 from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
@@ -79,7 +79,6 @@ _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 
 # A place in the chain is taken once, and only behind the row that the link is computed from.
 _FOLLOWS = "EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?)"
 _APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {{}} WHERE {{}} ON CONFLICT DO NOTHING RETURNING 1"
-_NONE_OF = "NOT EXISTS (SELECT 1 FROM record WHERE kind IN ({}))"
 _NOTIFY = ", (SELECT pg_notify('sayso', ?) FROM written)"
 _ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
@@ -96,7 +95,7 @@ def _append(*, is_first: bool, kinds: tuple[str, ...], more: str = "", source: s
     """Return the statement that takes a place in a chain: behind this row, and while there is no record of a kind."""
     where = ["TRUE" if is_first else _FOLLOWS]
     if kinds:
-        where.append(_NONE_OF.format(_listed(kinds)))
+        where.append(none_of(kinds))
     if more:
         where.append(more)
     return _APPEND.format(_marks(len(Entry._fields)) + source, " AND ".join(where))
@@ -119,11 +118,7 @@ def _insert(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_schem
 
 def _met(kinds: tuple[str, ...]) -> str:
     """Return the column that says whether there is a record of one of these kinds, for which the verb has to look."""
-    return f", NOT {_NONE_OF.format(_listed(kinds))}" if kinds else ", false"
-
-
-def _listed(kinds: tuple[str, ...]) -> str:
-    return ", ".join(f"'{kind}'" for kind in kinds)
+    return f", NOT {none_of(kinds)}" if kinds else ", false"
 
 
 @cache
@@ -433,6 +428,14 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             raise Stale
         self.entries.append(entry)
         self.heads[run_id] = entry.seq, entry.link
+
+    def newest(self, run_id: str) -> Entry | None:
+        if self._is_alone and run_id == CHAIN and STOP in self._unread:
+            return None  # the statement looks
+        if run_id != CHAIN:  # of two that make a record, the second would find a row of the journal and no record
+            self._execute(_LOCK, (f"chain:{run_id}",))
+        found = self._execute(NEWEST, (run_id,)).fetchone()
+        return None if found is None else Entry._make(found)
 
     def commit_alone(self) -> None:
         """Write the one row in a statement of its own, which is a transaction."""

@@ -6,6 +6,7 @@ that read and write records.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,10 +16,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.model.journal import Entry
 from sayso.model.reviewer import Identity
 
-__all__ = ["Note", "Record", "RecordRow", "RecordTransaction", "RecordVerbs", "record_of", "row_of"]
+__all__ = ["Note", "Record", "RecordRow", "RecordTransaction", "RecordVerbs", "digest_of", "record_of", "row_of"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ def row_of(record: Record) -> RecordRow:
     return RecordRow(
         record.kind, record.key, dumps_sorted(record.body), None if record.due is None else microseconds(record.due)
     )
+
+
+def digest_of(row: RecordRow) -> str:
+    """Return the digest of a whole record, its body opened, for the journal."""
+    return hashlib.sha256(dumps(list(row)).encode()).hexdigest()
 
 
 def record_of(row: RecordRow) -> Record:
@@ -130,6 +137,13 @@ class RecordTransaction(Protocol):
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         """Write a row of the journal that is about no request."""
+        ...
+
+    def newest(self, run_id: str) -> Entry | None:
+        """Return the newest row of a chain in which there are only notes.
+
+        Until the end of the transaction nobody else writes a record and its row in that chain.
+        """
         ...
 
 

@@ -18,8 +18,21 @@ from sayso.model.journal import Anchor, Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.stores.codec import Seal, legible
 from sayso.stores.filter import Filter, Page, read_cursor
+from sayso.stores.grants import CHAIN, STOP
 
-__all__ = ["Selects", "SqlRequestReads", "where_of"]
+__all__ = ["NEWEST", "Selects", "SqlRequestReads", "none_of", "where_of"]
+
+NEWEST = f"SELECT {', '.join(Entry._fields)} FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
+
+
+def none_of(kinds: Sequence[str]) -> str:
+    """Return the condition that there is no record of these kinds; of the stop, that the journal does not say so."""
+    condition = f"NOT EXISTS (SELECT 1 FROM record WHERE kind IN ({', '.join(map(repr, kinds))}))"
+    if STOP not in kinds:
+        return condition
+    newest = f"SELECT max(seq) FROM journal WHERE run_id = '{CHAIN}'"
+    stopped = f"SELECT 1 FROM journal AS s WHERE s.run_id = '{CHAIN}' AND s.seq = ({newest}) AND s.event = 'stopped'"
+    return f"({condition} AND NOT EXISTS ({stopped}))"
 
 
 def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:

@@ -24,8 +24,9 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
-from sayso.stores.grants import GRANT, STOP
+from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.records import RecordRow
+from sayso.stores.sql_requests import NEWEST, none_of
 from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
@@ -67,8 +68,7 @@ BY_EFFECT = f"""{LOAD} r.effect_digest = ?1 OR r.id IN (
 ) ORDER BY r.n"""
 _VALUES = ", ".join("?" * len(_FIELDS))
 # Who writes in one statement has not looked whether a channel is to hear of it, nor for grants or a stop where these
-# matter, so the statement looks.
-_NONE_OF = "NOT EXISTS (SELECT 1 FROM record WHERE kind IN ({}))"
+# matter, so the statement looks (`none_of`).
 _INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
 _NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
 _UNCHANGED = f"""{" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
@@ -94,19 +94,14 @@ JOURNAL_TRIGGERS = tuple(
 
 
 @cache
-def _no_records(kinds: tuple[str, ...]) -> str:
-    return _NONE_OF.format(", ".join(f"'{kind}'" for kind in kinds))
-
-
-@cache
 def _insert(kinds: tuple[str, ...]) -> str:
-    return f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {_no_records(kinds)}" if kinds else _INSERT
+    return f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {none_of(kinds)}" if kinds else _INSERT
 
 
 @cache
 def _update(*names: str, is_start: bool, kinds: tuple[str, ...]) -> str:
     columns = " = ?, ".join((*names, "link", *ENTRY_COLUMNS))
-    where = f" AND {_UNCHANGED}" * is_start + f" AND {_no_records(kinds)}" * bool(kinds)
+    where = f" AND {_UNCHANGED}" * is_start + f" AND {none_of(kinds)}" * bool(kinds)
     return f"UPDATE request SET {columns} = ? WHERE id = ? AND link = ?{where}"
 
 
@@ -372,6 +367,12 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         entry = self._entry(run_id, "", event, by, channel, detail)
         self._run(_APPEND, entry, entry)
+
+    def newest(self, run_id: str) -> Entry | None:
+        if self._is_alone and run_id == CHAIN and STOP in self._unread:
+            return None  # the statement looks
+        found = self._execute(NEWEST, (run_id,)).fetchone()
+        return None if found is None else Entry._make(found)
 
     def commit_alone(self) -> None:
         """Write the one row in a statement of its own, which is a transaction; raises `Stale` where it cannot be."""

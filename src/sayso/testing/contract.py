@@ -28,7 +28,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter
 from sayso.testing.contract_evidence import EvidenceContract
-from sayso.testing.contract_grants import BudgetContract, GrantContract
+from sayso.testing.contract_grants import AlteredRecordContract
 from sayso.testing.contract_keys import KeyContract
 from sayso.testing.contract_outbox import OutboxContract
 from sayso.testing.contract_records import RecordContract
@@ -45,7 +45,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class StoreContract(
-    BudgetContract, EvidenceContract, GrantContract, KeyContract, OutboxContract, RunContract, RecordContract,
+    AlteredRecordContract, EvidenceContract, KeyContract, OutboxContract, RunContract, RecordContract,
     VerbContract,
 ):  # fmt: skip
     """Every store must pass this; the module says how to use it."""

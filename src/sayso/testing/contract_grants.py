@@ -5,6 +5,7 @@ Every test is one fact. What a person's verbs add, and what gates do with it, is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from sayso.model.reviewer import PROGRAM, Identity, Quorum, Reviewer
 from sayso.testing.sample import sample_call, sample_edit
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
-__all__ = ["BudgetContract", "GrantContract"]
+__all__ = ["AlteredRecordContract", "BudgetContract"]
 
 _ADA, _BOB = Reviewer("ada", roles={"finance"}), Reviewer("bob", roles={"finance"})
 _HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)
@@ -331,3 +332,82 @@ class BudgetContract(Scene):
         requests = [self.within(30, run_id=f"run_{n}") for n in range(8)]
         told = outcomes_of([lambda one=one: self.store.start(one.id, one.id) for one in requests])
         assert sum(isinstance(one, Request) for one in told) == 3
+
+
+class AlteredRecordContract(GrantContract, BudgetContract):
+    """What somebody did to the records by hand, without a row in the journal; a program has no verb for it."""
+
+    def test_a_grant_that_was_altered_approves_nothing_and_starts_nothing(self) -> None:
+        grant = self.granted(count=3)
+        approved = self.like()
+        self._rewrite("grant", grant.id, count=9, until=grant.body()["until"] + 1)
+        waiting = self.like(run_id="later")
+        assert waiting.state is State.PENDING
+        refusal(errors.GrantEndedError, lambda: self.store.start(approved.id, "t"))
+        assert self.store.get(approved.id).state is State.PENDING
+        assert "altered" in (self.store.get(approved.id).returned or "")
+        (broken,) = audit.verify(self.store).broken
+        assert broken.run_id == f"sayso:grant:{grant.id}"
+        assert audit.verify(self.store, run_id=broken.run_id).broken == (broken,)
+        self.store.revoke_grant(grant.id, _ADA.identity, channel="test")
+        assert '"altered":true' in self.store.journal(run_id=broken.run_id)[-1].detail
+        assert audit.verify(self.store).broken == ()
+
+    def test_nobody_agrees_to_a_grant_that_was_altered(self) -> None:
+        request = self.store.ask(sample_call(quorum=Quorum(2)))
+        grant = self.granted(request)
+        self._rewrite("grant", grant.id, used=-5)
+        refusal(errors.StoreCorruptError, lambda: self.store.agree(grant.id, _BOB, channel="test"))
+        refusal(errors.StoreCorruptError, lambda: self.granted(request, _BOB))
+        assert self.store.get(request.id).state is State.PENDING
+
+    def test_a_grant_that_was_put_back_or_put_in_by_hand_approves_nothing(self) -> None:
+        grant = self.granted()
+        record = self.store.record("grant", grant.id)
+        assert record is not None
+        self.store.revoke_grant(grant.id, _ADA.identity, channel="test")
+        self.store.keep(record)
+        self.store.keep(replace(record, key="gr_" + "0" * 32))
+        assert self.like().state is State.PENDING
+        assert {one.run_id for one in audit.verify(self.store).broken} == {
+            f"sayso:grant:{grant.id}", "sayso:grant:gr_" + "0" * 32
+        }  # fmt: skip
+
+    def _rewrite(self, kind: str, key: str, **changes: Any) -> None:
+        record = self.store.record(kind, key)
+        assert record is not None
+        self.store.keep(replace(record, body={**record.body, **changes}))
+
+    def test_a_stop_that_was_taken_away_by_hand_still_stops(self) -> None:
+        request, other = self.approved(), self.elsewhere(self.store)
+        self.store.start(self.approved().id, "warm")
+        other.stop(_ADA.identity, channel="test", reason="fire")
+        assert other.drop("stop", "stop")
+        fault = refusal(errors.StoppedError, lambda: self.store.start(request.id, "t"))
+        assert fault.by == "ada"
+        assert "taken away by hand" in str(fault)
+        assert [one.run_id for one in audit.verify(self.store).broken] == ["sayso:starts"]
+        stop = self.store.stopped()
+        assert stop is not None
+        assert stop.by == _ADA.identity
+        assert self.store.stop(_BOB.identity, channel="test").by == _ADA.identity
+        assert self.store.go(_BOB.identity, channel="test")
+        assert self.store.start(request.id, "t").state is State.RUNNING
+        assert audit.verify(self.store).broken == ()
+        other.close()
+
+    def test_an_account_that_was_altered_has_no_room(self) -> None:
+        self.store.start(self.within(70).id, "a")
+        (account,) = self.store.records("budget")
+        approved = self.within(30)
+        assert approved.state is State.APPROVED
+        for altered in (replace(account, body={**account.body, "takings": []}), None):
+            self.store.drop("budget", account.key)
+            if altered is not None:
+                self.store.keep(altered)
+            assert "not as the journal says" in str(self.within(1).rule)
+            assert [one.run_id for one in audit.verify(self.store).broken] == [f"sayso:budget:{account.key}"]
+        refusal(errors.GrantEndedError, lambda: self.store.start(approved.id, "b"))
+        self.store.keep(account)
+        assert self.within(30, run_id="run_again").state is State.APPROVED
+        assert audit.verify(self.store).broken == ()
