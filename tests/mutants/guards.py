@@ -1195,6 +1195,11 @@ MUTANTS = [
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_put_back_or_put_in_by_hand_approves_nothing",
     ),
     Mutant(
+        "a foreign tool is taken for no function", "gates/hooks.py",
+        "is_function=gate.tool != gate.name,", "",
+        "policy/test_rules.py::test_a_tool_that_a_foreign_server_names_is_no_function",
+    ),
+    Mutant(
         "a grant for one place says nothing of another", "model/grant.py",
         "return dict(_leaves(canonical.load(call.form))) | dict(places)", "return dict(_leaves(canonical.load(call.form)))",
         "integrations/hooks/test_agent_hooks.py::test_a_grant_counts_in_the_folder_that_was_shown",

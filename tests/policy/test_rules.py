@@ -14,7 +14,7 @@ from sayso import errors
 from sayso.model.reviewer import Quorum
 from sayso.policy import Policy, in_effect
 from sayso.policy.replay import replay
-from sayso.policy.rules import Positions, matches, parse
+from sayso.policy.rules import Positions, matches, parse, short_name
 from sayso.stores.base import Store
 
 pytest.importorskip("cel_expr_python")
@@ -87,7 +87,7 @@ def test_a_call_that_no_rule_matches_is_held() -> None:
     ("a.c", "abc", False),
 ])  # fmt: skip
 def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) -> None:
-    assert matches(pattern, tool) is is_for
+    assert matches(pattern, tool, short_name(tool)) is is_for
 
 
 @pytest.mark.parametrize(("text", "line", "column", "message"), [
@@ -311,3 +311,19 @@ def test_a_budget_that_cannot_count_is_an_error(more: str, verdict: str, message
     found = problems(rule(more, verdict=verdict))
     line = 4 + more.split("budget", maxsplit=1)[0].count("\n")
     assert [(at, column, message in text) for at, column, text in found] == [(line, 1, True)]
+
+
+def test_a_tool_that_a_foreign_server_names_is_no_function(place: Path) -> None:
+    rules = Policy.of_text('[[rules]]\ntool = ["Read", "wipe"]\nverdict = "allow"\n')
+    told = {name: rules.verdict(name, {}).kind for name in ("app.files:Read", "Read", "MCP:Read", "files/evil:Read")}
+    assert told == {"app.files:Read": "allow", "Read": "allow", "MCP:Read": "hold", "files/evil:Read": "hold"}
+    assert rules.verdict("app.files:Read", {}, is_function=False).kind == "hold"
+    sayso.configure(store="memory:")
+    for tool in ("evil:wipe", "MCP:Read", "app.files:Read"):
+        assert sayso.hold(tool, {}, key=tool, run="r", when=rules).state == "pending", tool
+    assert sayso.hold("wipe", {}, key="k", run="r", when=rules).state == "allowed"
+    assert sayso.gate(wait="raise", when=rules)(wipe)() == "wiped"
+
+
+def wipe() -> str:
+    return "wiped"

@@ -39,7 +39,7 @@ def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings
     """Answer as the policy file says."""
     with _following(settings):
         rules = policy.Policy.load(options.policy)
-        verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name)
+        verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name, is_function=False)
         if verdict.kind != "allow" or verdict.is_recorded:  # a budget counts what is recorded
             return hold_call(host, event, options, settings, verdict)
         if verdict.log:

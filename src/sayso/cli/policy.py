@@ -50,14 +50,29 @@ def check(cli: CliContext, file: str | None) -> int:
     rules, tools = Policy.of_file(file), _tools(cli)
     problems = rules.problems(tools)
     unknown = _unknown_channels(rules) if not problems else []
+    notes = list(_of_any_server(rules)) if not problems else []
     if cli.as_json:
-        print_json({"file": rules.label, "problems": [one._asdict() for one in problems], "channels": unknown})
+        print_json({
+            "file": rules.label, "problems": [one._asdict() for one in problems], "channels": unknown, "notes": notes,
+        })  # fmt: skip
     else:
         out(*(f"{escape(rules.label)}:{one.line}:{one.column}: {escape(one.message)}" for one in problems))
         out(*(f"{escape(rules.label)}: no channel is called {name!a}" for name in unknown))
+        out(*(f"{escape(rules.label)}:{escape(one)}" for one in notes))
         if not problems and not unknown:
             out(f"{escape(rules.label)}: {plural(len(rules.rules), 'rule')}, checked with {plural(len(tools), 'tool')}")
     return WRONG if problems or unknown else 0
+
+
+def _of_any_server(rules: Policy) -> Iterator[str]:
+    """Yield a note on each pattern that lets calls pass by names which somebody else may choose."""
+    for rule in rules.rules:
+        for pattern in rule.tools:
+            if rule.verdict.kind == "allow" and pattern.startswith("*"):
+                yield (
+                    f"{rule.line}: note: {pattern!r} also fits a name that a foreign server chooses for its tool; begin"
+                    " it with the name of a server or a module"
+                )
 
 
 @policy.command(short_help="Say which rule decides a call, and why.")

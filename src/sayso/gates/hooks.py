@@ -55,7 +55,10 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effec
 def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: Occasion) -> Verdict:
     run = occasion.run_ids[0] if occasion.has_name else None
     try:
-        return policy.verdict(gate.tool, arguments, schema=gate.schema, run=run, agent=requester().subject)
+        return policy.verdict(
+            gate.tool, arguments, schema=gate.schema, run=run, agent=requester().subject,
+            is_function=gate.tool != gate.name,
+        )  # fmt: skip
     except errors.PolicyError:  # it quotes no argument
         raise
     except Exception as error:  # noqa: BLE001  whatever is wrong with the rules or the schema, the call is not run

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 from sayso import clock, config, errors
 from sayso.model.schema import Schema
 from sayso.policy.condition import Condition, ConditionError, Facts, UndecidedError
-from sayso.policy.rules import Problem, Rule, matches, parse, template_fields
+from sayso.policy.rules import Problem, Rule, matches, parse, short_name, template_fields
 from sayso.policy.verdict import Verdict, hold
 
 __all__ = ["Answer", "Policy", "Step", "in_effect"]
@@ -75,7 +75,7 @@ class _Rules:
     rules: tuple[Rule, ...]
     problems: tuple[Problem, ...]
     points_to: Path | None = None
-    compiled: dict[tuple[str, str], list[_Compiled]] = field(default_factory=dict[Any, Any])
+    compiled: dict[tuple[str, str, str], list[_Compiled]] = field(default_factory=dict[Any, Any])
 
     @cached_property
     def policy(self) -> Policy:
@@ -93,12 +93,12 @@ class _Rules:
         rest = f" (and {more} more; `sayso policy check` lists them)" if more else ""
         return errors.PolicyError(f"{self.label}:{first.line}:{first.column}:", f"{first.message}{rest}")
 
-    def for_tool(self, tool: str, schema: Schema | Mapping[str, Any] | None) -> list[_Compiled]:
+    def for_tool(self, tool: str, name: str, schema: Schema | Mapping[str, Any] | None) -> list[_Compiled]:
         """Return the rules for a tool, and no others; raise `PolicyError` where a condition does not fit its schema."""
-        key = tool, _key_of(schema)
+        key = tool, name, _key_of(schema)
         known = self.compiled.get(key)
         if known is None:
-            known, problems = self.checked(tool, schema)
+            known, problems = self.checked(tool, name, schema)
             if problems:
                 raise self.error(problems)
             if len(self.compiled) >= _MOST:
@@ -107,18 +107,18 @@ class _Rules:
         return known
 
     def checked(
-        self, tool: str, schema: Schema | Mapping[str, Any] | None
+        self, tool: str, name: str, schema: Schema | Mapping[str, Any] | None
     ) -> tuple[list[_Compiled], tuple[Problem, ...]]:
         """Return the rules for a tool, and what in them does not fit its schema."""
         shape = Schema.of_json(schema) if isinstance(schema, Mapping) else schema
         made: list[_Compiled] = []
         problems: list[Problem] = []
         for rule in self.rules:
-            if not any(matches(pattern, tool) for pattern in rule.tools):
+            if not any(matches(pattern, tool, name) for pattern in rule.tools):
                 continue
-            problems += _template_problems(rule, shape, tool)
+            problems += _template_problems(rule, shape, name)
             try:
-                condition = None if rule.when is None else Condition(rule.when, shape, _short(tool))
+                condition = None if rule.when is None else Condition(rule.when, shape, name)
                 made.append(_Compiled(rule, condition))
             except ConditionError as error:
                 problems += [Problem(*rule.at("when", line, column), text) for line, column, text in error.problems]
@@ -134,11 +134,7 @@ def _template_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator
         for part in template_fields(text or ""):
             name = part.partition(".")[0].partition("[")[0]
             if name not in schema.names:
-                yield Problem(*rule.at(key), f"{key} names {name!r}, which {_short(tool)} does not take")
-
-
-def _short(tool: str) -> str:
-    return tool.rpartition(":")[2]
+                yield Problem(*rule.at(key), f"{key} names {name!r}, which {tool} does not take")
 
 
 def _key_of(schema: Schema | Mapping[str, Any] | None) -> str:
@@ -220,17 +216,18 @@ class Policy:
         found = set(rules.problems)
         for tool, schema in (tools or {}).items():
             if not rules.problems:
-                found.update(rules.checked(tool, schema)[1])
+                found.update(rules.checked(tool, short_name(tool), schema)[1])
         return sorted(found)
 
     def explain(
         self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
-        run: str | None = None, agent: str | None = None, now: datetime | None = None,
+        run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Answer:  # fmt: skip
         """Return what the policy says of a call, and which rules it asked for that; see `verdict`."""
         rules, steps = self._rules().usable(), list[Step]()
-        facts = Facts.of(_short(tool), arguments, run, agent, now or clock.now())
-        conditions = {id(rule): condition for rule, condition in rules.for_tool(tool, schema)}
+        name = short_name(tool, is_function=is_function)
+        facts = Facts.of(name, arguments, run, agent, now or clock.now())
+        conditions = {id(rule): condition for rule, condition in rules.for_tool(tool, name, schema)}
         for rule in rules.rules:
             if id(rule) not in conditions:
                 steps.append(Step(rule, "other tool"))
@@ -247,7 +244,7 @@ class Policy:
 
     def verdict(
         self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
-        run: str | None = None, agent: str | None = None, now: datetime | None = None,
+        run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Verdict:  # fmt: skip
         """Return what the first rule that matches a call says of it; a call that no rule matches is held.
 
@@ -258,6 +255,8 @@ class Policy:
             run: Name of the run.
             agent: Who asks.
             now: The time, for tests.
+            is_function: Whether the tool is a Python function, which patterns without a colon may name without its
+                module; None where only its name is known. A name that somebody else chose is none.
 
         Raises:
             PolicyError: The file cannot be used, a condition does not fit the schema, or it gives neither true nor
@@ -265,12 +264,12 @@ class Policy:
         """
         # The loop of `explain` without its steps: this is asked at every call of a gate.
         rules = self._rules().usable()
-        facts = None
-        for rule, condition in rules.for_tool(tool, schema):
+        facts, name = None, short_name(tool, is_function=is_function)
+        for rule, condition in rules.for_tool(tool, name, schema):
             if condition is None:
                 return rule.verdict
             if facts is None:
-                facts = Facts.of(_short(tool), arguments, run, agent, now or clock.now())
+                facts = Facts.of(name, arguments, run, agent, now or clock.now())
             try:
                 if condition.decide(facts):
                     return rule.verdict

@@ -81,7 +81,7 @@ def verdict_on(policy: Policy, request: Request) -> Past:
     try:
         answer = policy.explain(
             call.tool, call.arguments, schema=Schema.from_text(call.schema), run=_run_of(request),
-            agent=request.requester.subject, now=request.created_at,
+            agent=request.requester.subject, now=request.created_at, is_function=call.tool != call.name,
         )  # fmt: skip
     except (errors.PolicyError, ValueError):
         return Past("error")

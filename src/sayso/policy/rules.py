@@ -84,13 +84,26 @@ class Rule:
 _PATTERN = re.compile(r"[^\s*?\[\]]*(\*[^\s*?\[\]]*)*")
 
 
-def matches(pattern: str, tool: str) -> bool:
-    """Say whether a pattern is for a tool: `*` stands for any text; without a colon, for what is behind the last one.
+_FUNCTION = re.compile(r"(?!MCP:)[^\W\d]\w*(\.\w+)*:[^\W\d][\w.<>]*")
+
+
+def short_name(tool: str, *, is_function: bool | None = None) -> str:
+    """Return what a tool is called without its module, which only a Python function has: `module:name`.
+
+    A name that a foreign server chooses may have a colon in it as well, and is never cut there. Who knows of the tool
+    only its name (`is_function` is None) goes by its shape; Cursor calls the tools of all servers `MCP:NAME`.
+    """
+    if is_function is None:
+        is_function = _FUNCTION.fullmatch(tool) is not None
+    return tool.rpartition(":")[2] if is_function else tool
+
+
+def matches(pattern: str, tool: str, name: str) -> bool:
+    """Say whether a pattern is for a tool: `*` stands for any text; without a colon, it is for the short name, too.
 
     A function is `module:name`, so that `refund` matches `payments.api:refund`.
     """
-    name = tool if ":" in pattern else tool.rpartition(":")[2]
-    return _matches(pattern, name) or _matches(pattern, tool)
+    return _matches(pattern, tool) or (":" not in pattern and _matches(pattern, name))
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -101,7 +114,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 def _covers(wider: str, pattern: str) -> bool:
     """Say whether every tool that `pattern` matches is matched by `wider`; a star in it is any text."""
-    return _matches(wider, pattern) or ("*" not in pattern and matches(wider, pattern))
+    return _matches(wider, pattern) or ("*" not in pattern and matches(wider, pattern, short_name(pattern)))
 
 
 # -- positions -----------------------------------------------------------------------------------------------------

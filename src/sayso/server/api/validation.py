@@ -235,6 +235,7 @@ def _within_budgets(request: Request, asked: AskedRequest) -> Request:
             here = policy.verdict(
                 call.tool, arguments, schema=Schema.from_text(call.schema), agent=request.requester.subject,
                 run=request.run_id if request.process is None else None, now=request.created_at,
+                is_function=call.tool != call.name,
             )  # fmt: skip
     except errors.PolicyError as error:
         why = f"the policy of the server cannot be asked ({error})"
