@@ -36,8 +36,8 @@ __all__ = [
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter fills by itself."""
 _TOLD = (
-    ConfirmationRejected, errors.ArgumentError, errors.CallFailedError, errors.OutcomeUnknownError,
-    errors.ValueNotKeptError,
+    ConfirmationRejected, errors.ArgumentError, errors.CallFailedError, errors.EffectTakenError,
+    errors.OutcomeUnknownError, errors.ValueNotKeptError,
 )  # fmt: skip
 
 

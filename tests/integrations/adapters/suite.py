@@ -339,6 +339,15 @@ class AdapterSuite:
         assert [tool for tool, _ in scene.effects] == ["fail"]
         assert [request.state for request in everything(memory)] == [State.FAILED]
 
+    def test_call_whose_effect_another_run_had_is_told_and_not_run(self, mode: str, memory: Store) -> None:
+        options = {"effect": "refund:{order_id}"}
+        self.play(Scene([[refund()]], mode, options=options), {"c1": approve()}, memory)
+        scene = Scene([[refund("c2")]], mode, thread="thread-2", options=options)
+        outcome = self.play(scene, {"c2": approve()}, memory)
+        assert scene.effects == []
+        assert "was not run" in outcome.told["c2"]
+        assert outcome.answer == ANSWER
+
     # -- several calls -----------------------------------------------------------------------------------------
 
     def test_two_equal_calls_of_one_turn_are_two_requests(self, mode: str, memory: Store) -> None:
