@@ -211,7 +211,7 @@ def database(request: pytest.FixtureRequest) -> str:
     psycopg: Any = framework("psycopg", "langgraph")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"create schema {name}")
-    return f"{url}&options=-csearch_path%3D{name}"
+    return str(psycopg.conninfo.make_conninfo(url, options=f"-csearch_path={name}"))
 
 
 def test_pause_is_resumed_by_another_agent(memory: Store, opened: Callable[[], Any]) -> None:
