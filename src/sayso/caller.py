@@ -95,6 +95,9 @@ class Caller:
         """Return what the function is called with where the rule lets the call through."""
         return gate.signature.spread(arguments)
 
+    def passed(self, attempt: Attempt) -> None:
+        """Take note of how a call ended that the rule let through."""
+
     ask = staticmethod(open_request)
 
     def wait(self, request: Request) -> Effects[None]:

@@ -259,6 +259,11 @@ class _FunctionCaller(Waiter):
         """Return what was given, with defaults that only pydantic's Field has."""
         return gate.signature.spread(arguments) if gate.signature.fields else self.given
 
+    def passed(self, attempt: Attempt) -> None:
+        """Note it for the run around it, which saves it with its next step, and then does not make the call again."""
+        if self.recalled is not None:
+            self.recalled.snapshot(attempt)
+
     def saving(self, attempt: Attempt) -> RunUpdate | None:
         """Return what the run around it saves of its end."""
         return None if self.recalled is None else self.recalled.snapshot(attempt)

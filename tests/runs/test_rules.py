@@ -6,6 +6,7 @@ Handlers note in a list what they did. The one invariant: whatever fails or answ
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,3 +193,35 @@ def test_a_card_is_a_dict_a_model_or_made_of_the_arguments(each_store: Store, ui
 def test_a_card_that_fails_is_a_policy_error(memory: None, ran: list[Any], ui: Any) -> None:
     output = Tool(lambda: ran.append(1), name="note", requires_approval=True, approval_ui=ui)().run()
     assert (reason(output), ran) == (("error", "approval_policy_error"), [])
+
+
+@pytest.mark.parametrize("by_file", [True, False], ids=["policy file", "rule"])
+def test_a_nested_call_that_a_rule_allows_is_not_made_again_where_its_handler_is_resumed(
+    memory: None, place: Path, ran: list[Any], by_file: bool
+) -> None:
+    rules = '[[rules]]\ntool = "*small"\nverdict = "allow"\n[[rules]]\ntool = "*large"\nverdict = "hold"\n'
+    if by_file:
+        (place / "sayso.toml").write_text(rules, encoding="utf-8")
+
+    def small(amount: int) -> int:
+        ran.append("small")
+        return amount
+
+    def large(amount: int) -> int:
+        ran.append("large")
+        return amount
+
+    allowed = sayso.gate(small, wait="raise") if by_file else sayso.gate(small, wait="raise", when=lambda: False)
+    held = sayso.gate(large, wait="raise")
+
+    def pay(amount: int) -> int:
+        return allowed(amount) + allowed(amount) + held(amount)
+
+    tool = Tool(pay)
+    first = started(tool, amount=5)
+    assert ran == ["small", "small"]
+    (request,) = sayso.Review().list(state="pending")
+    sayso.Review().approve(request.id, by="ada")
+    again = tool(parent_id=first.run_id).run()
+    assert (again.status.code, again.output) == ("success", 15)
+    assert ran == ["small", "small", "large"]

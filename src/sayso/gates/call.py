@@ -132,7 +132,9 @@ def _unasked(
         raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
     gate.check_bounds(arguments)
     yield from note_allowed(gate, store, occasion, verdict)
-    return (yield UserCall(gate.function, *caller.allowed(gate, arguments)))
+    attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
+    caller.passed(attempt)
+    return attempt
 
 
 def _run(
