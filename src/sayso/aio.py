@@ -157,6 +157,10 @@ class Held(HeldBase):
         """Take the request back, if it waits or was approved and has not started."""
         await adrive(self._withdrawing(reason))
 
+    async def send_back(self, *problems: str) -> None:
+        """Let an approved edit wait for its reviewers again, because the tool refuses what they changed."""
+        await adrive(self._sending_back(problems))
+
     async def result(self, timeout: timedelta | str | float | None = None) -> Any:  # noqa: ASYNC109  as its sync twin
         """Return what the call gave, whoever ran it."""
         return await adrive(self._resulting(timeout))

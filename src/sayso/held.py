@@ -255,6 +255,10 @@ class HeldBase:
             yield from withdraw(self._store, self._request.id, reason or "the program withdrew it")
             yield from self._refreshing()
 
+    def _sending_back(self, problems: Collection[str]) -> Effects[None]:
+        if self._request is not None:
+            self._request = yield StoreCall(self._store.send_back, self._request.id, scope.requester(), problems)
+
     def _leaving(self) -> Effects[None]:
         if self._withdraws:
             request = yield from self._refreshing()
@@ -393,6 +397,14 @@ class Held(HeldBase):
     def withdraw(self, reason: str | None = None) -> None:
         """Take the request back, if it waits or was approved and has not started."""
         _run(self._withdrawing(reason))
+
+    def send_back(self, *problems: str) -> None:
+        """Let an approved edit wait for its reviewers again, because the tool refuses what they changed.
+
+        The reviewers read `problems`, so that no value of an argument belongs there. Nothing happens where the request
+        is no approved edit any more.
+        """
+        _run(self._sending_back(problems))
 
     def result(self, timeout: timedelta | str | float | None = None) -> Any:
         """Return what the call gave, whoever ran it; wait for the decision and for its end, and start nothing.

@@ -62,6 +62,23 @@ def all_at_once(work: Callable[[], Any], count: int = 10) -> list[Any]:
     return gave
 
 
+def test_an_edit_that_the_tool_refuses_waits_for_its_reviewers_again(store: Store) -> None:
+    call, refused = held(), "size: is odd"
+    call.send_back(refused)
+    assert call.state == "pending"  # nobody changed it yet
+    approve(call, changes={"size": 5})
+    call.wait().send_back(refused)
+    assert (call.state, call.arguments) == ("pending", FILE)
+    assert store.get(str(call.id)).returned == refused
+    with pytest.raises(sayso.ConfirmationRequired):
+        call.once(dict)
+    approve(call)
+    call.wait().send_back(refused)  # as it was proposed: that is for the program to refuse
+    assert call.once(dict) == FILE
+    call.send_back(refused)
+    assert call.state == "done"
+
+
 def test_a_held_call_is_asked_approved_with_changes_and_run_once() -> None:
     call = held(title="Write a file", description="Writes.", context={"from": "mcp"})
     assert (call.state, call.arguments, call.changes, call.reason) == ("pending", FILE, {}, None)

@@ -1281,4 +1281,35 @@ MUTANTS = [
         'if status == 200 and json.loads(answer) == {"challenge": challenge}:', "if status < 500:",
         "server/test_aap.py::test_a_receiver_that_is_not_there_gets_no_instance",
     ),
+    Mutant(
+        "a nested call that a rule allowed is remembered", "gates/call.py",
+        "    caller.passed(attempt)\n", "    pass\n",
+        "runs/test_rules.py::test_a_nested_call_that_a_rule_allows_is_not_made_again_where_its_handler_is_resumed",
+    ),
+    # -- adapters of frameworks ----------------------------------------------------------------------------------
+    Mutant(
+        "an edit that the tool refuses goes back to its reviewers", "integrations/tool_calls.py",
+        "            await held.send_back(*problems)\n", "            pass\n",
+        "integrations/adapters/test_pydantic_ai.py::test_edit_that_only_a_validator_refuses_goes_back_to_the_reviewer",
+    ),
+    Mutant(
+        "a cancelled task takes back what it has just asked", "integrations/tool_calls.py",
+        'if options.get("withdraw_on_exit"):', "if False:",
+        "integrations/adapters/test_pydantic_ai.py::TestPydanticAI::test_cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox",
+    ),
+    Mutant(
+        "what a run is resumed with decides nothing", "integrations/pydantic_ai.py",
+        "if not self._holds(name):", "if not self._holds(name) or ctx.tool_call_approved:",
+        "integrations/adapters/test_pydantic_ai.py::TestPydanticAI::test_resume_before_the_decision_pauses_again_and_asks_nobody_twice",
+    ),
+    Mutant(
+        "a changed call runs with what was changed", "integrations/pydantic_ai.py",
+        "await _validated(tool, approved, ctx) if is_changed else tool_args", "tool_args",
+        "integrations/adapters/test_pydantic_ai.py::test_edit_that_only_a_validator_refuses_goes_back_to_the_reviewer",
+    ),
+    Mutant(
+        "a name that no tool has is an error", "integrations/pydantic_ai.py",
+        "if missing := (self.tools or frozenset()) - tools.keys():", "if missing := frozenset[str]():",
+        "integrations/adapters/test_pydantic_ai.py::test_name_that_no_tool_has_is_an_error",
+    ),
 ]  # fmt: skip

@@ -8,7 +8,6 @@ that no person approved, and changes no argument.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -16,12 +15,12 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, Unpack, cast
 
-from sayso import aio, config, errors
-from sayso.effects import Suspended
+from sayso import config, errors
 from sayso.gates import NotExecuted
 from sayso.held import HoldOptions
-from sayso.model.request import State, not_run
-from sayso.signals import ConfirmationRejected
+from sayso.integrations.tool_calls import acall_tool, check_options, options_of
+from sayso.model import canonical
+from sayso.model.request import not_run
 
 try:
     from pydantic import TypeAdapter, ValidationError
@@ -38,9 +37,8 @@ except ImportError as error:
 __all__ = ["Gate", "GatedToolset", "Wait", "gate", "resume", "run_subagent"]
 
 Wait = Literal["block", "pause"]
-_OURS = {"schema", "key", "run", "suspends", "withdraw_on_exit"}  # options of `hold` that the call itself fills in
-_REPLAYED = (errors.CallFailedError, errors.OutcomeUnknownError, errors.ValueNotKeptError, errors.EffectTakenError)
 _Requests: TypeAdapter[DeferredToolRequests] = TypeAdapter(DeferredToolRequests)
+_Returned: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn)
 
 
 class Gate(AbstractCapability[AgentDepsT]):
@@ -128,7 +126,10 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         tools = await super().get_tools(ctx)
         if missing := (self.tools or frozenset()) - tools.keys():
             raise errors.ConfigError(f"{sorted(missing)} are to be held, and there are only {sorted(tools)}")
-        return {name: _not_deferred(tool) if self._holds(name) else tool for name, tool in tools.items()}
+        for name, tool in tools.items():
+            if self._holds(name) and tool.tool_def.kind == "unapproved":
+                tools[name] = replace(tool, tool_def=replace(tool.tool_def, kind="function"))
+        return tools
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
@@ -142,58 +143,41 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         """
         if not self._holds(name):
             return await super().call_tool(name, tool_args, ctx, tool)
+        given = _plain(tool_args, tool.tool_def.parameters_json_schema)  # validated, and not what the model wrote
+        check = partial(_problems, tool, ctx, self.options.get("redact") or ())
+        made: list[Any] = []
+
+        async def run(approved: dict[str, Any]) -> Any:
+            is_changed = canonical.encode(approved).text != canonical.encode(given).text
+            args = await _validated(tool, approved, ctx) if is_changed else tool_args
+            made.append(await super(GatedToolset, self).call_tool(name, args, ctx, tool))
+            return _kept(made[0])
+
         try:
-            held = await self._hold(name, tool_args, ctx, tool)
-        except errors.ArgumentError as error:
-            raise ToolFailed(not_run(name, str(error), may_change=True)) from error
-        if self.wait == "pause" and held.state == State.PENDING:
-            raise ApprovalRequired({"sayso": held.id})
-        try:
-            async with held:
-                await held.wait()
-                is_changed = held.request is not None and held.request.edited is not None
-                result = await held.once(partial(self._run, name, None if is_changed else tool_args, ctx, tool))
-        except ConfirmationRejected as no:
-            raise ToolFailed(no.message_for_model) from no
-        except Suspended as stopped:  # a sub-agent has paused, or the tool itself is deferred
-            raise cast("Exception", stopped.__cause__) from None
-        except (*_REPLAYED, NotExecuted) as error:
-            await held.refresh()
-            words, is_told = held.message_for_model(), not isinstance(error, _REPLAYED[2:])
-            text = words if words and is_told else " ".join([words, f"{error}. Do not repeat this call."]).strip()
-            raise ToolFailed(text) from error
-        return _with_words(held.message_for_model(), result)
+            waits = _pause if self.wait == "pause" else None
+            result = await acall_tool(name, given, run, self._options_of(ctx, tool), waits=waits, check=check)
+        except NotExecuted as error:
+            raise ToolFailed(not_run(name, str(error))) from error
+        if not result.has_run:
+            raise ToolFailed(result.words)
+        value = made[0] if made else result.value
+        if not made and isinstance(value, dict) and "pydantic-ai" in value:
+            value = _Returned.validate_python(value["pydantic-ai"])
+        return _with_words(result.words, value)
 
     def _holds(self, name: str) -> bool:
         return self.tools is None or name in self.tools
 
-    async def _hold(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-    ) -> aio.Held:
-        context, words = dict(self.options.get("context") or {}), _words_before(ctx)
-        if words:
-            context["the model's words (unverified)"] = words
-        options: HoldOptions = {
-            "description": tool.tool_def.description, **self.options, "schema": tool.tool_def.parameters_json_schema,
-            "key": ctx.tool_call_id, "run": ctx.conversation_id, "context": context or None,
-            "withdraw_on_exit": self.wait == "block",
-        }  # fmt: skip
-        plain = _plain(tool_args, tool.tool_def.parameters_json_schema)  # validated, and not what the model wrote
-        try:
-            return await aio.hold(name, plain, **options)
-        except asyncio.CancelledError:  # it may have been asked all the same: find it, and take it back
-            async with await aio.hold(name, plain, **options):
-                raise
+    def _options_of(self, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> HoldOptions:
+        options = options_of(
+            self.options, key=ctx.tool_call_id, run=ctx.conversation_id, schema=tool.tool_def.parameters_json_schema,
+            description=tool.tool_def.description, words=_words_before(ctx),
+        )  # fmt: skip
+        return {**options, "suspends": (ApprovalRequired, CallDeferred)}  # a sub-agent pauses, or the tool is deferred
 
-    async def _run(
-        self, name: str, tool_args: dict[str, Any] | None, ctx: RunContext[AgentDepsT],
-        tool: ToolsetTool[AgentDepsT], arguments: dict[str, Any],
-    ) -> Any:  # fmt: skip
-        tool_args = await _validated(tool, arguments, ctx) if tool_args is None else tool_args
-        try:
-            return await super().call_tool(name, tool_args, ctx, tool)
-        except (ApprovalRequired, CallDeferred) as stopped:
-            raise Suspended from stopped
+
+def _pause(request_id: str) -> None:
+    raise ApprovalRequired({"sayso": request_id})
 
 
 def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> frozenset[str] | None:
@@ -201,16 +185,9 @@ def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> 
         raise errors.ConfigError(f"tools= takes a list of names, not {tools!r}")
     if wait not in {"block", "pause"}:
         raise errors.ConfigError(f'wait= takes "block" or "pause", not {wait!r}')
-    if unknown := sorted(options.keys() - (HoldOptions.__annotations__.keys() - _OURS)):
-        raise TypeError(f"there is no option {unknown[0]!r} here")
+    check_options(options, "context")
     config.check_store(options.get("store"))
     return None if tools is None else frozenset(tools)
-
-
-def _not_deferred(tool: ToolsetTool[AgentDepsT]) -> ToolsetTool[AgentDepsT]:
-    if tool.tool_def.kind != "unapproved":
-        return tool
-    return replace(tool, tool_def=replace(tool.tool_def, kind="function"))
 
 
 def _plain(tool_args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -230,6 +207,30 @@ async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: Run
     except (ValidationError, ModelRetry, ToolFailed) as refused:
         raise NotExecuted(f"the changed arguments do not fit the tool: {refused}") from refused
     return args
+
+
+async def _problems(
+    tool: ToolsetTool[Any], ctx: RunContext[Any], redact: Collection[str], arguments: dict[str, Any]
+) -> list[str]:
+    """Return what the tool's validators say against changed arguments, without values where some are not to be seen."""
+    try:
+        await _validated(tool, arguments, ctx)
+    except NotExecuted as refused:
+        why = refused.__cause__
+        if not isinstance(why, ValidationError):
+            return ["the tool refuses it" if redact else f"the tool refuses it: {why}"]
+        return [f"{'.'.join(map(str, e['loc']))}: {e['type'] if redact else e['msg']}" for e in why.errors()]
+    return []
+
+
+def _kept(made: Any) -> Any:
+    """Return what is kept of a tool's result: what the model is told of it, and with a `ToolReturn` all that it has."""
+    try:
+        if isinstance(made, ToolReturn):
+            return {"pydantic-ai": _Returned.dump_python(cast("ToolReturn[Any]", made), mode="json")}
+        return to_jsonable_python(made, by_alias=True)
+    except Exception:  # noqa: BLE001  a result may hold anything; what has no JSON form is not there for a replay
+        return cast("Any", made)
 
 
 def _words_before(ctx: RunContext[Any]) -> str:

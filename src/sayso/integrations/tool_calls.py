@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ import sayso
 from sayso import aio, errors, scope
 from sayso.held import HeldBase, HoldOptions
 from sayso.model.ids import new_run_id
-from sayso.model.request import not_run
+from sayso.model.request import State, not_run
 from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
 __all__ = [
@@ -130,10 +130,10 @@ def options_of(
     """
     if run is None and (key is not None or scope.current().owner is not None):
         run = new_run_id()  # a key needs a run of its own; and two agents in one process share no decisions
-    filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None}
+    filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None, **options}
     if words:
-        filled["context"] = {"the model's words (unverified)": words}
-    return cast("HoldOptions", {**filled, **options})
+        filled["context"] = {**(filled.get("context") or {}), "the model's words (unverified)": words}
+    return cast("HoldOptions", filled)
 
 
 def object_schema(properties: Mapping[str, Any], *, is_open: bool = False) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _told(tool: str, held: HeldBase | None, error: Exception) -> ToolResult:
     if not isinstance(error, _TOLD):
         raise error
     words = "" if held is None else held.message_for_model()
-    if not words or isinstance(error, errors.ValueNotKeptError):
+    if not words or isinstance(error, errors.ValueNotKeptError | errors.EffectTakenError):
         words = f"{words} {not_run(tool, str(error), may_change=held is None)}".strip()
     return ToolResult(words, has_run=False)
 
@@ -157,6 +157,7 @@ async def acall_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
     options: HoldOptions, *, waits: Callable[[str], None] | None = None, timeout: float | None = None,  # noqa: ASYNC109
     tells_failure: bool = False,
+    check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None = None,
 ) -> ToolResult:  # fmt: skip
     """Hold a call, wait for its decision without a thread, run it once and return what to tell the model.
 
@@ -172,6 +173,8 @@ async def acall_tool(
         timeout: How many seconds to wait before `ConfirmationRequired` is raised; the request stays then.
         tells_failure: Return what the model is told of a tool that raised, where a person was asked, and raise only
             what `suspends` names. For a framework that would have its model try again.
+        check: Called with what a person changed, where the tool has checks that its schema cannot say; with the
+            problems that it returns, the request waits for its reviewers again.
 
     Raises:
         ConfirmationRequired: The timeout passed.
@@ -191,10 +194,11 @@ async def acall_tool(
             raise
 
     try:
-        held = await aio.hold(tool, arguments, **{**options, "withdraw_on_exit": waits is None and timeout is None})
+        held = await _asked(tool, arguments, {**options, "withdraw_on_exit": waits is None and timeout is None})
         async with held:
             while True:
                 try:
+                    await _must_fit(held, check)
                     value = await held.once(run)
                     return ToolResult(held.message_for_model(), value)
                 except ConfirmationRequired as signal:
@@ -252,6 +256,30 @@ def call_tool(
 def _suspends(options: HoldOptions) -> tuple[type[BaseException], ...]:
     named = options.get("suspends", ())
     return (named,) if isinstance(named, type) else tuple(named)
+
+
+async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:
+    try:
+        return await aio.hold(tool, arguments, **options)
+    except asyncio.CancelledError:  # it may have been asked all the same: find it, and take it back
+        if options.get("withdraw_on_exit"):
+            async with await aio.hold(tool, arguments, **options):
+                pass
+        raise
+
+
+async def _must_fit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None) -> None:
+    """Send an edit back that the tool refuses; raise `ConfirmationRequired` for a call that waits, or waits again."""
+    if check is None:
+        return
+    request = await held.refresh()
+    if request is not None and request.state is State.APPROVED and request.edited is not None:
+        problems = await check(held.arguments)
+        if problems:
+            await held.send_back(*problems)
+            request = held.request
+    if request is not None and request.state is State.PENDING:
+        raise ConfirmationRequired.of(request)
 
 
 def _has_suspended(held: HeldBase, waits: Callable[[str], None] | None) -> bool:

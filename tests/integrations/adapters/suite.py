@@ -12,12 +12,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import config, errors
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -517,6 +518,28 @@ class AdapterSuite:
         assert memory.get(request.id).state is State.CANCELLED
         with pytest.raises(errors.SaysoError):
             approve()(request)
+        assert scene.effects == []
+
+    def test_cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox(
+        self, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = config.open_store(f"sqlite:///{place / 'cancelled.db'}")
+        scene = Scene([[refund()]], "block", options={"store": store})
+
+        async def main() -> None:
+            loop, ask = asyncio.get_running_loop(), store.ask
+            task = asyncio.ensure_future(self.driver.start(scene))
+
+            def cancel_and_ask(*words: Any, **more: Any) -> Any:
+                loop.call_soon_threadsafe(task.cancel)
+                return ask(*words, **more)
+
+            monkeypatch.setattr(store, "ask", cancel_and_ask)
+            await asyncio.gather(task, return_exceptions=True)
+            await self.until(lambda: bool(everything(store)) and not pending(store))
+
+        asyncio.run(main())
+        assert [request.state for request in everything(store)] == [State.CANCELLED]
         assert scene.effects == []
 
     def test_fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once(self, memory: Store) -> None:

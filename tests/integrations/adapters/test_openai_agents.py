@@ -294,30 +294,6 @@ def test_pause_without_a_named_run_is_refused(memory: Store) -> None:
     assert paid == []
 
 
-def test_cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = sayso.config.open_store(f"sqlite:///{place / 'cancelled.db'}")
-    scene = Scene([[refund()]], "block", options={"store": store})
-
-    async def main() -> None:
-        loop, ask = asyncio.get_running_loop(), store.ask
-        task = asyncio.ensure_future(AgentsDriver().start(scene))
-
-        def cancel_and_ask(*words: Any, **more: Any) -> Any:
-            loop.call_soon_threadsafe(task.cancel)
-            return ask(*words, **more)
-
-        monkeypatch.setattr(store, "ask", cancel_and_ask)
-        await asyncio.gather(task, return_exceptions=True)
-        async with asyncio.timeout(suite.PATIENCE):
-            while suite.pending(store) or not suite.everything(store):  # noqa: ASYNC110  the same
-                await asyncio.sleep(0.005)
-
-    asyncio.run(main())
-    assert [request.state for request in suite.everything(store)] == [State.CANCELLED]
-
-
 def test_misuse_is_refused_where_it_is_written() -> None:
     with pytest.raises(errors.ConfigError, match="takes a function tool"):
         gate(lambda: None)
