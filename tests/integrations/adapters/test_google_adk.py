@@ -38,7 +38,7 @@ class ScriptedModel(BaseLlm):
     scene: Any
     is_nested: bool = False
 
-    async def generate_content_async(self, llm_request: Any, *_: Any) -> Any:
+    async def generate_content_async(self, llm_request: Any, *_: Any, **__: Any) -> Any:
         turn = sum(content.role == "model" for content in llm_request.contents)
         calls = self.scene.turn(turn, nested=self.is_nested)
         parts = [types.Part(text=WORDS if calls else ANSWER)]
