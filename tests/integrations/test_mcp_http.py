@@ -251,7 +251,7 @@ def test_an_approval_of_a_tool_that_came_back_changed_does_not_run(front: str, t
             assert sayso.Review().get(request.id).state is State.CANCELLED
             await client.call_tool("pay", {"amount": 1})
             [second] = await waiting()
-            assert str(second.context["tool changed"]).startswith("new: account")
+            assert str(second.context["this call"]["tool changed"]).startswith("new: account")
             assert scene.log == []
 
     run(work())

@@ -1126,7 +1126,7 @@ MUTANTS = [
     ),
     Mutant(
         "a changed schema is told to the reviewer", "integrations/mcp_gateway/occasions.py",
-        '"server": self._server, "client": client, "tool changed": self._notes.get(tool["name"]),', '"server": self._server, "client": client,',
+        'about = {"tool changed": self._notes.get(tool["name"]), "equal', 'about = {"equal',
         "integrations/test_mcp_gateway.py::test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run",
     ),
     Mutant(
