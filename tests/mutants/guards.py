@@ -1251,9 +1251,10 @@ MUTANTS = [
         "server/test_aap.py::test_of_ten_consumes_at_once_one_gets_the_call",
     ),
     Mutant(
-        "nothing is answered before its commit", "stores/sqlite.py",
-        "                while not all(op.done for op in ops):\n                    self._lead()",
-        "                threading.Thread(target=lambda: [self._lead() for _ in ops]).start()",
+        "nothing is answered before its commit", "server/writer.py",
+        "                found = self._store.together([job.work for job in jobs])\n",
+        "                [job.loop.call_soon_threadsafe(_answer, [(job.answer, None)]) for job in jobs]\n"
+        "                found = self._store.together([job.work for job in jobs])\n",
         "server/test_writer.py::test_nothing_is_answered_before_its_commit",
     ),
     Mutant(
