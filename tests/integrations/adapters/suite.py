@@ -219,7 +219,8 @@ class AdapterSuite:
         if scene is not None:
             known: dict[str, str] = self.__dict__.setdefault("ids", {})
             for request in found:
-                known.setdefault(request.id, scene.id_of(request, {*known.values()}))
+                if request.id not in known:
+                    known[request.id] = scene.id_of(request, {*known.values()})
             return {known[request.id]: request for request in found}
         return {request.key: request for request in found}
 
@@ -418,6 +419,21 @@ class AdapterSuite:
         assert (scene.refunds, outcome.answer) == ([50.0], ANSWER)
         assert outcome.told == {"d1": ANSWER}
 
+    def test_program_of_the_page_waits_for_a_person(self, memory: Store) -> None:
+        if not hasattr(self.driver, "model"):
+            pytest.skip("its own page is executed")
+        names = {"model": self.driver.model(Scene([[refund()]], "block"))}
+        exec(program_of(type(self.driver).__module__.rpartition(".")[2]), names)  # noqa: S102  our own page
+
+        async def main() -> None:
+            task = asyncio.ensure_future(names["main"]("refund A-1"))
+            await self.until(lambda: bool(pending(memory)), task)
+            reject("not today")(pending(memory)[0])
+            assert await task
+
+        asyncio.run(main())
+        assert [request.state for request in everything(memory)] == [State.REJECTED]
+
     # -- again, at once, and too late --------------------------------------------------------------------------
 
     def test_ten_concurrent_resumes_start_once_and_tell_the_same(self, store: Store) -> None:
@@ -579,6 +595,12 @@ class AdapterSuite:
             raise
         except Exception as error:  # noqa: BLE001  each framework has its own; what counts is that nothing ran
             return error
+
+
+def program_of(module: str) -> str:
+    """Return the program of `docs/guides/frameworks.md` that a test module runs."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "frameworks.md").read_text(encoding="utf-8")
+    return page.split(f"{module}.py runs it -->\n```python\n")[1].split("```")[0]
 
 
 def everything(store: Store) -> list[Request]:
