@@ -1,0 +1,101 @@
+"""Sayso in Inspect (extra `inspect-ai`): an approver asks a person, by name in an approval policy.
+
+Inspect runs the tool, not this module: a call is started before Inspect is told to run it, and its outcome is what the
+sample's events report. Invariant: nothing is `done` before it has run, and what never reports is `unknown` at the end
+of its sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, cast
+
+from sayso import aio, errors
+from sayso.held import HoldOptions
+from sayso.integrations.tool_calls import check_options, plain
+from sayso.integrations.tool_hooks import framework
+from sayso.model.request import not_run
+from sayso.signals import ConfirmationRejected
+
+__all__ = ["approval"]
+
+_approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
+_hooks: Any = framework("inspect_ai.hooks", "inspect-ai", "Inspect")
+_samples: Any = framework("inspect_ai.log._samples", "inspect-ai", "Inspect")
+
+_running = dict[tuple[str, str], aio.Held]()  # by sample and call
+
+
+@_approvals.approver(name="approval")
+def approval(
+    quorum: int = 1, roles: Collection[str] = (), redact: Collection[str] = (), expires: str | None = None,
+    approval_expires: str | None = None, effect: str | None = None, store: str | None = None, **options: Any,
+) -> Any:  # fmt: skip
+    """Return an approver that waits for a person, for `approval=` of a task or `--approval policy.yaml`.
+
+    In a policy file its name is `sayso/approval`, and its options stand beside `name` and `tools`.
+
+    Args:
+        quorum, roles, redact, expires, approval_expires, effect, store: As for `sayso.hold`.
+        options: `when` and the rest, as for `sayso.hold`; only in Python.
+    """
+    named = {
+        "quorum": quorum, "roles": roles, "redact": redact, "expires": expires, "approval_expires": approval_expires,
+        "effect": effect, "store": store,
+    }  # fmt: skip
+    options |= {name: value for name, value in named.items() if value is not None}
+    check_options(options, "context")
+
+    async def approve(message: str, call: Any, view: Any, history: Any) -> Any:  # noqa: ARG001  the names are Inspect's
+        sample = _samples.sample_active()
+        run = None if sample is None else sample.sample_uuid
+        words = {"the model's words (unverified)": message} if message else {}
+        filled = cast("HoldOptions", {"context": {"sample": run, **words}, **options, "withdraw_on_exit": True})
+        if run is not None:
+            filled |= {"key": call.id, "run": run}
+        try:
+            held = await aio.hold(call.function, call.arguments, **filled)
+            if held.state == "allowed":
+                return _approvals.Approval(decision="approve")
+            async with held:
+                await held.wait()
+            note, arguments = held.message_for_model(), await held.start()
+        except ConfirmationRejected as no:
+            return _approvals.Approval(decision="reject", explanation=no.message_for_model)
+        except errors.SaysoError as error:  # raised, it would end the sample
+            return _approvals.Approval(decision="reject", explanation=not_run(call.function, str(error)))
+        if run is None:  # no sample will report how it ended
+            await held.unknown("Inspect was to run it outside of a sample")
+        else:
+            _running[run, call.id] = held
+        if arguments == call.arguments:
+            return _approvals.Approval(decision="approve", explanation=note or None)
+        changed = replace(call, arguments=arguments)
+        return _approvals.Approval(decision="modify", modified=changed, explanation=note)
+
+    return approve
+
+
+@_hooks.hooks(name="sayso", description="Records how the tool calls ended that a person approved.")
+class _Outcomes(_hooks.Hooks):
+    def enabled(self) -> bool:
+        return bool(_running)
+
+    async def on_sample_event(self, data: Any) -> None:
+        """Record how a call ended."""
+        event = data.event
+        held = _running.pop((data.sample_id, event.id), None) if event.event == "tool" else None
+        if held is None:
+            return
+        if event.error is None:
+            await held.finish(plain(event.result))
+        elif event.error.type in {"timeout", "cancelled"}:
+            await held.unknown(event.error.message)
+        else:
+            await held.fail(event.error.message)
+
+    async def on_sample_end(self, data: Any) -> None:
+        """Record as `unknown` what was started and never reported."""
+        for key in [key for key in _running if key[0] == data.sample_id]:
+            await _running.pop(key).unknown("the sample ended, and its events do not tell how the call ended")

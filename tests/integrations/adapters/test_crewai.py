@@ -1,0 +1,115 @@
+"""CrewAI through the common suite, and what only this framework does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+import sayso
+from sayso.stores.base import Store
+from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, everything
+from tests.integrations.adapters.suite import refund as refund_call
+
+os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}
+with warnings.catch_warnings():  # its own modules warn of each other
+    warnings.simplefilter("ignore")
+    framework("crewai", "crewai")
+from crewai import Agent, BaseLLM
+from crewai.hooks import get_before_tool_call_hooks
+from crewai.tools import tool
+
+from sayso.integrations.crewai import held_tools
+
+NO_ID = "a hook is not told the model's id of a call"
+THREAD = "a call waits in a thread, which nobody can cancel"
+pytestmark = pytest.mark.filterwarnings("ignore")  # CrewAI's own
+
+
+class ScriptedModel(BaseLLM):
+    """A model that emits the turns of a scene, by what the messages say is done."""
+
+    scene: Any = None
+    is_nested: bool = False
+    told: Any = None
+
+    def supports_function_calling(self) -> bool:
+        return True
+
+    def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+        self.told |= {m["tool_call_id"]: str(m["content"]) for m in messages if m.get("role") == "tool"}
+        turn = sum(bool(message.get("tool_calls")) for message in messages)
+        calls = self.scene.turn(turn, nested=self.is_nested)
+        return [
+            {"id": c.id, "type": "function", "function": {"name": c.tool, "arguments": json.dumps(c.arguments)}}
+            for c in calls
+        ] or ANSWER
+
+    async def acall(self, *words: Any, **named: Any) -> Any:
+        return self.call(*words, **named)
+
+
+def run(scene: Scene, *, nested: bool = False) -> Outcome:
+    def delegate(task: str) -> str:
+        """Hand a task to another agent."""
+        return str(run(scene, nested=True).answer)
+
+    functions = [scene.refund, scene.fail, scene.lookup, delegate]
+    model = ScriptedModel(model="scripted", scene=scene, is_nested=nested, told={})
+    agent = Agent(role="clerk", goal="refund", backstory=WORDS, llm=model, tools=[tool(each) for each in functions])
+    result = agent.kickoff("go")
+    return Outcome(None, model.told, str(result.raw))
+
+
+class CrewAiDriver:
+    """An agent in a thread, under hooks of the process."""
+
+    modes: ClassVar = ("block",)
+    is_parallel: ClassVar = True
+    has_subagents: ClassVar = True
+    scene: Scene | None = None
+    cannot: ClassVar = {
+        "the_models_words": "a hook is not shown the model's message",
+        "swapped_arguments_are_refused": NO_ID,
+        "call_id_of_another_conversation_is_another_call": NO_ID,
+        "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
+        "cancelled_run_withdraws_and_starts_nothing": THREAD,
+        "fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once": THREAD,
+    }
+
+    def model(self, scene: Scene) -> Any:
+        return ScriptedModel(model="scripted", scene=scene, told={})
+
+    async def start(self, scene: Scene) -> Outcome:
+        self.scene = scene
+        with held_tools(HELD[:2], **scene.options):
+            return await asyncio.to_thread(run, scene)
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        raise NotImplementedError
+
+
+class TestCrewAi(AdapterSuite):
+    driver: ClassVar = CrewAiDriver()
+
+    @pytest.fixture(autouse=True)
+    def _fresh(self) -> Iterator[None]:
+        yield
+        CrewAiDriver.scene = self.driver.scene = None
+        assert get_before_tool_call_hooks() == []
+
+    def test_store_that_cannot_be_reached_runs_nothing(self, memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise sayso.errors.StoreFullError(memory.url)
+
+        monkeypatch.setattr(memory, "ask", fail)
+        scene = Scene([[refund_call()]], "block")
+        outcome = asyncio.run(self.driver.start(scene))
+        assert (scene.effects, everything(memory)) == ([], [])
+        assert "was not run" in outcome.told["c1"]
