@@ -88,10 +88,10 @@ class _Outcomes(_hooks.Hooks):
         held = _running.pop((data.sample_id, event.id), None) if event.event == "tool" else None
         if held is None:
             return
-        if event.error is None:
+        if event.error is None and not event.failed:
             await held.finish(plain(event.result))
-        elif event.error.type in {"timeout", "cancelled"}:
-            await held.unknown(event.error.message)
+        elif event.error is None or event.error.type in {"timeout", "cancelled"}:
+            await held.unknown("the tool raised" if event.error is None else event.error.message)
         else:
             await held.fail(event.error.message)
 

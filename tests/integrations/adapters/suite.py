@@ -74,8 +74,9 @@ class Scene:
     def id_of(self, request: Request, taken: set[str]) -> str:
         """Return the id of the call that a request is of; which of two equal calls it is makes no difference."""
         calls = [call for turn in (*self.turns, *self.nested) for call in turn if call.id not in taken]
-        wanted = (request.call.name.rpartition("-")[2], dict(request.call.arguments))
-        return next(call.id for call in calls if (call.tool, call.arguments) == wanted)
+        tool, arguments = request.call.name.rpartition("-")[2], dict(request.call.arguments)
+        same = [call for call in calls if call.tool == tool]  # whose arguments may be masked in a request
+        return next((call.id for call in same if call.arguments == arguments), same[0].id)
 
     # The tools. A driver gives them to its framework, wrapped as its users would do it.
 
