@@ -1200,6 +1200,11 @@ MUTANTS = [
         "policy/test_rules.py::test_a_tool_that_a_foreign_server_names_is_no_function",
     ),
     Mutant(
+        "an operator's token lets no starts go on", "server/api/review.py",
+        '"Let calls start again", kinds=_REVIEW)', '"Let calls start again", kinds=_READERS)',
+        "server/test_api_tokens.py::test_each_kind_of_token_does_what_it_may_and_nothing_else",
+    ),
+    Mutant(
         "a grant for one place says nothing of another", "model/grant.py",
         "return dict(_leaves(canonical.load(call.form))) | dict(places)", "return dict(_leaves(canonical.load(call.form)))",
         "integrations/hooks/test_agent_hooks.py::test_a_grant_counts_in_the_folder_that_was_shown",

@@ -40,7 +40,7 @@ MAY = {
     **{f"POST {AT}/{verb}": DECIDE for verb in VERBS},
     f"POST {AT}/release": KEEP, f"POST {AT}/resolve": KEEP,
     "GET /v1/grants": LOOK, "POST /v1/grants/{grant_id}/agree": DECIDE, "POST /v1/grants/{grant_id}/revoke": KEEP,
-    "GET /v1/stop": LOOK, "POST /v1/stop": KEEP, "POST /v1/go": KEEP,
+    "GET /v1/stop": LOOK, "POST /v1/stop": KEEP, "POST /v1/go": DECIDE,
     "GET /v1/confirms/{confirm_id}": LOOK, "GET /v1/schemas/{kind}": EVERYBODY,
     "GET /v1/tokens": {"admin"}, "DELETE /v1/tokens/{token_id}": {"admin"},
 }  # fmt: skip

@@ -319,7 +319,7 @@ def stop(context: Context, body: messages.Reason) -> messages.Stop:
     return stopped(context)
 
 
-@router.post("/v1/go", "Let calls start again", kinds=_READERS)
+@router.post("/v1/go", "Let calls start again", kinds=_REVIEW)  # approved calls start then: a person's decision
 def go(context: Context, body: messages.Reason) -> messages.Stop:
     context.review.go(reason=body.reason)
     return stopped(context)
