@@ -21,8 +21,8 @@ from typing import Any, Protocol, cast
 from sayso.model.ids import new_token
 
 __all__ = [
-    "PROTOCOL", "HttpUpstream", "Message", "Proxy", "Send", "StdioUpstream", "Upstream", "dump", "is_request_id",
-    "object_of", "parse", "serve_http", "serve_stdio",
+    "PROTOCOL", "HttpUpstream", "Message", "Proxy", "Send", "Session", "StdioUpstream", "Upstream", "dump",
+    "is_request_id", "object_of", "parse", "serve_http", "serve_stdio",
 ]  # fmt: skip
 
 Message = dict[str, Any]
