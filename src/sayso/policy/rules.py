@@ -20,7 +20,7 @@ from sayso.model.budget import Budget
 from sayso.policy.condition import Condition, ConditionError
 from sayso.policy.verdict import Verdict, allow, deny, hold
 
-__all__ = ["Example", "Positions", "Problem", "Rule", "matches", "parse", "template_fields"]
+__all__ = ["Example", "Positions", "Problem", "Rule", "matches", "parse", "short_name", "template_fields"]
 
 Place = tuple[str | int, ...]
 

@@ -18,7 +18,7 @@ from sayso.model.reviewer import PROGRAM, Identity, Quorum, Reviewer
 from sayso.testing.sample import sample_call, sample_edit
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
-__all__ = ["AlteredRecordContract", "BudgetContract"]
+__all__ = ["AlteredRecordContract", "BudgetContract", "GrantContract"]
 
 _ADA, _BOB = Reviewer("ada", roles={"finance"}), Reviewer("bob", roles={"finance"})
 _HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)
