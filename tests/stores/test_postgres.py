@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -86,7 +87,7 @@ def raw(url: str, sql: str, *values: Any) -> list[Any]:
 
 
 def through(proxy: Proxy, url: str) -> str:
-    return f"postgresql://sayso@127.0.0.1:{proxy.port}{url[url.index('/test') : url.index('?')]}?sslmode=disable"
+    return f"postgresql://tester@127.0.0.1:{proxy.port}{urlsplit(url).path}?sslmode=disable"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -192,6 +193,74 @@ def test_a_server_that_was_never_there_is_told_at_once() -> None:
     with pytest.raises(errors.StoreUnavailableError) as caught:
         store.get("rq_1")
     assert "hidden" not in str(caught.value)
+
+
+# -- many at once -------------------------------------------------------------------------------------------------
+
+
+def at_once(store: PostgresStore, works: Sequence[Callable[[], object]]) -> list[object]:
+    """Have each wait in the queue before any is done."""
+    store.count(Filter())
+    with store._write_lock:
+        told: list[object] = [None] * len(works)
+
+        def run(n: int) -> None:
+            try:
+                told[n] = works[n]()
+            except errors.SaysoError as error:
+                told[n] = error
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(len(works))]
+        for thread in threads:
+            thread.start()
+        while len(store._queue) < len(works):
+            threading.Event().wait(0.001)
+    for thread in threads:
+        thread.join()
+    return told
+
+
+def test_verbs_that_wait_share_one_commit(store: PostgresStore, url: str) -> None:
+    cycle(store)
+    told = at_once(store, [partial(store.ask, sample_call(None)) for _ in range(8)])
+    requests = [one for one in told if isinstance(one, Request)]
+    transactions = "SELECT count(DISTINCT tx) FROM sayso.journal WHERE request_id = ANY($1)"
+    assert raw(url, transactions, [request.id for request in requests]) == [(1,)]
+    assert len(requests) == 8
+    assert audit.verify(store).broken == ()
+
+
+def test_in_a_shared_commit_a_refused_verb_spoils_no_other(store: PostgresStore) -> None:
+    cycle(store)
+    first, second = store.ask(sample_call(None)), store.ask(sample_call("shared", {"amount": 1}))
+    works: list[Callable[[], object]] = [
+        partial(decide, store, first, "approve", ADA),
+        partial(decide, store, first, "reject", Identity(LOCAL, "bob")),
+        partial(decide, store, second),
+        partial(store.ask, sample_call("shared", {"amount": 2})),
+        partial(store.ask, sample_call("shared", {"amount": 3})),
+        partial(store.ask, sample_call("same")),
+        partial(store.ask, sample_call("same")),
+        partial(store.start, "rq_none", "t"),
+        partial(store.keep, Record("note", "a", {})),
+    ]
+    told = at_once(store, works)
+    kinds = [type(one) for one in told]
+    assert sorted(kind.__name__ for kind in kinds[:2]) == ["AlreadyDecidedError", "Request"]
+    assert kinds[2:] == [Request] * 5 + [errors.RequestNotFoundError, bool]
+    assert told[5] == told[6]
+    assert audit.verify(store).broken == ()
+
+
+def test_a_connection_lost_in_a_shared_commit_loses_no_verb_and_does_none_twice(url: str, proxy: Proxy) -> None:
+    for when in ("before", "after"):
+        with closing(PostgresStore(through(proxy, url))) as store:
+            cycle(store)
+            asked = [sample_call(None) for _ in range(6)]
+            proxy.cut(when, asked[0].id)
+            assert at_once(store, [partial(store.ask, one) for one in asked]) == asked
+            assert [len(store.journal(request_id=one.id)) for one in asked] == [1] * 6
+    assert proxy.cuts == 2
 
 
 # -- who waits ----------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Server:
         self._settings = [] if is_durable else list(_FAST)
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
-        options = ("-U", "sayso", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
+        options = ("-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
         self._run("initdb", "-D", str(self._data), *options)
         atexit.register(self.end)
         self.start()
@@ -75,7 +75,7 @@ class Server:
 
     def url(self, database: str) -> str:
         """Return what opens a database."""
-        return f"postgresql://sayso@/{database}?host={self._folder}"
+        return f"postgresql://tester@/{database}?host={self._folder}"
 
     def _as_user(self) -> dict[str, Any]:
         if self._user is None:

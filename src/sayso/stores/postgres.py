@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,6 +49,7 @@ T = TypeVar("T")
 
 _CONNECTIONS = 4  # of a process and store; who finds none waits
 _PATIENCE = 30.0  # seconds for which a verb tries to reach a database that it has reached before
+_MOST = 256  # verbs in one commit
 _TRIES = 1000  # of a verb that others overtake; each time one of them was done
 _WIDTH = len(Row._fields)
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -125,6 +127,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
+        self._queue: deque[_Verb] = deque()
+        self._write_lock = threading.Lock()
         self._connections = _Connections(self._connect)
         self._bell = Bell()
         self._feed = Feed(self._bell, self._connect, listens=not self._is_pooled)
@@ -227,11 +231,84 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         verb = _Verb(lambda tx: work(tx, *args, **options))
-        result = self._done(verb)
+        if not self._queue and self._write_lock.acquire(blocking=False):
+            try:
+                self._done(verb)
+            finally:
+                self._write_lock.release()
+        else:
+            self._wait(verb)
         self._bell.ring(verb.changed)
-        if isinstance(result, errors.SaysoError):
-            raise result
-        return result
+        if isinstance(verb.result, errors.SaysoError):
+            raise verb.result
+        return verb.result
+
+    def _wait(self, verb: _Verb) -> None:
+        """Share a commit with whoever else waits."""
+        self._queue.append(verb)
+        try:
+            with self._write_lock:
+                while not verb.is_done:  # whoever had the lock before may have done it
+                    self._lead()
+        except BaseException:
+            verb.is_done = True  # interrupted: nobody waits for it any more
+            raise
+        if verb.error is not None:
+            raise verb.error
+
+    def _lead(self) -> None:
+        """Do what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
+        batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
+        if len(batch) > 1:
+            with suppress(psycopg.Error, errors.StoreError):  # each of them is tried alone then, and hears why
+                self._patiently(partial(self._together, batch))
+        for verb in batch:
+            if verb.is_done:
+                continue
+            try:
+                self._done(verb)
+            except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
+                verb.error = error
+            verb.is_done = True
+        while self._queue and self._queue[0].is_done:
+            self._queue.popleft()
+
+    def _together(self, batch: Sequence[_Verb], connection: psycopg.Connection[Any]) -> None:
+        """Send the statements of many verbs at once, as one transaction; whose wrote nothing is left to be done alone.
+
+        None of them fails because another does: a statement whose comparison fails writes nothing. Where one makes the
+        database raise all the same, nothing of all is written.
+        """
+        sent: list[tuple[_Verb, PostgresTransaction, Any, psycopg.Cursor[Any]]] = []
+        ready: list[tuple[str, _Verb, PostgresTransaction, Any]] = []
+        for verb in batch:
+            if not verb.is_done and not verb.lost:
+                tx = self._transaction(verb, connection)
+                with suppress(Stale, NeedsTransaction, errors.SaysoError):
+                    result = verb.work(tx)
+                    if tx.statement is not None:
+                        ready.append((tx.statement[1][0], verb, tx, result))
+        try:
+            with connection.pipeline():
+                for _, verb, tx, result in sorted(ready, key=lambda one: str(one[0])):  # in one order, as locks are
+                    sql, values = tx.statement or ("", ())
+                    sent.append((verb, tx, result, connection.execute(translated(sql), values)))
+        except _LOST as error:
+            if connection.closed:
+                for verb, tx, result, _ in sent:
+                    self._keep_lost(verb, tx, result, error)
+            raise
+        for verb, tx, result, cursor in sent:
+            with suppress(Stale, NeedsTransaction):
+                tx.answered(cursor.fetchone())
+                self._keep(verb, tx, result)
+                verb.is_done = True
+
+    def _transaction(self, verb: _Verb, connection: psycopg.Connection[Any]) -> PostgresTransaction:
+        return PostgresTransaction(
+            lambda sql, values: connection.execute(translated(sql), values), self._memory, self.seal, self._schema,
+            self.now, is_alone=verb.is_alone, may_guess=verb.may_guess,
+        )  # fmt: skip
 
     def _done(self, verb: _Verb) -> Any:
         for _ in range(_TRIES):
@@ -256,10 +333,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         """Run a verb once, in one statement or in a transaction."""
         if verb.lost and self._was_taken(verb, connection):
             return verb.result
-        tx = PostgresTransaction(
-            lambda sql, values: connection.execute(translated(sql), values), self._memory, self.seal, self._schema,
-            self.now, is_alone=verb.is_alone, may_guess=verb.may_guess,
-        )  # fmt: skip
+        tx = self._transaction(verb, connection)
         is_sent, result = False, None
         try:
             if verb.is_alone:
@@ -333,12 +407,13 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
 class _Verb:
     """One caller's verb on its way: how it is tried, and what came of it."""
 
-    __slots__ = ("changed", "has_guessed", "is_alone", "lost", "may_guess", "result", "work")
+    __slots__ = ("changed", "error", "has_guessed", "is_alone", "is_done", "lost", "may_guess", "result", "work")
 
     def __init__(self, work: Callable[[PostgresTransaction], Any]) -> None:
         self.work = work
         self.is_alone = self.may_guess = True
-        self.has_guessed = False
+        self.has_guessed = self.is_done = False
+        self.error: BaseException | None = None
         self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, and the answer did not come
         self.result: Any = None
         self.changed: list[str] = []

@@ -437,12 +437,22 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         found = self._execute(NEWEST, (run_id,)).fetchone()
         return None if found is None else Entry._make(found)
 
+    @property
+    def statement(self) -> tuple[str, tuple[Any, ...]] | None:
+        """The one statement that is to be run, with its values; None where nothing is to be written."""
+        return None if self._pending is None else self._pending[:2]
+
     def commit_alone(self) -> None:
         """Write the one row in a statement of its own, which is a transaction."""
         if self._pending is not None:
             self._run(*self._pending)
         elif self.has_guessed:
             raise Stale  # an answer from memory that no compare-and-set has confirmed
+
+    def answered(self, found: tuple[Any, ...] | None) -> None:
+        """Take what the one statement answered, which somebody else ran."""
+        if self._pending is not None:
+            self._answered(found, *self._pending[2:])
 
     def take_pending(self) -> None:
         """Take the one row for written, of which the answer was lost."""
@@ -452,6 +462,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
         if _notifies(entry.event):
             values = (*values, written.request.id)
+        self.entries.append(entry)  # before the answer, which may be lost on its way
         if not self._is_alone:
             self._run(sql, values, entry, written)
         elif self._pending is None:
@@ -460,11 +471,14 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             raise NeedsTransaction
 
     def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
-        self.entries.append(entry)  # before the answer, which may be lost on its way
         try:
-            count, self.told, has_records, *_ = self._read_by(sql, values).fetchone()
+            found = self._read_by(sql, values).fetchone()
         except faults.UniqueViolation:
             raise Stale from None  # somebody else asked the same at this moment
+        self._answered(found, entry, written)
+
+    def _answered(self, found: tuple[Any, ...] | None, entry: Entry, written: KnownRow) -> None:
+        count, self.told, has_records, *_ = found or (0, None, False)
         if count != 1:
             raise NeedsTransaction if has_records else Stale
         self._take(entry, written)
