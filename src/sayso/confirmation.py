@@ -163,7 +163,7 @@ def _warn_of(confirmation_id: str) -> None:
     # Escaped and cut: the id may be anything that a web form sent.
     logging.getLogger("sayso").warning(
         "respond_to_confirmation(%s): no request with this id in %s; the response authorises nothing",
-        brief(confirmation_id, _ID_ROOM), " or ".join(escape(store.url) for store in config.stores_at_hand()),
+        brief(confirmation_id, _ID_ROOM), " or ".join(escape(store.public_url) for store in config.stores_at_hand()),
     )  # fmt: skip
 
 

@@ -562,7 +562,7 @@ def command(store: Store) -> str:
     with suppress(errors.ConfigError, OSError, RuntimeError):  # no settings to read, no home: then it is spelled out
         if config.address_nearby() == store.url:
             return "sayso"
-    return f"sayso --store {escape(shlex.quote(store.url))}"
+    return f"sayso --store {escape(shlex.quote(store.public_url))}"
 
 
 def _say(*rows: str) -> None:

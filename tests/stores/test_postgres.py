@@ -455,6 +455,16 @@ def test_verbs_of_several_processes_in_one_run_leave_one_whole_chain(url: str) -
         one.close()
 
 
+def test_a_scrub_waits_for_nobody_and_nobody_for_it(store: PostgresStore, url: str) -> None:
+    import psycopg
+
+    request = cycle(store)
+    with psycopg.connect(url) as other:
+        other.execute(b"SELECT * FROM sayso.standing FOR UPDATE")
+        assert store.scrub()
+        assert store.get(request.id) == request
+
+
 # -- time ---------------------------------------------------------------------------------------------------------
 
 

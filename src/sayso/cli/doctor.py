@@ -103,7 +103,7 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
     known: list[ChannelHealth] | None = None
     try:
         store = cli.store
-        yield _Finding("store", store.url)
+        yield _Finding("store", store.public_url)
         file = file_of(store.url)
         if file is not None:
             yield from _file(file)

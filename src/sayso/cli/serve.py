@@ -252,7 +252,7 @@ def _for_one(store: Store, who: Reviewer, url: str, rate: str | None, named: str
             out(f"somebody came who is not signed in; if that was you, open {url}{login_path(app, who)}")
 
     app = create_app(store, hosts=[named] if named else [], on_stranger=stranger, rate=rate)
-    out(f"inbox of {escape(store.url)}; you decide as {name_of(who.identity)}")
+    out(f"inbox of {escape(store.public_url)}; you decide as {name_of(who.identity)}")
     return app, url + login_path(app, who)
 
 
@@ -263,7 +263,7 @@ def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[
 
     if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
         raise errors.ConfigError(
-            f"people cannot sign in to the inbox of {store.url} without a secret that stays: set SAYSO_SECRET to 32"
+            f"people cannot sign in to the inbox of {store.public_url} without a secret that stays: set SAYSO_SECRET to 32"
             " random characters or more (`openssl rand -hex 32`)"
         )
     app = create_app(store, base_url=url, sign_in=rules, rate=rate)
@@ -272,7 +272,7 @@ def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[
         rows.append(f"  by the proxy's header {escape(rules.proxy.header)}")
     if rules.provider is not None:
         rows.append(f"  by {escape(rules.provider.oidc.issuer)}")
-    out(f"inbox of {escape(store.url)}; people sign in", *rows)
+    out(f"inbox of {escape(store.public_url)}; people sign in", *rows)
     return app, url
 
 

@@ -205,7 +205,7 @@ def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
     store = cli.store_or_new
     if server_secret(store) is None:
         raise errors.ConfigError(
-            f"links to the inbox of {store.url} are signed with SAYSO_SECRET, as its server's are; it is not set"
+            f"links to the inbox of {store.public_url} are signed with SAYSO_SECRET, as its server's are; it is not set"
         )
     return Links(TokenSigner(store)).token(who, lasts)
 

@@ -198,12 +198,13 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         unwatch = self._bell.add(request_id, wake)
-        self._feed.ensure(wake)
+        if self._feed.ensure():
+            wake()  # the request may have changed since its waiter looked
         return unwatch
 
     def watch_all(self, wake: Callable[[], None]) -> Unwatch:
         unwatch = self._bell.add_for_any(wake)
-        self._feed.ensure(wake)
+        self._feed.ensure()
         return unwatch
 
     # -- time --------------------------------------------------------------------------------------------------
@@ -398,6 +399,14 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
     def find(self, fingerprint: str) -> Request | None:
         found = self._query(_FIND, (fingerprint,))
         return self.request_of(found[0]) if found else None
+
+    def scrub(self) -> bool:
+        # Beside everything else; what the database keeps in free space, its log and backups is told in the guide.
+        def vacuum(connection: psycopg.Connection[Any]) -> None:
+            connection.execute("VACUUM sayso.asked, sayso.standing, sayso.step, sayso.record")
+
+        self._patiently(vacuum)
+        return True
 
     def heads(self) -> Iterator[Head]:
         # In one statement, and so of one snapshot: what is committed meanwhile is in none of them or in all.

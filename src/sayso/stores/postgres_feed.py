@@ -72,16 +72,15 @@ class Feed:
         self._is_listening = False
         self._nudge = threading.Event()
 
-    def ensure(self, wake: Callable[[], None]) -> None:
-        """Have the thread running; whoever comes while it listens may have looked before, and is woken once."""
+    def ensure(self) -> bool:
+        """Have the thread running; return whether it hears already. Where not, everybody is woken when it begins to."""
         with self._lock:
             is_listening = self._is_listening
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="sayso-feed", daemon=True)
                 self._thread.start()
         self._nudge.set()
-        if is_listening:
-            wake()
+        return is_listening
 
     def _run(self) -> None:
         while not self._has_ended():

@@ -101,6 +101,14 @@ class RequestStore(ABC):
     def close(self) -> None:
         """Release files and threads. Further verbs open them again."""
 
+    @property
+    def public_url(self) -> str:
+        """`url` as it may be shown: without the password that may stand in it."""
+        before, at, rest = self.url.rpartition("@")
+        scheme, slashes, user = before.partition("://")
+        name, colon, _ = user.partition(":")
+        return f"{scheme}{slashes}{name}:***{at}{rest}" if at and slashes and colon else self.url
+
     def now(self) -> datetime:
         """Return the store's instant, by which its verbs say what has ended: this machine's, or that of a server."""
         return clock.now()

@@ -1,0 +1,89 @@
+"""A program on Postgres that is killed at one place, started by `test_postgres_deaths`: URL EFFECTS POINT.
+
+It asks, a person (played here) approves, the call adds a line to a file, and its outcome is recorded with its result.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import sayso
+from sayso import errors
+from sayso.stores.postgres import PostgresStore
+
+VERBS = ("ask", "decide", "start", "call", "finish")
+POINTS = [f"{when} {verb}" for verb in VERBS for when in ("before", "after")] + ["within finish", "sent start"]
+_deadly: list[str] = []
+
+
+def reach(place: str) -> None:
+    """Die here, if this is the place."""
+    if place in _deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wrap(verb: str) -> None:
+    """Have a verb of the store say where it is."""
+    original = getattr(PostgresStore, verb)
+
+    def doing(self: PostgresStore, *args: Any, **options: Any) -> Any:
+        reach(f"before {verb}")
+        if f"within {verb}" in _deadly or f"sent {verb}" in _deadly:
+            wrap_statements(verb)
+        done = original(self, *args, **options)
+        reach(f"after {verb}")
+        return done
+
+    setattr(PostgresStore, verb, doing)
+
+
+def wrap_statements(verb: str) -> None:
+    """Have the connection say which statement it is at."""
+    execute = psycopg.Connection.execute
+
+    def watched(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+        if f"sent {verb}" in _deadly and b"pg_advisory" not in query and b"INSERT INTO sayso.journal" in query:
+            # The server has it, and nobody hears what it says.
+            self.pgconn.send_query_params(query, [None if value is None else str(value).encode() for value in args[0]])
+            self.pgconn.flush()
+            reach(f"sent {verb}")
+        if query == "COMMIT":
+            reach(f"within {verb}")
+        return execute(self, query, *args, **options)
+
+    psycopg.Connection.execute = watched  # type: ignore[method-assign]
+
+
+def main(url: str, effects: Path, point: str) -> None:
+    _deadly.append(point)
+    store = PostgresStore(url)
+    for verb in VERBS:
+        if verb != "call":
+            wrap(verb)
+
+    @sayso.gate(wait="raise", store=store, key="{order}")
+    def pay(order: str) -> str:
+        reach("before call")
+        with effects.open("a", encoding="ascii") as file:
+            file.write(f"{order}\n")
+        reach("after call")
+        return f"paid {order}"
+
+    with sayso.run("order-1"):
+        try:
+            print(pay("o1"))
+        except sayso.ConfirmationRequired as held:
+            with suppress(errors.AlreadyDecidedError):
+                sayso.Review(store=store, reviewer="ada").approve(held.confirmation_id)
+            print(pay("o1"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
