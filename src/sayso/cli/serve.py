@@ -263,7 +263,7 @@ def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[
 
     if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
         raise errors.ConfigError(
-            f"people cannot sign in to the inbox of {store.public_url} without a secret that stays: set SAYSO_SECRET to 32"
+            f"people cannot sign in to {store.public_url}'s inbox without a secret that stays: set SAYSO_SECRET to 32"
             " random characters or more (`openssl rand -hex 32`)"
         )
     app = create_app(store, base_url=url, sign_in=rules, rate=rate)

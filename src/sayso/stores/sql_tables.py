@@ -212,7 +212,7 @@ class SqlTableReads(ABC):
 
     def count_records(self, kind: str, most: int) -> int:
         """Do as `RecordVerbs.count_records` says."""
-        return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS some", (kind,))[0][0])
+        return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS counted", (kind,))[0][0])
 
 
 def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
