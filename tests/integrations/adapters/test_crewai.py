@@ -80,6 +80,7 @@ class CrewAiDriver:
         "call_id_of_another_conversation_is_another_call": NO_ID,
         "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
         "cancelled_run_withdraws_and_starts_nothing": THREAD,
+        "cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox": THREAD,
         "fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once": THREAD,
     }
 
