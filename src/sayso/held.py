@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 
@@ -21,11 +21,11 @@ from sayso.caller import Block, Caller, started_before, withdraw
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call
 from sayso.gates.call import replay, send_back, wanted_again, wanted_of
-from sayso.gates.captured import CapturedValues
+from sayso.gates.foreign import ForeignGate, no_function
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial
-from sayso.gates.options import NOT_GIVEN, check_text, quorum_of, redact_names, rule_options, tool_of
+from sayso.gates.options import NOT_GIVEN, check_text, quorum_of, redact_names, rule_options
 from sayso.model import canonical, duration
-from sayso.model.parameters import Signature, checks_keywords, chosen
+from sayso.model.parameters import checks_keywords
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
@@ -41,37 +41,6 @@ __all__ = ["Held", "HeldBase", "HoldOptions", "as_error", "hold", "holding"]
 
 R = TypeVar("R")
 _NOES = {State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED}
-
-
-def _no_function(**_: Any) -> Any:
-    raise RuntimeError("a held call has no function of its own")  # `once` brings one
-
-
-class _ByName(Signature):
-    """How a foreign tool is called: with one dict."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(_no_function)
-        self.names = names
-
-    def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (dict(arguments),), {}
-
-
-@dataclass(frozen=True, eq=False)
-class _ForeignGate(Gate):
-    """The gate of a call that is no Python function: its schema is given, and its names are not known for sure."""
-
-    given: Schema = field(default_factory=lambda: Schema.of_json({"type": "object"}))
-
-    def __post_init__(self) -> None:
-        tool = tool_of(_no_function, self.named)
-        derived = {
-            "tool": tool, "name": tool, "signature": _ByName(self.given.names), "is_self_contained": True,
-            "_bare": self.given, "_captured": CapturedValues(_no_function), "_by_captured": {},
-            "_hook_arguments": {id(hook): chosen(hook) for hook in (self.when, self.effect) if callable(hook)},
-        }  # fmt: skip
-        self.__dict__.update(derived)
 
 
 class HeldBase:
@@ -496,8 +465,8 @@ def holding(
     given, shape = _given(arguments), _schema(schema)
     _check(tool, given, key, texts)
     facts, names = None if context is None else dict(context), redact_names(redact)
-    gate = _ForeignGate(
-        _no_function, named=tool, given=shape, quorum=quorum_of(quorum, roles),
+    gate = ForeignGate(
+        no_function, named=tool, given=shape, quorum=quorum_of(quorum, roles),
         expires=duration.option("expires", expires),
         approval_expires=duration.option("approval_expires", approval_expires),
         redaction=Redaction(names), redact=names,
@@ -517,7 +486,7 @@ def holding(
     elif verdict.kind == "allow" and not verdict.is_recorded:
         yield from note_allowed(gate, where, occasion, verdict)
     else:
-        gate = cast("_ForeignGate", gate.under(verdict))
+        gate = cast("ForeignGate", gate.under(verdict))
         request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
             raise started_before(request)
