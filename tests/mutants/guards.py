@@ -531,6 +531,26 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_only_an_approved_call_is_started",
     ),
     Mutant(
+        "of two starts of one effect the second waits for the first, on Postgres", "stores/postgres_transaction.py",
+        '        self._execute(_LOCK, (f"effect:{digest}",))\n', "",
+        "stores/test_postgres.py::test_a_start_with_an_effect_waits_for_another_one_of_it",
+    ),
+    Mutant(
+        "a start compares all columns of what is remembered, on Postgres", "stores/postgres_transaction.py",
+        'is_start = entry.event == "started"', "is_start = False",
+        "stores/test_postgres.py::test_a_change_of_any_column_is_found_before_a_start",
+    ),
+    Mutant(
+        "what was committed on a lost connection is found", "stores/postgres.py",
+        "        for tx, result in verb.lost:", "        for tx, result in ():",
+        "stores/test_postgres.py::test_what_was_lost_on_its_way_happens_once",
+    ),
+    Mutant(
+        "the clock is the database's", "stores/postgres.py",
+        "        if clock.is_replaced():", "        if True:",
+        "stores/test_postgres.py::test_the_clock_of_this_machine_does_not_count",
+    ),
+    Mutant(
         "a place in the chain is taken once", "stores/sqlite_transaction.py",
         "            raise Stale from None", "            return",
         "stores/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",

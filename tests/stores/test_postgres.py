@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sayso import audit, clock, config, errors
+from sayso.model.fingerprint import effect_digest
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
@@ -391,7 +392,8 @@ def test_a_change_of_any_column_is_found_before_a_start(url: str, *, is_known: b
     for table, columns in COLUMNS.items():
         for column in columns:
             with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as other:
-                request = store.ask(sample_call(None, key=new_token(), effect=new_token()))
+                # Without an effect, for which the start would read everything anew.
+                request = store.ask(sample_call(None, key=new_token(), effect=None if is_known else new_token()))
                 decide(store, request)
                 is_number = column in {"created_at", "ends_at", "holds", "live"}
                 value: object = 7 if is_number else "x"
@@ -436,6 +438,24 @@ def test_of_two_starts_of_one_effect_at_once_one_runs(url: str) -> None:
         assert sum(isinstance(one, Request) for one in told) == 1, told
     for one in stores:
         one.close()
+
+
+def test_a_start_with_an_effect_waits_for_another_one_of_it(store: PostgresStore, url: str) -> None:
+    import psycopg
+
+    request = store.ask(sample_call(None, effect="refund:1"))
+    decide(store, request)
+    started = threading.Thread(target=store.start, args=(request.id, "t"))
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(url) as other:
+        lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+        other.execute(lock.encode(), (f"effect:{effect_digest('refund:1')}",))
+        started.start()
+        while started.is_alive() and raw(url, waiting) == [(0,)]:
+            threading.Event().wait(0.005)
+        assert started.is_alive()
+    started.join()
+    assert store.get(request.id).state is State.RUNNING
 
 
 def test_verbs_of_several_processes_in_one_run_leave_one_whole_chain(url: str) -> None:
