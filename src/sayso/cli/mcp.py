@@ -65,7 +65,8 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
         raise click.UsageError("name a server: `-- COMMAND ...`, or --url URL")
     name = options["name"] or _name_of(command, options["url"])
     if options["client"] is not None:
-        out(json.dumps(_config(options["client"], name, _words(cli.address, options, command)), indent=2))
+        words = _words(config.store_address() if cli.address is None else cli.address, options, command)
+        out(json.dumps(_config(options["client"], name, words), indent=2))
         return 0
     make = _upstream(command, options["url"], options["header"])
     open_session = partial(_part("gateway").Gateway, _settings(cli, name, options), make)
@@ -83,9 +84,7 @@ def _part(name: str) -> Any:
 
 
 def _settings(cli: CliContext, name: str, options: Mapping[str, Any]) -> Any:
-    rules = _rules(options["policy_file"])
-    if rules is not None and (options["allow"] or options["hold"]):
-        raise click.UsageError("--allow and --hold are for a gateway without rules; write them into the policy")
+    rules = _rules(options)
     return _part("gateway").Settings(
         name, run=options["run"], policy=rules, allow=options["allow"], hold=options["hold"], wait=options["wait"],
         patience=float(options["patience"]), timeout=float(options["timeout"]), elicit_as=options["elicit_as"],
@@ -93,10 +92,13 @@ def _settings(cli: CliContext, name: str, options: Mapping[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def _rules(file: str | None) -> Any:
+def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
     """Return the policy; None where there is none."""
+    file = options["policy_file"]
     if file is None and policy.in_effect() is None:
         return None
+    if options["allow"] or options["hold"]:
+        raise click.UsageError("--allow and --hold are for a gateway without rules; write them into the policy")
     return policy.Policy.load(file)
 
 
@@ -146,14 +148,15 @@ def _name_of(command: Sequence[str], url: str | None) -> str:
     return re.sub(r"(?<=.)@.*|\.\w+$", "", names[0])
 
 
-def _words(address: str | None, options: Mapping[str, Any], command: Sequence[str]) -> list[str]:
-    """Return the command line of the gateway itself, as another program is to start it."""
-    words = ["--store", address] if address is not None else []
-    words.append("mcp-gateway")
-    for option in ("name", "policy_file", "run", "elicit_as", "url", "listen"):
+def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> list[str]:
+    """Return the command line of the gateway, with the store and rules of this folder: it will start in another one."""
+    words = ["--store", config.absolute(address), "mcp-gateway"]
+    if _rules(options) is not None:
+        file = config.settings_file() if options["policy_file"] is None else Path(options["policy_file"])
+        words += [] if file is None else ["--policy", str(file.absolute())]
+    for option in ("name", "run", "elicit_as", "url", "listen"):
         if options[option] is not None:
-            value = str(Path(options[option]).absolute()) if option == "policy_file" else options[option]
-            words += [f"--{option.removesuffix('_file').replace('_', '-')}", value]
+            words += [f"--{option.replace('_', '-')}", options[option]]
     for option in ("allow", "hold", "header"):
         words += [word for value in options[option] for word in (f"--{option}", value)]
     for option, usual in (("wait", "auto"), ("patience", 50), ("timeout", 600)):

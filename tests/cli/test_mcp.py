@@ -1,0 +1,72 @@
+"""What `sayso mcp-gateway --print-config` writes for each client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import sayso
+
+SERVER = ("--name", "files", "--", "npx", "server")
+HOLD = '[[rules]]\ntool = "files/*"\nverdict = "hold"\n'
+
+
+def printed(*options: str, client: str = "claude", before: tuple[str, ...] = ()) -> dict[str, Any]:
+    return json.loads(sayso(*before, "mcp-gateway", "--print-config", client, *options, *SERVER).out)
+
+
+def words(*options: str, before: tuple[str, ...] = ()) -> list[str]:
+    return printed(*options, before=before)["mcpServers"]["files"]["args"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SAYSO_STORE", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def settings(folder: Path, text: str) -> None:
+    (folder / "sayso.toml").write_text(text, encoding="utf-8")
+    (folder / "sayso.toml").chmod(0o600)
+
+
+@pytest.mark.parametrize(
+    ("client", "key", "more"),
+    [
+        ("claude", "mcpServers", {}), ("cursor", "mcpServers", {}), ("vscode", "servers", {"type": "stdio"}),
+        ("zed", "context_servers", {"env": {}}),
+    ],
+)  # fmt: skip
+def test_each_client_gets_its_own_form(client: str, key: str, more: dict[str, Any], folder: Path) -> None:
+    (server,) = printed(client=client).pop(key).values()
+    assert Path(server.pop("command")).name == "sayso"
+    assert server.pop("args")[-5:] == list(SERVER)
+    assert server == more
+
+
+def test_the_store_that_counts_here_is_written(folder: Path) -> None:
+    assert words()[:3] == ["--store", f"sqlite:///{folder}/state/sayso/sayso.db", "mcp-gateway"]
+    settings(folder, 'store = "sqlite:///here.db"\n')
+    assert words()[:2] == ["--store", f"sqlite:///{folder}/here.db"]
+    assert words(before=("--store", "sqlite:///other.db"))[:2] == ["--store", f"sqlite:///{folder}/other.db"]
+
+
+def test_the_policy_that_counts_here_is_written(folder: Path) -> None:
+    assert "--policy" not in words()
+    settings(folder, HOLD)
+    assert words()[3:5] == ["--policy", f"{folder}/sayso.toml"]
+    (folder / "strict.toml").write_text(HOLD, encoding="utf-8")
+    (folder / "strict.toml").chmod(0o600)
+    assert words("--policy", "strict.toml")[3:5] == ["--policy", f"{folder}/strict.toml"]
+
+
+def test_what_the_gateway_would_refuse_to_start_with_is_not_printed(folder: Path) -> None:
+    settings(folder, HOLD)
+    done = sayso("mcp-gateway", "--print-config", "claude", "--hold", "*", *SERVER)
+    assert (done.code, done.out) == (2, "")
+    assert "write them into the policy" in done.err
