@@ -238,10 +238,12 @@ class AmbiguousIdError(_Factual):
 
 
 class GrantNotFoundError(_Factual):
-    """No grant has this id, or begins with this prefix."""
+    """No grant has this id, or begins with this prefix; or it has ended, and cannot be agreed to."""
 
     grant_id: str
-    _message = "no grant {self.grant_id!r} in this store; `sayso grants --all` lists what is there"
+    _message = (
+        "no grant {self.grant_id!r} counts in this store; `sayso grants ls --all` lists those that have ended, too"
+    )
 
 
 class RunNotFoundError(_Factual):

@@ -52,6 +52,12 @@ def test_the_next_calls_like_one_are_approved_until_the_grant_is_revoked(store: 
     assert like(store) is State.PENDING
     assert run("grants")[1] == "no grants\n"
     assert "revoked" in run("grants", "ls", "--all")[1]
+    code, out, _ = run("log", "--grant", grant_id[:12])
+    assert [row.split()[3] for row in out.splitlines()] == ["granted", "grant_revoked"]
+    assert "2 rows in 1 chain" in run("log", "--verify", "--grant", grant_id)[1]
+    assert run("log", "--grant", grant_id, "--run", "night")[0] == 2
+    code, _, err = run("grants", "agree", grant_id)
+    assert (code, "`sayso grants ls --all`" in err) == (1, True)
 
 
 def test_alike_needs_one_id_a_count_and_an_end(store: Store, run: Run) -> None:

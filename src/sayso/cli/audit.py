@@ -28,6 +28,7 @@ from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
+from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
 from sayso.view.document import event_rows
 from sayso.view.summary import RUN_ROOM, SHORT, short, token
@@ -188,6 +189,7 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
 @click.option("--run", "run_id", metavar="ID", help="Only of this run.")
 @click.option("--request", "request_id", metavar="ID", help="Only of this request.")
+@click.option("--grant", "grant_id", metavar="ID", help="Only of this grant.")
 @click.option("--limit", metavar="N", type=Number(1), default=200, show_default=True, help="The last so many rows.")
 @click.option("--verify", is_flag=True, help="Check the chains, and that every request agrees with them.")
 @click.option("--checkpoint", is_flag=True, help="Put the newest links of all chains into the journal.")
@@ -201,13 +203,17 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
 @json_option
 @click.pass_context
 def log(
-    ctx: click.Context, run_id: str | None, request_id: str | None, limit: int, verify: bool, checkpoint: bool,
-    anchor: Path | None, key: str | None,
+    ctx: click.Context, run_id: str | None, request_id: str | None, grant_id: str | None, limit: int, verify: bool,
+    checkpoint: bool, anchor: Path | None, key: str | None,
 ) -> int:  # fmt: skip
     """Print the journal: everything that happened to requests, by whom and through which channel."""
     if ctx.invoked_subcommand is not None:
         return 0
     cli: CliContext = ctx.obj
+    if grant_id is not None:
+        if run_id is not None:
+            raise click.UsageError("a grant has a chain of its own: say --grant or --run")
+        run_id = chain_of(GRANT, cli.store.find_grant(grant_id).id)
     if key is not None and not verify:
         raise click.UsageError("--key goes with --verify")
     if verify and checkpoint:
