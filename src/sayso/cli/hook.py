@@ -21,6 +21,7 @@ from sayso.cli.context import CliContext
 from sayso.cli.output import complain, out
 from sayso.model import duration
 from sayso.model.escaping import escape
+from sayso.policy import Policy
 
 __all__ = ["hook"]
 
@@ -120,6 +121,11 @@ def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> i
         out(f"{'trusted no more' if trust.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
         return 0
     files = _texts_of(path)
+    rules = Policy.of_file(path)
+    for line, column, mistake in rules.problems():
+        raise errors.ConfigError(
+            f"nothing was trusted: every call would be denied by {rules.label}:{line}:{column}: {mistake}"
+        )
     for name, text in files.items():
         out(f"{escape(name)}:", *(f"  {escape(line)}" for line in text.splitlines()))
     if "store" in tomllib.loads(files[str(path)]):

@@ -199,3 +199,13 @@ def test_install_writes_where_the_requests_are_and_whose_the_hook_is(place: Path
     (entry,) = entries(place / ".claude/settings.json", "PreToolUse")
     assert "hook claude-code --project --policy rules.toml --store sqlite:///s.db --wait" in entry["command"]
     assert sayso("hook", "install", "codex", "--yes", "--store", "nowhere").code == 1
+
+
+def test_settings_by_which_every_call_would_be_denied_are_not_trusted(repo: Path) -> None:
+    write(repo / "sayso.toml", '[policy]\nfile = "rules.toml"\n')
+    write(repo / "rules.toml", ALLOW.replace("allow", "alow"))
+    done = sayso("hook", "trust", str(repo), "--yes")
+    assert (done.code, done.out) == (1, "")
+    assert "nothing was trusted: every call would be denied by " in done.err
+    assert "rules.toml:3:1: verdict is 'allow', 'hold' or 'deny', not 'alow'" in done.err
+    assert sayso("hook", "trust", "--list").out == ""
