@@ -322,6 +322,48 @@ def test_in_the_list_a_letter_only_leads_to_the_page_that_asks(surf: Surf) -> No
     assert [stands(one).state for one in (first, second)] == [State.PENDING, State.APPROVED]
 
 
+def test_several_at_high_risk_and_a_grant_ask_once_more_as_one_does(surf: Surf) -> None:
+    risky = held(wipe, "/dev/sda")
+    dialogs: list[str] = []
+    page = surf.tab(f"/bulk?verb=approve&id={risky}")
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.get_by_role("button", name="Approve those that are ticked").click()
+    page.goto(f"{surf.base}/r/{risky}")
+    page.get_by_text("Approve, and the next ones like it").first.click()
+    page.get_by_role("button", name="Approve, and the next ones like it").click()
+    assert dialogs == ["Risk high. Approve?"] * 2
+    assert stands(risky).state is State.PENDING
+
+
+def test_a_key_that_is_held_down_decides_nothing(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', repeat: true, bubbles: true}))")
+    page.keyboard.press("r")  # what is pressed after it is what decides
+    state_is(page, "rejected")
+    assert stands(request_id).state is State.REJECTED
+
+
+def test_a_request_far_down_the_list_opens_at_the_top_of_its_page(surf: Surf) -> None:
+    ids = [held(pay, amount) for amount in range(20)]
+    page = surf.tab(f"/r/{ids[-1]}", viewport={"width": 1280, "height": 600})
+    expect(page.get_by_role("heading", level=1)).to_be_in_viewport()
+    expect(page.locator("[data-queued][aria-current]")).to_be_in_viewport()
+    assert page.evaluate("scrollY") == 0
+
+
+def test_the_next_request_is_one_that_this_person_can_decide(surf: Surf) -> None:
+    first, claimed, third = (held(pay, amount) for amount in (1, 2, 3))
+    sayso.Review().claim(claimed, by="bob")
+    page = surf.page(first)
+    pressed(page, "Reject")
+    page.wait_for_url(f"**/r/{third}?done={first}")
+    pressed(page, "Reject")
+    state_is(page, "rejected")  # what bob claimed is left to him
+    assert page.url == f"{surf.base}/r/{third}"
+
+
 def test_letters_can_be_switched_off_and_prefixes_lead_to_every_page(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.tab("/")

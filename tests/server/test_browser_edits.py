@@ -96,3 +96,13 @@ def test_null_that_is_chosen_after_a_value_was_typed_is_null(
     pressed(page, "Approve with 1 change" if after else "Approve")
     state_is(page, "approved")
     assert arguments(request_id) == after
+
+
+def test_what_is_written_is_never_under_the_bar_that_decides(surf: Surf) -> None:
+    function = taking({f"argument_{number}": int for number in range(12)}, [])
+    page = surf.page(held(function, *range(12)), viewport={"width": 1280, "height": 800})
+    for number in range(12):
+        page.locator(f"#f{number}").fill("99")
+        bar = page.locator(".bar").bounding_box()
+        field = page.locator(f"#f{number}").bounding_box()
+        assert field["y"] + field["height"] <= bar["y"], number

@@ -198,7 +198,7 @@ def every_page(request_id: str) -> list[str]:
     run_id = stands(request_id).run_id
     return [
         "/", f"/r/{request_id}", "/runs", f"/runs/{run_id}", "/history", f"/bulk?verb=approve&id={request_id}",
-        "/insights", "/settings",
+        "/insights", "/settings", "/grants",
     ]  # fmt: skip
 
 

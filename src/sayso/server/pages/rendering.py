@@ -19,6 +19,7 @@ from sayso import __version__, clock
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
+from sayso.model.rendering import word
 from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.server.context import RequestContext, path_to
@@ -32,6 +33,7 @@ __all__ = [
     "rows_of",
 ]  # fmt: skip
 
+_HEADLINE = 120
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
 
 
@@ -133,14 +135,15 @@ class Row(NamedTuple):
 
 def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Row:
     """Return a request as a row of a list; whether its program is gone, the caller looks up where that is shown."""
-    is_pending, run_id, headline = request.state is State.PENDING, request.run_id, card.headline(request, 120)
-    name, bracket, arguments = (
-        headline.partition("(") if request.kind == "call" else (headline.removeprefix("question "), "", "")
-    )
+    is_pending, run_id, headline = request.state is State.PENDING, request.run_id, card.headline(request, _HEADLINE)
+    name, arguments = headline.removeprefix("question "), ""
+    if request.kind == "call":
+        name = _name_in(headline, request.effective.name)
+        arguments = headline.removeprefix(name)
     count, risk = request.quorum.count, "" if request.risk is None else token(request.risk, 20)
     return Row(
         id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
-        headline=headline, name=name, arguments=bracket + arguments, says=card.program_words(request, 160),
+        headline=headline, name=name, arguments=arguments, says=card.program_words(request, 160),
         risk=risk, level=risk if risk in _LEVELS else "", requester=name_of(request.requester, 30),
         votes=f"{count - request.missing_votes} of {count} approvals" if is_pending and count > 1 else "",
         run=short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM), run_id=run_id,
@@ -150,6 +153,12 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Ro
         left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
         fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
     )  # fmt: skip
+
+
+def _name_in(headline: str, name: str) -> str:
+    """Return the name that a call's line begins with; a long one is drawn with brackets of its own."""
+    drawn = (escape(name), word(name, _HEADLINE // 2))
+    return next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
 
 
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:

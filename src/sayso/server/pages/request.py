@@ -156,7 +156,7 @@ class _Queue(NamedTuple):
         asked: The filters of the inbox from which it was opened.
         back: The address of that inbox.
         place: Where this request stands in the list.
-        after: The request that is opened when this one is decided.
+        after: The request that is opened when this one is decided: the next that this person can decide.
     """
 
     rows: Sequence[_Waiting]
@@ -171,11 +171,18 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     listing = queue_of(context, asked)
     ids = [one.id for one in listing.requests]
     at = ids.index(request.id) if request.id in ids else -1
-    after = next((one for one in [*ids[at + 1 :], *ids[: max(at, 0)]] if one != request.id), "")
+    now, others = clock.now(), [*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]]
+    mine = (one.id for one in others if one.id != request.id and _is_for_me(context, one, now))
     total = f"{len(ids)}{'+' if listing.next_page else ''}"
     back = context.path() + (f"?{listing.words}" if listing.words else "")
     return _Queue([_waiting(one) for one in listing.requests], listing.words, back,
-                  total if at < 0 else f"{at + 1} of {total}", after)  # fmt: skip
+                  total if at < 0 else f"{at + 1} of {total}", next(mine, ""))  # fmt: skip
+
+
+def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool:
+    """Say whether this person can decide a request, and has not yet."""
+    has_voted = any(vote.by.is_same(context.reviewer.identity) for vote in request.votes)
+    return not has_voted and _why_not(context, request, now) is None
 
 
 def _waiting(request: Request) -> _Waiting:
@@ -200,6 +207,12 @@ def _why_not(context: RequestContext, request: Request, now: datetime) -> str | 
         return None
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
+    except errors.ClaimedError as fault:
+        return f"{escape(fault.by)} claimed it {fault.age}. To decide it yourself, take the claim away first."
+    except errors.OwnRequestError:
+        return "You asked for this, or it was asked on your behalf. Somebody else must decide."
+    except errors.MissingRoleError as fault:
+        return f"To decide this, you need the role {' or '.join(escape(role) for role in fault.roles)}."
     except errors.DecisionRefusedError as fault:
         return escape(str(fault))
     return None

@@ -13,8 +13,11 @@
 
   // A click that was meant for what stood here before must not decide.
   const inert = all("[data-decides]").filter((button) => !button.disabled);
-  inert.forEach((button) => { button.disabled = true; });
-  setTimeout(() => inert.forEach((button) => { button.disabled = false; }), 500);
+  inert.forEach((button) => { button.disabled = true; button.dataset.soonLive = ""; });
+  setTimeout(() => all("[data-soon-live]").forEach((button) => {
+    button.disabled = false;
+    delete button.dataset.soonLive;
+  }), 500);
 
   // -- countdowns ------------------------------------------------------------------------------------------
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
@@ -47,7 +50,12 @@
   // -- live updates ----------------------------------------------------------------------------------------
   const stateBefore = (one("[data-request] .lead .state") || {}).textContent?.trim();
   let isSent = false;  // a form of this page is on its way, and its answer is the next page
-  document.addEventListener("submit", (event) => { isSent = !event.defaultPrevented; });
+  document.addEventListener("submit", (event) => {
+    // One rule for what is risky: one request or several, with a grant or without, by key, click or Enter.
+    const risk = event.submitter && event.submitter.dataset.risk;
+    if (risk && !confirm(`Risk ${risk}. Approve?`)) event.preventDefault();
+    isSent = !event.defaultPrevented;
+  });
   const isWritten = () => isSent || one("form[data-decide]") !== null && fields.some(isChanged);
   document.addEventListener("htmx:sse:after:message", () => {
     const count = one("#pending").dataset.pending;
@@ -56,7 +64,7 @@
     const state = one("[data-request] .lead .state");
     if (state && !isWritten() && state.textContent.trim() !== stateBefore) { location.reload(); return; }
     if (state && form && state.textContent.trim() !== "pending") {
-      all("[data-decides]", form).forEach((button) => { button.disabled = true; });
+      all("[data-decides]", form).forEach((button) => { button.disabled = true; delete button.dataset.soonLive; });
       let why = one("[data-why-not]", form);
       if (!why) {
         why = Object.assign(document.createElement("p"), { className: "why-not" });
@@ -109,6 +117,13 @@
   const edited = () => fields.filter((field) => field.name !== "note" && isChanged(field) && !isTwice(field));
   const marked = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
   const told = (field) => [marked("del", before.get(field)[1] || "(nothing)"), " → ", marked("ins", shown(field) || "(nothing)")];
+  // What is written must not lie under what decides, which grows with each change.
+  const clear = () => {
+    document.documentElement.style.scrollPaddingBottom = `${one(".bar", form).offsetHeight + 16}px`;
+    if (fields.includes(document.activeElement) && document.activeElement.id !== "note") {
+      document.activeElement.scrollIntoView({ block: "nearest" });
+    }
+  };
   const show = () => {
     const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve] span", form);
     if (!box || !approve) return;
@@ -136,6 +151,7 @@
       one("[data-as-is]", part).hidden = isWhole;
     });
     approve.textContent = found.length ? `Approve with ${found.length} change${found.length > 1 ? "s" : ""}` : "Approve";
+    clear();
   };
 
   // What somebody has written survives a reload, a restart of the server and signing in again: it is kept in this tab
@@ -159,6 +175,7 @@
     fields.forEach((field) => { if (field.name in written) field.value = written[field.name]; });
   };
   if (form) {
+    clear();
     restore();
     form.addEventListener("input", (event) => {
       const way = form.elements[`${event.target.name}.way`];
@@ -174,11 +191,6 @@
       if (edit) edit.open = true;
       if (!one("[data-previewed]", form)) show();
     });
-    // One rule for what is risky, whether a key, a click or Enter in a field sends it.
-    form.addEventListener("submit", (event) => {
-      const button = event.submitter;
-      if (button && button.dataset.risk && !confirm(`Risk ${button.dataset.risk}. Approve?`)) event.preventDefault();
-    });
     all("[data-grow], #note", form).forEach((area) => area.addEventListener("input", () => {
       area.rows = Math.min(Math.max(area.value.split("\n").length, 1), 8);
     }));
@@ -187,8 +199,9 @@
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
   const count = () => {
-    const told = one("[data-selected]"), chosen = all("[name=id]:checked").length;
-    if (told) told.textContent = chosen ? `${chosen} selected:` : "Selected:";
+    const chosen = all("[name=id]:checked").length;
+    one("[data-selected]").textContent = chosen ? `${chosen} selected:` : "";
+    all(".bulk button").forEach((button) => { button.hidden = !chosen; });
   };
   if (every) {
     every.addEventListener("change", () => {
@@ -197,6 +210,7 @@
     });
     document.addEventListener("change", (event) => { if (event.target.name === "id") count(); });
     addEventListener("pageshow", count);
+    count();
   }
 
   // -- keys ------------------------------------------------------------------------------------------------
@@ -222,7 +236,11 @@
     list[at].scrollIntoView({ block: "nearest" });
   };
   const current = one("[data-queued][aria-current]");
-  if (current) current.scrollIntoView({ block: "nearest" });
+  // The list alone is scrolled; the page begins at its top, with the name and the risk of what is decided.
+  if (current) {
+    const queue = current.closest(".queue");
+    queue.scrollTop = current.offsetTop - (queue.clientHeight - current.offsetHeight) / 2;
+  }
   const press = (key) => {
     const button = one(`[data-key="${key}"]`);
     if (!button || button.disabled) return;
@@ -271,6 +289,9 @@
     if (event.key === "g") { prefix = Date.now(); return; }
     if (/^[1-9]$/.test(event.key)) { choose(event.key); return; }
     const deed = deeds[event.key];
-    if (deed) { event.preventDefault(); deed(); }
+    if (!deed) return;
+    event.preventDefault();
+    // A key that is held down moves on, and decides nothing: the next request would open under it.
+    if (!event.repeat || "jk".includes(event.key)) deed();
   });
 })();
