@@ -70,3 +70,13 @@ def test_what_the_gateway_would_refuse_to_start_with_is_not_printed(folder: Path
     done = sayso("mcp-gateway", "--print-config", "claude", "--hold", "*", *SERVER)
     assert (done.code, done.out) == (2, "")
     assert "write them into the policy" in done.err
+
+
+def test_a_password_in_the_stores_address_is_not_printed(folder: Path) -> None:
+    for address in ("postgresql://ada:hunter2@db.example/x", "postgresql://db.example/x?user=ada&password=hunter2"):
+        for before, environment in ((("--store", address), {}), ((), {"SAYSO_STORE": address})):
+            done = sayso(*before, "mcp-gateway", "--print-config", "claude", *SERVER, **environment)
+            assert (done.code, done.out) == (1, "")
+            assert "~/.pgpass" in done.err
+            assert "hunter2" not in done.err
+    assert words(before=("--store", "postgresql://ada@db.example:5432/x"))[1] == "postgresql://ada@db.example:5432/x"

@@ -150,6 +150,11 @@ def _name_of(command: Sequence[str], url: str | None) -> str:
 
 def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> list[str]:
     """Return the command line of the gateway, with the store and rules of this folder: it will start in another one."""
+    if re.search(r"://[^/@]*:[^/]*@|[?&]password=", address):
+        raise errors.ConfigError(
+            "the store's address has a password, which would stand in the client's settings; nothing was printed. Keep"
+            " it in ~/.pgpass or a service file"
+        )
     words = ["--store", config.absolute(address), "mcp-gateway"]
     if _rules(options) is not None:
         file = config.settings_file() if options["policy_file"] is None else Path(options["policy_file"])
