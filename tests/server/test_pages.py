@@ -166,7 +166,8 @@ def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: St
     for words in ("Routine.", "policy 4.2", "A dry run", "checked by sayso", "5 EUR"):
         assert words in said, words
         assert words not in before + after, words
-    for ours in ("Held by the rule", "author says", "Context from the program", "Every call of it"):
+    assert "The context that the program tells must be as in this request, too." in page  # which names none of it
+    for ours in ("By the rule", "author says", "Context from the program", "Every call of it"):
         assert ours not in page
     document = request_document(request)
     assert document["unverified"] == ["prompt", "description", "rule", "context"]

@@ -414,13 +414,19 @@ def _alike(context: RequestContext, request: Request, sent: _Submitted) -> dict[
         return None
     drawn = _drawn(request, request.effective)
     bounds = [one.value if one.kind == "at_most" else None for one in drawn.conditions.values()]
+    # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
+    own = "context:" if request.requester.issuer == TOKENS else None
     if sent.alike is None:
         earlier, terms = len(context.review.preview_grant(request.id)[1]), list[str]()
     else:
-        (looked_at, earlier), terms = sent.alike, sent.alike[0].lines()
+        looked_at, earlier = sent.alike
+        lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
+        terms = [line for path, line in lines if own is None or not path.startswith(own)]
         terms += [] if looked_at.run is None else ["only in this run"]
+    rows = list(zip(drawn.conditions, drawn.lines(), bounds, strict=True))
+    shown = [row for row in rows if own is None or not row[0].startswith(own)]
     return {
-        "rows": list(zip(drawn.conditions, drawn.lines(), bounds, strict=True)), "earlier": earlier, "terms": terms,
+        "rows": shown, "told": len(rows) - len(shown), "earlier": earlier, "terms": terms,
         "is_open": sent.alike is not None or "count" in context.form,
     }  # fmt: skip
 
