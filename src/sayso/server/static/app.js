@@ -118,8 +118,10 @@
   const marked = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
   const told = (field) => [marked("del", before.get(field)[1] || "(nothing)"), " → ", marked("ins", shown(field) || "(nothing)")];
   // What is written must not lie under what decides, which grows with each change.
+  const room = new CSSStyleSheet();
+  document.adoptedStyleSheets.push(room);
   const clear = () => {
-    document.documentElement.style.scrollPaddingBottom = `${one(".bar", form).offsetHeight + 16}px`;
+    room.replaceSync(`html { scroll-padding-bottom: ${one(".bar", form).offsetHeight + 16}px; }`);
     if (fields.includes(document.activeElement) && document.activeElement.id !== "note") {
       document.activeElement.scrollIntoView({ block: "nearest" });
     }
