@@ -22,6 +22,8 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server import create_app
+from sayso.server.api import aap, aap_instances
+from sayso.server.api.routes import endpoints
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call, sample_question
@@ -49,17 +51,17 @@ def due(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> dict[str
     return found
 
 
-def addresses(routes: Iterable[BaseRoute], ids: dict[str, str], prefix: str = "") -> list[str]:
-    found: list[str] = []
-    for route in routes:
-        if isinstance(route, Mount):
-            found += addresses(route.routes or (), ids, prefix + route.path)
-        elif isinstance(route, Route):
-            for request_id in (ids["too late"], ids["broken off"]):
-                path = re.sub(r"{run_id(:path)?}", ids["run"], prefix + route.path)
-                path = path.replace("{request_id}", request_id).replace("{verb}", "approve")
-                found.append(re.sub(r"{\w+(:\w+)?}", "0000", path))
-    return sorted(set(found))
+def addresses(routes: Iterable[BaseRoute], ids: dict[str, str]) -> list[str]:
+    """Return where pages and the API answer, with ids that are there."""
+    found: set[str] = set()
+    pages = [route.path for route in routes if isinstance(route, Mount | Route)]
+    ends = [*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints]
+    for path in [*pages, *(f"/api{one.path}" for one in ends)]:
+        for request_id in (ids["too late"], ids["broken off"]):
+            known = re.sub(r"{run_id(:path)?}", ids["run"], path)
+            known = known.replace("{request_id}", request_id).replace("{verb}", "approve")
+            found.add(re.sub(r"{\w+(:\w+)?}", "0000", known))
+    return sorted(found)
 
 
 def digest(store: Store) -> str:
