@@ -12,7 +12,6 @@ import copy
 import importlib
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, cast
@@ -20,17 +19,14 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 from sayso import aio, clock, config, errors, scope
 from sayso.effects import Suspended, offload
 from sayso.held import HoldOptions
-from sayso.model.ids import new_run_id
+from sayso.integrations.tool_calls import acall_tool, check_options, options_of
 from sayso.model.request import State, not_run
-from sayso.signals import ConfirmationRejected
 from sayso.stores.base import Filter, Store
 
 __all__ = ["ModelWords", "Wait", "gate", "resume"]
 
 T = TypeVar("T")
 Wait = Literal["block", "pause"]
-_OURS = {"schema", "key", "run", "suspends", "withdraw_on_exit"}  # options of `hold` that the call itself fills in
-_REPLAYED = (errors.CallFailedError, errors.OutcomeUnknownError, errors.ValueNotKeptError, errors.EffectTakenError)
 _MOST_WORDS = 1_000
 
 _sdk: Any = None
@@ -65,8 +61,7 @@ def gate(tool: T, *, wait: Wait = "block", **options: Unpack[HoldOptions]) -> T:
         raise errors.ConfigError(f"gate() takes a function tool of the OpenAI Agents SDK, not {tool!r}")
     if wait not in {"block", "pause"}:
         raise errors.ConfigError(f'wait= takes "block" or "pause", not {wait!r}')
-    if unknown := sorted(options.keys() - (HoldOptions.__annotations__.keys() - _OURS)):
-        raise TypeError(f"gate() got an unexpected keyword argument {unknown[0]!r}")
+    check_options(options, "context")
     config.check_store(options.get("store"))
     gated = _GatedTool(tool, wait, options)
     made: Any = copy.copy(tool)
@@ -141,7 +136,7 @@ class _GatedTool:
     async def needs_approval(self, _: Any, arguments: dict[str, Any], call_id: str) -> bool:
         """Ask for the call, and return whether the run is to pause because a person has to decide."""
         try:
-            return (await self._hold(arguments, call_id)).state == State.PENDING
+            return (await aio.hold(self._name, arguments, **self._options_of(call_id))).state == State.PENDING
         except errors.ArgumentError:
             return False  # `invoke` tells the model
 
@@ -153,48 +148,41 @@ class _GatedTool:
             arguments = None
         if not isinstance(arguments, dict):
             return not_run(self._name, "its arguments are no JSON object", may_change=True)
-        try:
-            held = await self._hold(cast("dict[str, Any]", arguments), context.tool_call_id)
-        except errors.ArgumentError as error:
-            return not_run(self._name, str(error), may_change=True)
-        return await self._approved(held, context)
+        failed: list[Exception] = []
 
-    async def _hold(self, arguments: Mapping[str, Any], call_id: str) -> aio.Held:
-        run, is_blocking = scope.current(), self._wait == "block"
-        words, context = _words.get((run.run_id, call_id)), dict(self.options.get("context") or {})
-        if words is not None:
-            context["the model's words (unverified)"] = words
-        options: HoldOptions = {
-            "description": self._description, **self.options, "schema": self._schema, "key": call_id,
-            "context": context or None, "withdraw_on_exit": is_blocking,
-        }  # fmt: skip
-        if is_blocking and run.owner is not None:  # a run without a name: nobody can come back to this call
-            options["run"] = new_run_id()
-        try:
-            return await aio.hold(self._name, arguments, **options)
-        except asyncio.CancelledError:  # it may have been asked all the same: find it, and take it back
-            async with await aio.hold(self._name, arguments, **options):
+        async def run(approved: dict[str, Any]) -> Any:
+            try:
+                return await self._call(context, approved)
+            except Exception as error:
+                failed.append(error)
                 raise
 
-    async def _approved(self, held: aio.Held, context: Any) -> Any:
+        # The SDK's own words for a failed call say "please try again", whatever happened.
+        is_default = self._on_error is _tools.default_tool_error_function
         try:
-            async with held:
-                await held.wait()
-                result = await held.once(partial(self._call, context))
-        except ConfirmationRejected as no:
-            return no.message_for_model
+            result = await acall_tool(
+                self._name, cast("dict[str, Any]", arguments), run, self._options_of(context.tool_call_id),
+                tells_failure=is_default,
+            )  # fmt: skip
         except Suspended:
             return None  # an agent as a tool has paused inside, and the SDK calls it again when that is decided
-        except _REPLAYED as error:
-            await held.refresh()
-            words = held.message_for_model()
-            is_told = isinstance(error, errors.CallFailedError | errors.OutcomeUnknownError)
-            return words if is_told and words else " ".join([words, f"{error}. Do not repeat this call."]).strip()
-        except errors.SaysoError:
-            raise  # nothing was run: the store cannot be reached, or its record was altered
-        except Exception as error:  # noqa: BLE001  the tool's own error, which is recorded by now
-            return await self._failed(held, context, error)
-        return _with_words(held.message_for_model(), result)
+        except Exception as error:
+            if error not in failed or self._on_error is None:
+                raise
+            told = self._on_error(context, error)
+            return await told if asyncio.iscoroutine(told) else told
+        return _with_words(result.words, result.value) if result.has_run else result.words
+
+    def _options_of(self, call_id: str) -> HoldOptions:
+        run, is_blocking = scope.current(), self._wait == "block"
+        options: dict[str, Any] = {"suspends": Suspended, **self.options, "withdraw_on_exit": is_blocking}
+        if not is_blocking:
+            options["run"] = None  # the one around, which must have a name for the call to be found again
+        name = run.run_id if run.owner is None else None
+        words = _words.get((run.run_id, call_id))
+        return options_of(
+            options, key=call_id, run=name, schema=self._schema, description=self._description, words=words
+        )
 
     async def _call(self, context: Any, arguments: dict[str, Any]) -> Any:
         context.tool_arguments = json.dumps(arguments, ensure_ascii=False)  # hooks and the tool see what was approved
@@ -203,15 +191,6 @@ class _GatedTool:
         if self._is_agent and result is None:
             raise Suspended
         return result
-
-    async def _failed(self, held: aio.Held, context: Any, error: Exception) -> Any:
-        """Return what the model is told of an error; raise it for a tool with `failure_error_function=None`."""
-        if self._on_error is None:
-            raise error
-        if self._on_error is _tools.default_tool_error_function:  # it says "please try again", whatever happened
-            return held.message_for_model()
-        told = self._on_error(context, error)
-        return await told if asyncio.iscoroutine(told) else told
 
 
 def _with_words(words: str, result: Any) -> Any:

@@ -194,7 +194,7 @@ async def acall_tool(
             raise
 
     try:
-        held = await _asked(tool, arguments, {**options, "withdraw_on_exit": waits is None and timeout is None})
+        held = await _asked(tool, arguments, {"withdraw_on_exit": waits is None and timeout is None, **options})
         async with held:
             while True:
                 try:
@@ -234,7 +234,7 @@ def call_tool(
             raise
 
     try:
-        held = sayso.hold(tool, arguments, **{**options, "withdraw_on_exit": waits is None})
+        held = sayso.hold(tool, arguments, **{"withdraw_on_exit": waits is None, **options})
         with held:
             while True:
                 try:
