@@ -36,6 +36,7 @@ __all__ = [
     "default_store_path",
     "only_settings",
     "open_store",
+    "pinned",
     "settings_file",
     "signing_key",
     "store_address",
@@ -130,6 +131,11 @@ def only_settings(path: Path | None, digests: Mapping[str, str]) -> Generator[No
         yield
     finally:
         _pinned = before
+
+
+def pinned() -> tuple[Path | None, Mapping[str, str]] | None:
+    """Return what `only_settings` was given; None outside of its block."""
+    return _pinned
 
 
 def default_store_path() -> Path:

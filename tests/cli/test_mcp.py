@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sayso.cli import main
 from tests.support.commands import sayso
 
 SERVER = ("--name", "files", "--", "npx", "server")
@@ -56,13 +57,50 @@ def test_the_store_that_counts_here_is_written(folder: Path) -> None:
     assert words(before=("--store", "sqlite:///other.db"))[:2] == ["--store", f"sqlite:///{folder}/other.db"]
 
 
-def test_the_policy_that_counts_here_is_written(folder: Path) -> None:
+def test_the_folder_whose_settings_count_is_written_and_a_policy_that_is_named(folder: Path) -> None:
+    assert words()[3:5] == ["--folder", str(folder)]
+    (folder / "below").mkdir()
+    assert words("--folder", "below")[3:5] == ["--folder", f"{folder}/below"]
     assert "--policy" not in words()
-    settings(folder, HOLD)
-    assert words()[3:5] == ["--policy", f"{folder}/sayso.toml"]
     (folder / "strict.toml").write_text(HOLD, encoding="utf-8")
     (folder / "strict.toml").chmod(0o600)
-    assert words("--policy", "strict.toml")[3:5] == ["--policy", f"{folder}/strict.toml"]
+    assert words("--policy", "strict.toml")[5:7] == ["--policy", f"{folder}/strict.toml"]
+
+
+def test_a_folders_own_settings_count_only_if_they_are_trusted_or_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client starts the gateway in a folder of its choice, which may have been cloned."""
+    found: list[Any] = []
+
+    async def serve(make: Any) -> None:
+        found.append(make.args[0])
+
+    def started(*options: str) -> tuple[Any, str]:
+        found.clear()
+        main(["mcp-gateway", *options, *SERVER])
+        return (found[0] if found else None), capsys.readouterr().err
+
+    monkeypatch.setattr("sayso.integrations.mcp_gateway.connection.serve_stdio", serve)
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    settings(folder, 'store = "sqlite:///theirs.db"\n[[rules]]\ntool = "*"\nverdict = "allow"\n')
+    gateway, err = started()
+    assert gateway.policy is None
+    assert "theirs" not in gateway.store.url
+    assert f"--folder {folder}" in err
+    assert f"sayso hook trust {folder}" in err
+    gateway, err = started("--folder", ".")
+    assert gateway.policy is not None
+    assert gateway.store.url.endswith("theirs.db")
+    assert not err
+    assert sayso("hook", "trust", str(folder), "--yes").code == 0
+    gateway, err = started()
+    assert gateway.policy is not None
+    assert not err
+    settings(folder, 'store = "sqlite:///other.db"\n')
+    gateway, err = started()
+    assert gateway is None
+    assert "is not as it was when you trusted" in err
 
 
 def test_what_the_gateway_would_refuse_to_start_with_is_not_printed(folder: Path) -> None:

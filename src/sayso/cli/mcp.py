@@ -18,8 +18,9 @@ from typing import Any
 import click
 
 from sayso import config, errors, policy
+from sayso.agenthooks.trust import NotTrusted, find_settings
 from sayso.cli.context import CliContext, Number
-from sayso.cli.output import out
+from sayso.cli.output import complain, out
 
 __all__ = ["mcp_gateway", "mcp_server"]
 
@@ -29,6 +30,10 @@ _HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 @click.command("mcp-gateway")
 @click.option("--name", metavar="NAME", help="The server's name; its tools are asked about as NAME/TOOL.")
+@click.option(
+    "--folder", metavar="DIR", type=click.Path(exists=True, file_okay=False),
+    help="Whose sayso.toml counts; without it, the one where the gateway starts, if you trust it.",
+)  # fmt: skip
 @click.option("--policy", "policy_file", metavar="FILE", help="Rules; without it, those of sayso.toml.")
 @click.option("--allow", metavar="PATTERN", multiple=True, help="Tools that need nobody; without rules only.")
 @click.option("--hold", metavar="PATTERN", multiple=True, help="Tools that wait, whatever else is said.")
@@ -63,6 +68,26 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
     """
     if (options["url"] is None) == (not command):
         raise click.UsageError("name a server: `-- COMMAND ...`, or --url URL")
+    with config.only_settings(*_followed(options["folder"], is_here=options["client"] is not None)):
+        return _run(cli, command, options)
+
+
+def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mapping[str, str]]:
+    """Return the settings to follow: a client starts the gateway where it likes, also in a folder that was cloned."""
+    try:
+        settings = find_settings(folder or str(Path.cwd()), is_project=is_here or folder is not None)
+    except NotTrusted as error:
+        raise errors.ConfigError(f"{error}; nothing was started") from error
+    if settings.ignored is not None:
+        here = Path(settings.ignored).parent
+        complain(
+            f"sayso: {settings.ignored} is not followed: it may be somebody else's. Start with `--folder {here}`, or"
+            f" read it and run `sayso hook trust {here}`"
+        )
+    return None if settings.path is None else Path(settings.path), settings.digests
+
+
+def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) -> int:
     name = options["name"] or _name_of(command, options["url"])
     if options["client"] is not None:
         words = _words(config.store_address() if cli.address is None else cli.address, options, command)
@@ -88,7 +113,7 @@ def _settings(cli: CliContext, name: str, options: Mapping[str, Any]) -> Any:
     return _part("gateway").Settings(
         name, run=options["run"], policy=rules, allow=options["allow"], hold=options["hold"], wait=options["wait"],
         patience=float(options["patience"]), timeout=float(options["timeout"]), elicit_as=options["elicit_as"],
-        store=config.open_store(cli.address),
+        store=config.open_store(cli.address or config.store_address()),
     )  # fmt: skip
 
 
@@ -155,10 +180,16 @@ def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> 
             "the store's address has a password, which would stand in the client's settings; nothing was printed. Keep"
             " it in ~/.pgpass or a service file"
         )
-    words = ["--store", config.absolute(address), "mcp-gateway"]
-    if _rules(options) is not None:
-        file = config.settings_file() if options["policy_file"] is None else Path(options["policy_file"])
-        words += [] if file is None else ["--policy", str(file.absolute())]
+    _rules(options)  # what the gateway would refuse is not printed
+    words = [
+        "--store",
+        config.absolute(address),
+        "mcp-gateway",
+        "--folder",
+        str(Path(options["folder"] or "").resolve()),
+    ]
+    if options["policy_file"] is not None:
+        words += ["--policy", str(Path(options["policy_file"]).resolve())]
     for option in ("name", "run", "elicit_as", "url", "listen"):
         if options[option] is not None:
             words += [f"--{option.replace('_', '-')}", options[option]]

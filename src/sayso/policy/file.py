@@ -301,6 +301,18 @@ _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
 def _settings() -> tuple[str, os.stat_result] | None:
     """Return the `sayso.toml` in effect, as `config.settings_file` does; this is asked at every call of a gate."""
+    pinned = config.pinned()
+    for path in _nearby() if pinned is None else () if pinned[0] is None else (str(pinned[0]),):
+        try:
+            there = os.stat(path)  # noqa: PTH116  the same
+        except OSError:
+            continue
+        return (path, there) if stat.S_ISREG(there.st_mode) else None
+    return None
+
+
+def _nearby() -> tuple[str, ...]:
+    """Return where settings may lie, from this folder upwards."""
     here = os.getcwd()  # noqa: PTH109  a path object costs more than all of this look
     found = _candidates.get(here)
     if found is None:
@@ -308,13 +320,7 @@ def _settings() -> tuple[str, os.stat_result] | None:
         found = tuple(str(one / _SETTINGS) for one in (folder, *folder.parents))
         _candidates.clear()
         _candidates[here] = found
-    for path in found:
-        try:
-            there = os.stat(path)  # noqa: PTH116  the same
-        except OSError:
-            continue
-        return (path, there) if stat.S_ISREG(there.st_mode) else None
-    return None
+    return found
 
 
 def _stamp(path: str, found: os.stat_result | None) -> tuple[Any, ...]:
