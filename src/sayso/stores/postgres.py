@@ -15,12 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors as faults
 from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8Dumper
 
 from sayso import clock, errors
 from sayso.model.journal import Anchor, Head
@@ -148,6 +150,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             cursor_factory=psycopg.RawCursor,
             application_name="sayso",
         )
+        # Of one type whatever its value, or one statement would be prepared many times.
+        connection.adapters.register_dumper(int, Int8Dumper)
         try:
             if not self._is_reached:
                 migrate(connection, self._place)
@@ -288,10 +292,10 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 with suppress(Stale, NeedsTransaction, errors.SaysoError):
                     result = verb.work(tx)
                     if tx.statement is not None:
-                        ready.append((tx.statement[1][0], verb, tx, result))
+                        ready.append((tx.entries[0].run_id, verb, tx, result))
         try:
             with connection.pipeline():
-                for _, verb, tx, result in sorted(ready, key=lambda one: str(one[0])):  # in one order, as locks are
+                for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, as locks are
                     sql, values = tx.statement or ("", ())
                     sent.append((verb, tx, result, connection.execute(translated(sql), values)))
         except _LOST as error:

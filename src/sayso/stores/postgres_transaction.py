@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from psycopg import errors as faults
 
@@ -31,13 +31,14 @@ from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.records import RecordRow
 from sayso.stores.sql_requests import NEWEST, Selects, none_of
 from sayso.stores.sql_tables import SqlTableWrites
-from sayso.stores.transaction import CHANNEL, Transaction
+from sayso.stores.transaction import CHANNEL, SILENT, Transaction
 
 __all__ = [
     "CLOCK", "SELECTS", "KnownRow", "Memory", "NeedsTransaction", "PostgresTransaction", "Stale", "translated",
     "verify_known",
 ]  # fmt: skip
 
+T = TypeVar("T")
 _DIALECT = (
     ("instr(", "strpos("),
     ("json_each(?)", "json_array_elements_text(CAST(? AS json))"),
@@ -61,7 +62,8 @@ _COLUMNS, _ENTRY = ", ".join(Row._fields), ", ".join(Entry._fields)
 _WIDTH, _LINK, _ASKED_END = len(Row._fields), Row._fields.index("link"), len(ASKED_COLUMNS)
 # With the newest row of the journal about the request, with which its row has to agree, and the end of its chain.
 _LOAD = f"""
-SELECT {", ".join([*(f"r.{name}" for name in Row._fields), *(f"j.{name}" for name in Entry._fields)])}, h.seq, h.link
+SELECT {", ".join([*(f"r.{name}" for name in Row._fields), *(f"j.{name}" for name in Entry._fields)])},
+h.seq, h.link, r.n
 FROM request AS r LEFT JOIN LATERAL (
     SELECT {_ENTRY} FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
 ) AS j ON TRUE LEFT JOIN LATERAL (
@@ -77,13 +79,16 @@ _GET, _FIND, _FIND_KEY = f"{_LOAD}r.id = ?", f"{_LOAD}r.fingerprint = ? AND r.ho
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 
 # A place in the chain is taken once, and only behind the row that the link is computed from.
-_FOLLOWS = "EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?)"
-_APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {{}} WHERE {{}} ON CONFLICT DO NOTHING RETURNING 1"
-_NOTIFY = ", (SELECT pg_notify('sayso', ?) FROM written)"
+_FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"
+_BEGINS = "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?)"
+_APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fields))}"
+_NOTIFY = ", pg_notify('sayso', ?)"
 _ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
+_STANDING = ("fingerprint", *PROGRESS_COLUMNS)
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
 _NEW_RECORD = "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _REMEMBERED = 512
+_LOOKED_FOR = (CHANNEL, GRANT, STOP)
 
 
 def _marks(count: int) -> str:
@@ -91,54 +96,52 @@ def _marks(count: int) -> str:
 
 
 @cache
-def _append(*, is_first: bool, kinds: tuple[str, ...], more: str = "", source: str = "") -> str:
-    """Return the statement that takes a place in a chain: behind this row, and while there is no record of a kind."""
-    where = ["TRUE" if is_first else _FOLLOWS]
-    if kinds:
-        where.append(none_of(kinds))
-    if more:
-        where.append(more)
-    return _APPEND.format(_marks(len(Entry._fields)) + source, " AND ".join(where))
-
-
-@cache
 def _insert(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_schema: bool, notifies: bool) -> str:
-    # Both are unique; looked for here, so that only who is overtaken at this very moment makes the statement fail.
-    free = "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)"
-    if has_key:
-        free = f"{free} AND NOT EXISTS (SELECT 1 FROM asked WHERE key_digest = ?)"
-    schema = "told AS (INSERT INTO schema_text (id, text) VALUES (?, ?) ON CONFLICT DO NOTHING)," * with_schema
-    return f"""WITH {schema} entry AS ({_append(is_first=is_first, kinds=kinds, more=free)}),
-    new AS (INSERT INTO asked ({", ".join(_ASKED_OF)}) SELECT {_marks(len(_ASKED_OF))} FROM entry RETURNING n),
-    written AS (
+    # Looked for here, so that only who is overtaken at this very moment meets a unique index, and fails.
+    guards = [
+        _BEGINS if is_first else _FOLLOWS,
+        "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)",
+    ]
+    guards += ["NOT EXISTS (SELECT 1 FROM asked WHERE key_digest = ?)"] * has_key + [none_of(kinds)] * bool(kinds)
+    schema = "known AS (INSERT INTO schema_text (id, text) VALUES (?, ?) ON CONFLICT DO NOTHING)," * with_schema
+    return f"""WITH {schema} new AS (
+        INSERT INTO asked ({", ".join(_ASKED_OF)}) SELECT {_marks(len(_ASKED_OF))} WHERE {" AND ".join(guards)}
+        RETURNING n
+    ), written AS (
         INSERT INTO standing (n, id, fingerprint, {", ".join(PROGRESS_COLUMNS)}, link)
-        SELECT new.n, {_marks(len(PROGRESS_COLUMNS) + 3)} FROM new RETURNING 1
-    ) SELECT (SELECT count(*) FROM written), {CLOCK}{_met(kinds)}{_NOTIFY * notifies}"""
+        SELECT new.n, {_marks(len(PROGRESS_COLUMNS) + 3)} FROM new RETURNING n
+    ) {_journal(notifies=notifies)}"""
 
 
-def _met(kinds: tuple[str, ...]) -> str:
-    """Return the column that says whether there is a record of one of these kinds, for which the verb has to look."""
-    return f", NOT {none_of(kinds)}" if kinds else ", false"
+def _journal(*, notifies: bool) -> str:
+    """Return the end of a statement: the row of the journal, if a row of a request was written."""
+    return f"{_APPEND} FROM written RETURNING (SELECT n FROM written), {CLOCK}{_NOTIFY * notifies}"
 
 
 @cache
 def _update(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], is_start: bool, notifies: bool) -> str:
-    # What a hand changed since this process saw the row is found before the call: at the start, all of it counts, and
-    # so does the newest row of the journal.
-    same = f""" AND EXISTS (SELECT 1 FROM request AS r WHERE {_same("r", Row._fields)} AND r.id = standing.id)
-    AND EXISTS (SELECT 1 FROM journal AS j WHERE {_same("j", Entry._fields)} AND j.seq = (
-        SELECT seq FROM journal WHERE run_id = j.run_id AND request_id = j.request_id ORDER BY seq DESC LIMIT 1
-    ))"""
-    purged = f", bare AS (UPDATE asked SET {_set(again)} FROM entry WHERE id = ?)" if again else ""
-    return f"""WITH known AS (
-        SELECT id FROM standing WHERE id = ? AND link = ?{same * is_start} FOR UPDATE
-    ), entry AS ({_append(is_first=is_first, kinds=kinds, source=" FROM known")}), written AS (
-        UPDATE standing SET {_set((*PROGRESS_COLUMNS, "link"))} FROM entry WHERE id = ? RETURNING 1
-    ){purged} SELECT (SELECT count(*) FROM written), {CLOCK}{_met(kinds)}{_NOTIFY * notifies}"""
+    source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", _BEGINS if is_first else _FOLLOWS]
+    if is_start:
+        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
+        # and so does the newest row of the journal.
+        source = " FROM asked AS a CROSS JOIN journal AS j"
+        guards += [
+            "a.n = s.n", *_same("a", _ASKED_OF), *_same("s", _STANDING), *_same("j", Entry._fields),
+            "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq > ? AND request_id = ?)",
+        ]  # fmt: skip
+    guards += [none_of(kinds)] * bool(kinds)
+    bare = f", bare AS (UPDATE asked SET {_set(again)} FROM written AS w WHERE asked.n = w.n)" if again else ""
+    return f"""WITH written AS (
+        UPDATE standing AS s SET {_set((*PROGRESS_COLUMNS, "link"))}{source} WHERE {" AND ".join(guards)} RETURNING s.n
+    ){bare} {_journal(notifies=notifies)}"""
 
 
-def _same(table: str, names: Sequence[str]) -> str:
-    return " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM ?" for name in names)
+_OPTIONAL = {"risk", "masked", "key_digest", "effect_digest", "holds", "live", "ends_at", "claimed_by"}
+
+
+def _same(table: str, names: Sequence[str]) -> tuple[str, ...]:
+    # Only `=` finds a row by an index.
+    return tuple(f"{table}.{name} {'IS NOT DISTINCT FROM' if name in _OPTIONAL else '='} ?" for name in names)
 
 
 def _set(names: Sequence[str]) -> str:
@@ -162,6 +165,7 @@ class KnownRow(NamedTuple):
         newest: The newest row of the journal about the request; None where there is none.
         is_ours: Whether this process wrote both, which then need no other witness.
         asked: Digest of what never changes, where it is known; what was asked may be long.
+        n: Its place in the order in which requests were asked; None where the answer that said so was lost.
     """
 
     row: tuple[Any, ...]
@@ -169,15 +173,20 @@ class KnownRow(NamedTuple):
     newest: Entry | None
     is_ours: bool = False
     asked: str | None = None
+    n: int | None = None
 
 
 class Memory:
-    """Rows of requests as this process last saw them, the ends of chains, and the schemas that are surely committed."""
+    """What this process last saw: rows of requests, ends of chains, which kinds of records there are, kept schemas.
+
+    The schemas are surely committed. Of everything else the statements find out when it is not so any more.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[str, KnownRow] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.kept_schemas: set[str] = set()
+        self.present: set[str] = set()
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> KnownRow:
         """Return what `SELECTS.load` found, or a row alone; the same request as before while its row is the same."""
@@ -186,7 +195,7 @@ class Memory:
             if known is not None and known.row == found:
                 return known
             return KnownRow(found, codec.request_of(Row._make(found), seal, schema), None)
-        row, entry, head = found[:_WIDTH], found[_WIDTH : _WIDTH + len(Entry._fields)], found[-2:]
+        row, entry, head = found[:_WIDTH], found[_WIDTH : _WIDTH + len(Entry._fields)], found[-3:-1]
         newest = None if entry[0] is None else Entry._make(entry)
         known = self.rows.get(row[0])
         if known is not None and known.row == row:
@@ -196,7 +205,7 @@ class Memory:
             request = known.request
         else:
             request = codec.request_of(Row._make(row), seal, schema)
-        read = KnownRow(row, request, newest)
+        read = KnownRow(row, request, newest, n=found[-1])
         self.put(read)
         self.keep_head(request.run_id, head)
         return read
@@ -209,7 +218,10 @@ class Memory:
             self.heads[run_id] = head[0], head[1]
 
     def put(self, known: KnownRow) -> None:
-        """Remember a row."""
+        """Remember a row; not one of which nobody knows where it stands."""
+        if known.n is None:
+            self.rows.pop(known.request.id, None)
+            return
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
         self.rows[known.request.id] = known
@@ -331,7 +343,9 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def record_keys(self, kind: str) -> Sequence[str]:
         # Whether there is a channel, which is asked of every change, is looked for by the statement itself; and whether
         # there are grants, which is asked of what is new.
-        return () if self._is_unread(kind, GRANT) else super().record_keys(kind)
+        if self._is_unread(kind, GRANT):
+            return ()
+        return self._looked(kind, super().record_keys(kind))
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         if self._is_unread(kind, STOP):
@@ -342,7 +356,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             return None
         if found is None:
             self._absent.add((kind, key))
-        return found
+        return self._looked(kind, found)
 
     def put_record(self, row: RecordRow) -> None:
         if (row.kind, row.key) not in self._absent:
@@ -355,10 +369,18 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         """Say whether the statement alone looks for a kind of record; from then on it does."""
         if not self._is_alone or (kind not in self._unread and (kind != other or self._pending is not None)):
             return False
+        if kind in self._memory.present:
+            raise NeedsTransaction
         if kind not in self._unread:
             self._unread = (*self._unread, kind)
         self.has_guessed = True
         return True
+
+    def _looked(self, kind: str, found: T) -> T:
+        """Remember whether there is a record of a kind that statements look for; return what was found."""
+        if kind in _LOOKED_FOR:
+            (self._memory.present.add if found else self._memory.present.discard)(kind)
+        return found
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
         self._execute(_LOCK, (f"run:{run_id}",))  # nobody else takes the run, or adds a step, until this is committed
@@ -376,12 +398,12 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         row = Row._make((*asked, *progress, entry.link))
         sql = _insert(
-            is_first=not before, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
+            is_first=len(before) == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
         )  # fmt: skip
         unique = (row.fingerprint,) if row.key_digest is None else (row.fingerprint, row.key_digest)
         new = (value for name, value in zip(ASKED_COLUMNS, asked, strict=True) if name != "fingerprint")
-        values = (*schema, *entry, *before, *unique, *new, row.id, row.fingerprint, *progress, entry.link)
+        values = (*schema, *new, *before, *unique, row.id, row.fingerprint, *progress, entry.link, *entry)
         self._write(sql, values, entry, KnownRow(row, request, entry, is_ours=True, asked=digest))
         if schema:
             self.schemas.add(schema_id)
@@ -401,13 +423,25 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         is_start = entry.event == "started"
         sql = _update(
-            tuple(again), is_first=not before, kinds=self._unread, is_start=is_start, notifies=_notifies(entry.event)
+            tuple(again),
+            is_first=len(before) == 1,
+            kinds=self._unread if entry.event not in SILENT else self._unread[1:],
+            is_start=is_start,
+            notifies=_notifies(entry.event),
         )
-        compared = (*known.row, *(known.newest or ())) if is_start else ()
-        purged = (*again.values(), request.id) if again else ()
-        values = (request.id, old.link, *compared, *entry, *before, *progress, entry.link, request.id, *purged)
+        compared: tuple[Any, ...] = ()
+        if is_start and known.newest is not None:
+            newest = known.newest
+            values_of = old._asdict()
+            compared = (
+                *map(values_of.get, _ASKED_OF), *map(values_of.get, _STANDING), *newest,
+                newest.run_id, newest.seq, newest.request_id,
+            )  # fmt: skip
+        values = (
+            *progress, entry.link, known.n, request.id, old.link, *before, *compared, *again.values(), *entry
+        )  # fmt: skip
         row = (*asked, *progress, entry.link)
-        self._write(sql, values, entry, KnownRow(row, request, entry, is_ours=True, asked=digest))
+        self._write(sql, values, entry, KnownRow(row, request, entry, is_ours=True, asked=digest, n=known.n))
 
     def verify(self, request: Request) -> bool:
         known = self._loaded
@@ -424,7 +458,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         if self._is_alone:
             raise NeedsTransaction
         entry, before = self._entry(run_id, "", event, by, channel, detail)
-        if self._execute(_append(is_first=not before, kinds=()), (*entry, *before)).rowcount != 1:
+        append = f"{_APPEND} WHERE {_BEGINS if len(before) == 1 else _FOLLOWS} ON CONFLICT DO NOTHING"
+        if self._execute(append, (*entry, *before)).rowcount != 1:
             raise Stale
         self.entries.append(entry)
         self.heads[run_id] = entry.seq, entry.link
@@ -478,10 +513,10 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self._answered(found, entry, written)
 
     def _answered(self, found: tuple[Any, ...] | None, entry: Entry, written: KnownRow) -> None:
-        count, self.told, has_records, *_ = found or (0, None, False)
-        if count != 1:
-            raise NeedsTransaction if has_records else Stale
-        self._take(entry, written)
+        if found is None:
+            raise Stale
+        n, self.told, *_ = found
+        self._take(entry, written._replace(n=n))
 
     def _take(self, entry: Entry, written: KnownRow) -> None:
         self.heads[entry.run_id] = entry.seq, entry.link
@@ -491,7 +526,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> tuple[Entry, tuple[Any, ...]]:
-        """Return the next row of a run's chain, and run, place and link of the one before it, if there is one."""
+        """Return the next row of a run's chain, its run, and the link of the one before it if there is one."""
         head = self.heads.get(run_id)
         if head is None:
             head = self._memory.heads.get(run_id) if self._may_guess else None
@@ -504,7 +539,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         seq, link = head
         at, text = microseconds(self._now or self._clock()), dumps_sorted(detail)
         entry = chained(link, run_id, seq + 1, at, request_id, event, by.qualified, channel, text)
-        return entry, (run_id, seq, link) if seq else ()
+        return entry, (run_id, link) if seq else (run_id,)
 
 
 def _notifies(event: str) -> bool:

@@ -30,9 +30,8 @@ def none_of(kinds: Sequence[str]) -> str:
     condition = f"NOT EXISTS (SELECT 1 FROM record WHERE kind IN ({', '.join(map(repr, kinds))}))"
     if STOP not in kinds:
         return condition
-    newest = f"SELECT max(seq) FROM journal WHERE run_id = '{CHAIN}'"
-    stopped = f"SELECT 1 FROM journal AS s WHERE s.run_id = '{CHAIN}' AND s.seq = ({newest}) AND s.event = 'stopped'"
-    return f"({condition} AND NOT EXISTS ({stopped}))"
+    newest = f"SELECT event FROM journal WHERE run_id = '{CHAIN}' ORDER BY seq DESC LIMIT 1"
+    return f"({condition} AND NOT EXISTS (SELECT 1 FROM ({newest}) AS s WHERE s.event = 'stopped'))"
 
 
 def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:

@@ -23,8 +23,8 @@ from sayso.stores.codec import altered
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 __all__ = [
-    "CHANNEL", "ESCALATION", "RESULT", "SUBMISSION", "Transaction", "changed", "changed_if_any", "delivery_kind",
-    "insert", "lapsed", "save", "update", "waiting_kind",
+    "CHANNEL", "ESCALATION", "RESULT", "SILENT", "SUBMISSION", "Transaction", "changed", "changed_if_any",
+    "delivery_kind", "insert", "lapsed", "save", "update", "waiting_kind",
 ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ class Transaction(RecordTransaction, Protocol):
 CHANNEL, ESCALATION, RESULT, SUBMISSION = "channel", "escalation", "result", "submission"
 
 # Changes of which no message is made; whatever else may come to be is told.
-_SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "voted"})
+SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "voted"})
 
 
 def delivery_kind(channel: str) -> str:
@@ -120,7 +120,7 @@ def update(tx: Transaction, transition: Transition) -> None:
         kind = waiting_kind(request.requester)
         if tx.find_record(kind, request.id) is not None:
             tx.drop_record(kind, request.id)
-    if transition.event in _SILENT:
+    if transition.event in SILENT:
         return
     for channel in tx.record_keys(CHANNEL):
         _make_due(tx, channel, request)

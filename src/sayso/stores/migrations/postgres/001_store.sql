@@ -33,8 +33,8 @@ CREATE UNIQUE INDEX asked_key ON sayso.asked (key_digest) WHERE key_digest IS NO
 CREATE INDEX asked_effect ON sayso.asked (effect_digest, n) WHERE effect_digest IS NOT NULL;
 
 CREATE TABLE sayso.standing (
-    id          text COLLATE "C" PRIMARY KEY,
-    n           bigint NOT NULL,
+    n           bigint PRIMARY KEY,      -- that of `asked`, by which the row is found: an index over ids costs more
+    id          text COLLATE "C" NOT NULL,
     fingerprint text COLLATE "C" NOT NULL,
     holds       smallint,                -- 1 while asking the same again finds this request
     state       text COLLATE "C" NOT NULL,
@@ -46,7 +46,6 @@ CREATE TABLE sayso.standing (
     -- An index over `state` itself would rule out that a change leaves the indexes alone.
     final_state text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN live IS NULL THEN state END) STORED
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
-CREATE INDEX standing_n ON sayso.standing (n);
 -- The one row that answers for a fingerprint: two processes that ask the same at once get one request.
 CREATE UNIQUE INDEX standing_holder ON sayso.standing (fingerprint) WHERE holds = 1;
 CREATE INDEX standing_live ON sayso.standing (n) WHERE live = 1;
@@ -56,7 +55,7 @@ CREATE VIEW sayso.request AS
 SELECT s.n, a.id, a.kind, a.run_id, s.fingerprint, a.tool, a.name, a.risk, a.search, a.created_at, a.asked, a.form,
     a.masked, a.digest, a.schema_digest, a.key_digest, a.effect_digest, s.holds, s.state, s.live, s.ends_at,
     s.claimed_by, s.progress, s.link, s.final_state
-FROM sayso.standing AS s JOIN sayso.asked AS a ON a.id = s.id;
+FROM sayso.standing AS s JOIN sayso.asked AS a ON a.n = s.n AND a.id = s.id;
 
 -- The primary key is the compare-and-set of a chain: of two who go on from the same row, one gets the next place.
 CREATE TABLE sayso.journal (
