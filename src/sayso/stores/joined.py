@@ -2,7 +2,7 @@
 
 A store's verbs are written once, on classes that know only `_transact`. `joined` gives a work a view of the store whose
 `_transact` is the transaction that is open, so that several verbs become one transaction and need no second version. It
-is for stores in which a transaction reads what it wrote itself.
+is for stores that read, while a work is under way, what its transaction wrote.
 """
 
 from __future__ import annotations
@@ -48,9 +48,6 @@ class _View:
             self.refusal = result
             raise result
         return result
-
-    def _record_row(self, kind: str, key: str) -> Any:
-        return self._tx.find_record(kind, key)
 
 
 Store.register(_View)

@@ -30,6 +30,7 @@ from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.codec import Row, Seal, anchor_of
+from sayso.stores.joined import joined, result_of
 from sayso.stores.postgres_feed import Feed
 from sayso.stores.postgres_schema import migrate
 from sayso.stores.postgres_transaction import (
@@ -129,6 +130,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
+        self._writing: tuple[int, psycopg.Connection[Any]] | None = None  # who writes, and where
         self._queue: deque[_Verb] = deque()
         self._write_lock = threading.Lock()
         self._connections = _Connections(self._connect)
@@ -173,6 +175,9 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             return connection.execute(translated(sql), values).fetchall()
 
         try:
+            if (writing := self._writing) is not None and writing[0] == threading.get_ident():
+                # A work of several verbs sees what it wrote, and what those before it in the same commit wrote.
+                return read(writing[1])
             return self._patiently(read)
         except (faults.DataError, UnicodeEncodeError):  # asked for a text that no row can hold
             return []
@@ -230,7 +235,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         if abs(shift) > _SECOND:
             created, ends = request.created_at + shift, request.expires_at + shift
             request = replace(request, created_at=created, expires_at=ends)
-        return super().ask(request, saved)
+        return Store.ask(self, request, saved)  # also on a view of this store, which is no instance of this class
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -268,13 +273,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             with suppress(psycopg.Error, errors.StoreError):  # each of them is tried alone then, and hears why
                 self._patiently(partial(self._together, batch))
         for verb in batch:
-            if verb.is_done:
-                continue
-            try:
-                self._done(verb)
-            except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
-                verb.error = error
-            verb.is_done = True
+            if not verb.is_done:
+                self._settled(verb)
         while self._queue and self._queue[0].is_done:
             self._queue.popleft()
 
@@ -310,10 +310,80 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 verb.is_done = True
 
     def _transaction(self, verb: _Verb, connection: psycopg.Connection[Any]) -> PostgresTransaction:
-        return PostgresTransaction(
+        tx = PostgresTransaction(
             lambda sql, values: connection.execute(translated(sql), values), self._memory, self.seal, self._schema,
             self.now, is_alone=verb.is_alone, may_guess=verb.may_guess,
         )  # fmt: skip
+        self._writing = threading.get_ident(), connection
+        return tx
+
+    def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
+        """Do as `Store.together` says: each work is one transaction, and up to 256 share a commit."""
+        verbs = [_Verb(joined(self, work), is_alone=False) for work in works]
+        with self._write_lock:
+            for first in range(0, len(verbs), _MOST):
+                batch = verbs[first : first + _MOST]
+                with suppress(Exception):  # each of them is tried alone then, and hears why
+                    self._patiently(partial(self._in_one, batch))
+                for verb in batch:
+                    if not verb.is_done:
+                        self._settled(verb)
+        self._bell.ring(request_id for verb in verbs for request_id in verb.changed)
+        return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
+
+    def _in_one(self, batch: Sequence[_Verb], connection: psycopg.Connection[Any]) -> None:
+        """Do works one after the other in one transaction; where one fails, nothing of all is written."""
+        done: list[tuple[_Verb, PostgresTransaction, Any]] = []
+        is_sent = is_committed = False
+        try:
+            connection.execute(_BEGIN)
+            done = [(verb, *self._in_turn(verb, connection)) for verb in batch if not verb.lost]
+            is_sent = True
+            connection.execute("COMMIT")
+            is_committed = True
+        except _LOST as error:
+            if is_sent and connection.closed:
+                for verb, tx, result in done:
+                    try:
+                        self._keep_lost(verb, tx, result, error)
+                    except errors.StoreError as fault:
+                        verb.error, verb.is_done = fault, True
+            raise
+        finally:
+            self._writing = None
+            if not is_committed:
+                self._memory.clear()  # of what the works before were to have written
+                if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+                    connection.execute("ROLLBACK")
+        for verb, tx, result in done:
+            self._keep(verb, tx, result)
+            verb.is_done = True
+
+    def _in_turn(self, verb: _Verb, connection: psycopg.Connection[Any]) -> tuple[PostgresTransaction, Any]:
+        """Do one work in an open transaction: on remembered rows, or where that is not enough on the store's."""
+        verb.may_guess = True
+        tx = self._transaction(verb, connection)
+        try:
+            result = verb.work(tx)
+            is_sure = tx.has_written or not tx.has_guessed  # or no compare-and-set has confirmed what was remembered
+        except Stale:
+            if tx.has_written:
+                raise
+            is_sure, result = False, None
+        verb.may_guess = False
+        if not is_sure:
+            tx = self._transaction(verb, connection)
+            result = verb.work(tx)
+        self._memory.committed(tx)  # for the works behind it
+        return tx, result
+
+    def _settled(self, verb: _Verb) -> None:
+        """Do a verb alone, and keep what it raised for its caller."""
+        try:
+            self._done(verb)
+        except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
+            verb.error = error
+        verb.is_done = True
 
     def _done(self, verb: _Verb) -> Any:
         for _ in range(_TRIES):
@@ -355,6 +425,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 self._keep_lost(verb, tx, result, error)
             raise
         finally:
+            self._writing = None
             verb.has_guessed = tx.has_guessed
             if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                 connection.execute("ROLLBACK")
@@ -422,9 +493,9 @@ class _Verb:
 
     __slots__ = ("changed", "error", "has_guessed", "is_alone", "is_done", "lost", "may_guess", "result", "work")
 
-    def __init__(self, work: Callable[[PostgresTransaction], Any]) -> None:
+    def __init__(self, work: Callable[[PostgresTransaction], Any], *, is_alone: bool = True) -> None:
         self.work = work
-        self.is_alone = self.may_guess = True
+        self.is_alone, self.may_guess = is_alone, True
         self.has_guessed = self.is_done = False
         self.error: BaseException | None = None
         self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, and the answer did not come

@@ -188,6 +188,10 @@ class Memory:
         self.kept_schemas: set[str] = set()
         self.present: set[str] = set()
 
+    def clear(self) -> None:
+        """Forget all of it: it may not be so."""
+        self.__init__()
+
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> KnownRow:
         """Return what `SELECTS.load` found, or a row alone; the same request as before while its row is the same."""
         if len(found) == _WIDTH:
@@ -261,6 +265,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         entries: The rows of the journal that were written.
         heads, schemas: For `Memory.committed`.
         has_guessed: Whether something was taken from memory, or taken to be absent.
+        has_written: Whether a statement wrote something.
         told: The database's clock at its last answer, in microseconds.
     """
 
@@ -270,7 +275,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
         now: Callable[[], datetime], *, is_alone: bool, may_guess: bool,
     ) -> None:  # fmt: skip
-        self._read_by, self._execute = execute, _not_alone if is_alone else execute
+        self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
         self._memory, self._seal, self._schema = memory, seal, schema
         self._clock, self._is_alone, self._may_guess = now, is_alone, may_guess
         self._now: datetime | None = None
@@ -278,7 +283,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self._pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds of which the statement sees to it itself
         self._absent: set[tuple[str, str]] = set()
-        self.has_guessed = False
+        self.has_guessed = self.has_written = False
         self.written: list[KnownRow] = []
         self.changed_runs = list[str]()
         self.entries: list[Entry] = []
@@ -289,7 +294,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     @property
     def is_read_only(self) -> bool:
         """Whether nothing was written, nor could have been."""
-        return self._is_alone and self._pending is None
+        return not self.has_written and self._pending is None
 
     @property
     def changed(self) -> list[str]:
@@ -301,9 +306,10 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         return self._now
 
     def load(self, request_id: str) -> Request:
-        known = self._memory.rows.get(request_id) if self._may_guess else None
-        if known is not None:
+        known = next((one for one in reversed(self.written) if one.request.id == request_id), None)
+        if known is None and self._may_guess and (known := self._memory.rows.get(request_id)) is not None:
             self.has_guessed = True
+        if known is not None:
             self._loaded = known
             return known.request
         found = self._read_by(_GET, (request_id,)).fetchone()
@@ -494,6 +500,10 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         if self._pending is not None:
             self._take(*self._pending[2:])
 
+    def _noted(self, sql: str, values: Sequence[Any]) -> Any:
+        self.has_written = self.has_written or not sql.lstrip().startswith("SELECT")
+        return self._read_by(sql, values)
+
     def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
         if _notifies(entry.event):
             values = (*values, written.request.id)
@@ -522,6 +532,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self.heads[entry.run_id] = entry.seq, entry.link
         self._loaded = written
         self.written.append(written)
+        self.has_written = True
 
     def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]

@@ -1,0 +1,149 @@
+"""Works of a server on the Postgres store: many of them in one commit, each of them one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+
+from sayso import audit, errors
+from sayso.model.ids import new_token
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Decision, Request, State
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.stores.base import Store
+from sayso.stores.records import Record
+from sayso.testing import sample_call
+from tests.support.postgres import server
+from tests.support.tcp_proxy import Proxy
+
+pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
+
+from sayso.stores.postgres import PostgresStore
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    here = server()
+    found = here.new()
+    yield found
+    here.drop(found)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(url)) as store:
+        yield store
+
+
+def approve(request: Request, view: Store) -> Request:
+    fingerprint = request.current_fingerprint
+    decision = Decision("approve", Identity(LOCAL, "ada"), view.now(), "test", None, fingerprint, False, None)
+    return view.decide(request.id, decision, roles=(), seen=fingerprint)
+
+
+def whole(request: Request, view: Store) -> State:
+    """Ask, approve, start and finish in one work."""
+    token = new_token()
+    approve(view.ask(request), view)
+    view.start(request.id, token)
+    return view.finish(request.id, token, Outcome("done")).state
+
+
+def transactions(url: str, requests: list[Request]) -> int:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        sql = "SELECT count(DISTINCT tx) FROM sayso.journal WHERE request_id = ANY(%s)"
+        return connection.execute(sql, ([request.id for request in requests],)).fetchone()[0]
+
+
+def test_works_share_one_commit(store: PostgresStore, url: str) -> None:
+    requests = [sample_call(None) for _ in range(5)] + [sample_call("shared", {"amount": n}) for n in range(3)]
+    assert store.together([partial(whole, request) for request in requests]) == [State.DONE] * 8
+    assert transactions(url, requests) == 1
+    assert audit.verify(store).broken == ()
+    again = [sample_call(None) for _ in range(3)]
+    store.together([partial(whole, request) for request in again])
+    assert transactions(url, requests + again) == 2
+
+
+def test_a_work_sees_what_those_before_it_wrote_and_nobody_else_does(store: PostgresStore, url: str) -> None:
+    request = sample_call(None)
+    with closing(PostgresStore(url)) as other:
+        works: list[Callable[[Store], Any]] = [
+            lambda view: view.ask(request).id,
+            lambda view: view.get(request.id).id,
+            lambda _: other.find(request.fingerprint),
+            lambda view: view.keep(Record("note", "a", {})),
+            lambda view: view.record("note", "a") is not None,
+        ]
+        assert store.together(works) == [request.id, request.id, None, True, True]
+        assert other.get(request.id) == request
+
+
+def test_a_work_that_fails_undoes_what_it_wrote_and_no_other(store: PostgresStore) -> None:
+    first, second = sample_call(None), sample_call(None)
+
+    def fail(view: Store) -> None:
+        approve(view.ask(first), view)
+        raise RuntimeError("after it wrote")
+
+    def refuse(view: Store) -> None:
+        raise errors.RunNotFoundError("before it wrote")
+
+    works: list[Callable[[Store], Any]] = [
+        partial(whole, second),
+        fail,
+        refuse,
+        lambda view: view.start("rq_none", "t"),
+    ]
+    done, *failed = store.together(works)
+    assert done == State.DONE
+    assert [type(one) for one in failed] == [RuntimeError, errors.RunNotFoundError, errors.RequestNotFoundError]
+    assert not store.journal(request_id=first.id)
+    assert store.ask(first).state is State.PENDING  # nothing of it is remembered either
+    assert audit.verify(store).broken == ()
+
+
+def test_what_another_process_changed_meanwhile_costs_the_works_beside_it_nothing(
+    store: PostgresStore, url: str
+) -> None:
+    known, taken, new = (store.ask(sample_call(None)) for _ in range(3))
+    with closing(PostgresStore(url)) as other:
+        for request in (known, taken):
+            approve(request, other)
+        other.start(taken.id, "theirs")
+    works: list[Callable[[Store], Any]] = [
+        partial(approve, new),
+        lambda view: view.start(known.id, "ours"),
+        lambda view: view.start(taken.id, "ours"),
+        partial(whole, sample_call(None)),
+    ]
+    approved, started, refused, state = store.together(works)
+    assert isinstance(approved, Request)
+    assert isinstance(started, Request)
+    assert isinstance(refused, errors.AlreadyStartedError)
+    assert state == State.DONE
+    assert transactions(url, [new]) == 2  # its ask, and the commit that all of them share
+    assert audit.verify(store).broken == ()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_works_whose_commit_was_lost_on_its_way_happen_once(url: str, when: Literal["before", "after"]) -> None:
+    proxy = Proxy(Path(url.partition("host=")[2]) / ".s.PGSQL.5432")
+    through = f"postgresql://tester@127.0.0.1:{proxy.port}{urlsplit(url).path}?sslmode=disable"
+    requests = [sample_call(None) for _ in range(4)]
+    with closing(PostgresStore(through)) as store:
+        assert store.together([partial(whole, sample_call(None))]) == [State.DONE]
+        proxy.cut(when, "COMMIT\0")
+        assert store.together([partial(whole, request) for request in requests]) == [State.DONE] * 4
+        assert proxy.cuts == 1
+        assert [len(store.journal(request_id=request.id)) for request in requests] == [4] * 4
+        assert audit.verify(store).broken == ()
+    proxy.close()
