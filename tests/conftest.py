@@ -90,6 +90,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty home and working folder, no settings from outside, and none left for the next test."""
     for name in [*FOREIGN, *(name for name in os.environ if name.startswith("SAYSO"))]:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SAYSO_UNDO", "0")  # what a page approves starts at once, unless a test says otherwise
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

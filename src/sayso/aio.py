@@ -92,8 +92,11 @@ class Review:
     def __init__(
         self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,
+        undo_within: timedelta | str | None = None,
     ) -> None:  # fmt: skip
-        self.review = reviews.Review(store, by=by, reviewer=reviewer, channel=channel, sweeps=sweeps)
+        self.review = reviews.Review(
+            store, by=by, reviewer=reviewer, channel=channel, sweeps=sweeps, undo_within=undo_within
+        )
 
     list = _listed(reviews.Review.list)
     count = _awaited(reviews.Review.count)
@@ -106,6 +109,7 @@ class Review:
     feedback = _awaited(reviews.Review.feedback)
     answer = _awaited(reviews.Review.answer)
     cancel = _awaited(reviews.Review.cancel)
+    undo = _awaited(reviews.Review.undo)
     claim = _awaited(reviews.Review.claim)
     release = _awaited(reviews.Review.release)
     extend = _awaited(reviews.Review.extend)

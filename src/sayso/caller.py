@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from sayso import errors, signals, telemetry
-from sayso.effects import Attempt, Effects, StoreCall, drive
+from sayso.effects import Attempt, Effects, Pause, StoreCall, drive
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.scope import requester
 from sayso.stores.program import ProgramStore
 from sayso.view.summary import is_random
 
-__all__ = ["Block", "Caller", "open_request", "started_before", "withdraw"]
+__all__ = ["Block", "Caller", "not_found_again", "open_request", "started_before", "withdraw"]
 
 
 class Block(NamedTuple):
@@ -125,6 +125,10 @@ class Caller:
     def begin(self, request: Request) -> None:
         """Take note that an approved call is about to start; may raise instead, and then it does not."""
 
+    def held_back(self, request: Request, seconds: float) -> Effects[None]:  # noqa: ARG002  for those that listen
+        """Wait until an approval that is about to start its call cannot be undone any more; may raise instead."""
+        yield Pause(seconds)
+
     def resume(self, request: Request) -> None:
         """Take note that it did not start after all, because its request changed meanwhile."""
 
@@ -154,3 +158,12 @@ def started_before(request: Request) -> errors.AlreadyStartedError:
     """Return what is raised where a call was started already, and nobody here waits for it."""
     at = None if request.execution is None else request.execution.started_at
     return errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+
+
+def not_found_again(what: str, pool: str) -> errors.ConfigError:
+    """Return the refusal of what would raise `ConfirmationRequired` where nobody could come back to it."""
+    return errors.ConfigError(
+        f"{what} would wait for a person in a thread of a pool ({pool}) outside of any run; nothing was asked and "
+        "nothing ran. Such a thread serves one caller after another, so nobody could come back for the decision. Name "
+        'the run around it, inside of the thread: with sayso.run("order-4721"): ...'
+    )

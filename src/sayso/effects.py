@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Callable, Generator, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 __all__ = [
-    "Attempt", "Effect", "Effects", "HookCall", "StoreCall", "Suspended", "UserCall", "adrive", "drive", "offload",
+    "Attempt", "Effect", "Effects", "HookCall", "Pause", "StoreCall", "Suspended", "UserCall", "adrive", "drive",
+    "offload",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -90,6 +92,21 @@ class HookCall:
         value = await value
         self.has_moved = self._snapshot is not None and self._snapshot() != before
         return value
+
+
+class Pause:
+    """Do nothing for a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __call__(self) -> None:
+        time.sleep(self._seconds)
+
+    async def arun(self) -> None:
+        import asyncio
+
+        await asyncio.sleep(self._seconds)
 
 
 class Attempt(NamedTuple):

@@ -31,6 +31,7 @@
     │   ├── MissingRoleError        the reviewer has none of the required roles
     │   ├── AlreadyVotedError       each person counts once
     │   ├── ClaimedError            another reviewer has claimed the request
+    │   ├── NotUndoneError          the decision cannot be undone (any more)
     │   ├── NotClaimedError         the request is not claimed, so it cannot be released
     │   ├── StaleViewError          the call changed since it was shown
     │   ├── GrantRefusedError       the grant cannot be made like this
@@ -42,6 +43,7 @@
     ├── StartRefusedError           a call was not started
     │   ├── AlreadyStartedError     it was started before
     │   ├── NotApprovedError        it is not approved (any more)
+    │   ├── ApprovalHeldError       its reviewer can still undo the approval; it can start then
     │   ├── ApprovalExpiredError    its approval has expired
     │   │   └── GrantEndedError     what approved it, a grant or a budget, does not any more
     │   ├── EffectTakenError        another request has the same effect
@@ -66,15 +68,16 @@ from typing import Any, ClassVar, dataclass_transform
 
 __all__ = [
     "AlreadyDecidedError", "AlreadyStartedError", "AlreadyVotedError", "AlteredRequestError", "AmbiguousIdError",
-    "ApprovalExpiredError", "ArgumentError", "AskRefusedError", "CallFailedError", "ClaimedError", "ConfigError",
-    "DecisionRefusedError", "EffectTakenError", "EvidenceError", "GrantEndedError", "GrantNotFoundError",
+    "ApprovalExpiredError", "ApprovalHeldError", "ArgumentError", "AskRefusedError", "CallFailedError", "ClaimedError",
+    "ConfigError", "DecisionRefusedError", "EffectTakenError", "EvidenceError", "GrantEndedError", "GrantNotFoundError",
     "GrantRefusedError", "InvalidAnswerError", "InvalidChangesError", "KeyReusedError", "MissingRoleError",
-    "NotApprovedError", "NotClaimedError", "NotUnknownError", "OutcomeNotRecordedError", "OutcomeUnknownError",
-    "OwnRequestError", "PolicyError", "PurgeRefusedError", "ReasonMissingError", "RequestExpiredError",
-    "RequestNotFoundError", "RunBusyError", "RunChangedError", "RunNotFoundError", "RunPurgedError", "SaysoError",
-    "StaleViewError", "StartRefusedError", "StoppedError", "StoreBusyError", "StoreCorruptError", "StoreError",
-    "StoreForbiddenError", "StoreFullError", "StoreReadOnlyError", "StoreSealedError", "StoreUnavailableError",
-    "StoreVersionError", "TooManyOpenError", "TooManyOpenForTokenError", "ValueNotKeptError", "WrongKindError",
+    "NotApprovedError", "NotClaimedError", "NotUndoneError", "NotUnknownError", "OutcomeNotRecordedError",
+    "OutcomeUnknownError", "OwnRequestError", "PolicyError", "PurgeRefusedError", "ReasonMissingError",
+    "RequestExpiredError", "RequestNotFoundError", "RunBusyError", "RunChangedError", "RunNotFoundError",
+    "RunPurgedError", "SaysoError", "StaleViewError", "StartRefusedError", "StoppedError", "StoreBusyError",
+    "StoreCorruptError", "StoreError", "StoreForbiddenError", "StoreFullError", "StoreReadOnlyError",
+    "StoreSealedError", "StoreUnavailableError", "StoreVersionError", "TooManyOpenError", "TooManyOpenForTokenError",
+    "ValueNotKeptError", "WrongKindError",
 ]  # fmt: skip
 
 
@@ -354,6 +357,13 @@ class NotClaimedError(DecisionRefusedError):
     _message = "request {self.request_id} is not claimed by anybody; nothing changed"
 
 
+class NotUndoneError(DecisionRefusedError):
+    """The decision cannot be undone: it is somebody else's, its time is over, or its call has started."""
+
+    reason: str
+    _message = "the decision on {self.request_id} was not undone: {self.reason}; nothing changed"
+
+
 class StaleViewError(DecisionRefusedError):
     """The call changed since it was shown; `seen` and `current` are its fingerprints."""
 
@@ -473,6 +483,17 @@ class StoppedError(StartRefusedError):
     @property
     def _why(self) -> str:
         return "" if self.reason is None else f" ({self.reason})"
+
+
+class ApprovalHeldError(StartRefusedError):
+    """The approval can still be undone by who gave it. The call can start when that time is over."""
+
+    until: datetime  # in UTC, by the store's clock
+    milliseconds: int  # that were left when the start was refused
+    _message = (
+        "the approval of {self.request_id} can be undone until {self.until:%H:%M:%S}Z; the call was not run, start it"
+        " in {self.milliseconds} ms"
+    )
 
 
 class ApprovalExpiredError(StartRefusedError):

@@ -182,7 +182,13 @@ class HeldBase:
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
         wanted = wanted_again(self._gate, self._occasion, request)
-        self._started = yield from begin(self._gate, self._store, request, wanted, by)
+        try:
+            self._started = yield from begin(self._gate, self._store, request, wanted, by)
+        except errors.NotApprovedError:
+            request = yield from self._refreshing()
+            if request is not None and request.state is State.PENDING:  # its approval was undone
+                raise signals.ConfirmationRequired.of(request) from None
+            raise
         self._request = self._started.request
         return dict(self._started.args[0])
 

@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config, scope, signals
-from sayso.caller import open_request
+from sayso.caller import not_found_again, open_request
 from sayso.effects import Effects, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
-from sayso.gates import not_found_again
 from sayso.gates.options import block_of, quorum_of
 from sayso.model import canonical, duration
 from sayso.model.escaping import storable

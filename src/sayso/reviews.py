@@ -2,15 +2,14 @@
 
 Each verb reads the request, validates the reviewer's input, and has the store take the decision in one transaction,
 which checks everything again. A refused decision raises a `sayso.errors.DecisionRefusedError` and changes nothing.
-`Search` applies the filters that no store indexes (agent, age) to each request. `sayso.aio.Review` is the async
-version.
+`sayso.aio.Review` is the async version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -26,10 +25,11 @@ from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
 from sayso.stores import worker
-from sayso.stores.base import Filter, Page, ReviewStore, Store
+from sayso.stores.base import Filter, Page, Store
 from sayso.stores.grants import Stop
+from sayso.stores.search import Search
 
-__all__ = ["RequestPage", "Review", "Search"]
+__all__ = ["RequestPage", "Review"]
 
 _CHUNK, _MOST_EARLIER = 200, 2_000
 
@@ -68,64 +68,6 @@ class RequestPage(Page):
             raise TypeError(f"a page has no index: page.requests[{index!r}] is this page's, list(page) the whole list")
 
 
-@dataclass(frozen=True)
-class Search:
-    """Which requests a reviewer wants to see.
-
-    Attributes:
-        wanted: What the store looks for.
-        agent: Only what was asked under this name, or `issuer:name`; case and look-alike letters do not count.
-        asked_by: Only what was asked at this instant or before.
-    """
-
-    wanted: Filter
-    agent: str | None = None
-    asked_by: datetime | None = None
-
-    def page(self, store: ReviewStore, *, cursor: str | None, limit: int, newest: bool) -> Page:
-        """Return a page; raises `ValueError` where the cursor is none of this list."""
-        if self._is_indexed:
-            return store.list(self.wanted, cursor=cursor, limit=limit, newest=newest)
-        found: list[Request] = []
-        chunk = _CHUNK
-        while True:
-            page = store.list(self.wanted, cursor=cursor, limit=chunk or limit - len(found), newest=newest)
-            passing = [place for place, request in enumerate(page.requests) if self._passes(request)]
-            passing = passing[: limit - len(found)]
-            ends = page
-            if len(found) + len(passing) == limit and passing[-1] + 1 < len(page.requests):
-                # The cursor right behind the last one, which only a page that ends with it has.
-                ends = store.list(self.wanted, cursor=cursor, limit=passing[-1] + 1, newest=newest)
-                if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:
-                    chunk = 0  # somebody decided in between: read no more than there is room for, and need no such page
-                    continue
-            found += [page.requests[place] for place in passing]
-            cursor = ends.cursor
-            if cursor is None or len(found) == limit:
-                return Page(tuple(found), cursor)
-
-    def count(self, store: ReviewStore) -> int:
-        """Return how many there are."""
-        if self._is_indexed:
-            return store.count(self.wanted)
-        number, cursor = 0, None
-        while True:
-            page = store.list(self.wanted, cursor=cursor, limit=_CHUNK)
-            number += sum(map(self._passes, page.requests))
-            cursor = page.cursor
-            if cursor is None:
-                return number
-
-    @property
-    def _is_indexed(self) -> bool:
-        return self.agent is None and self.asked_by is None
-
-    def _passes(self, request: Request) -> bool:
-        if self.asked_by is not None and request.created_at > self.asked_by:
-            return False
-        return self.agent is None or request.requester.goes_by(self.agent)
-
-
 T = TypeVar("T")
 
 _PAGE = 50
@@ -141,17 +83,20 @@ class Review:
         channel: Through which channel the decisions come, as the record will say.
         sweeps: Whether looking first writes down what has expired or was broken off. Where looking must change
             nothing, as for a page that a browser reads ahead, it is shown so all the same, and decided by.
+        undo_within: How long an approval can be undone; its call does not start before. None: it starts at once.
     """
 
     @checks_keywords()
     def __init__(
         self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,
+        undo_within: timedelta | str | None = None,
     ) -> None:  # fmt: skip
         who = _one("by", by, "reviewer", reviewer)
         self.store = config.open_store(store)
         self.channel = channel
         self.sweeps = sweeps
+        self.undo_within = None if undo_within is None else duration.parse(undo_within)
         self._reviewer = Reviewer(who) if isinstance(who, str) else who
 
     # -- see ---------------------------------------------------------------------------------------------------
@@ -390,6 +335,15 @@ class Review:
         """
         return self._decide(request_id, "cancel", by, comment, None, channel)
 
+    @checks_keywords()
+    def undo(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
+        """Take back an approval, or a vote, of one's own within `undo_within`: it waits again. Durable on return.
+
+        Raises:
+            NotUndoneError: It is somebody else's, the time is over, or the call has started; nothing changed.
+        """
+        return self.store.undo(self.find(request_id), self._who(by).identity, channel=channel or self.channel)
+
     # -- care --------------------------------------------------------------------------------------------------
 
     @checks_keywords()
@@ -575,7 +529,10 @@ class Review:
     ) -> Request:  # fmt: skip
         who = self._who(by)
         words, channel = None if comment is None else storable(comment), channel or self.channel
-        decision = Decision(verb, who.identity, clock.now(), channel, words, "", edited is not None, answer, again)
+        decision = Decision(
+            verb, who.identity, clock.now(), channel, words, "", edited is not None, answer, again,
+            held_for=self.undo_within if verb == "approve" else None,
+        )  # fmt: skip
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
         after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
         return telemetry.decided(after, verb, channel)

@@ -191,6 +191,17 @@ class Waiter(Caller):
         if self._request is not None:
             self._leave_request()
 
+    def held_back(self, request: Request, seconds: float) -> Effects[None]:
+        """Wait until the approval cannot be undone any more, or was; the wait can be ended meanwhile.
+
+        Raises:
+            ConfirmationCancelled: Nobody waits any more; nothing ran.
+        """
+        self.resume(request)
+        self.wait_for(request)
+        yield _HeldBack(self._store, request, self, seconds)
+        self.begin(request)
+
     def resume(self, request: Request) -> None:
         """Go back from running to waiting: the call was not started after all.
 
@@ -457,6 +468,26 @@ class _Ended(_Decided):
     def _seconds(self, request: Request) -> float:  # noqa: ARG002  its end is nobody's decision
         left = _LOOK_AGAIN if self._until is None else self._until - time.monotonic()
         return max(0.0, min(left, _LOOK_AGAIN))
+
+
+class _HeldBack(_Decided):
+    """Wait until an approval cannot be undone any more, or was."""
+
+    def __init__(self, store: Store, request: Request, waiter: Waiter, seconds: float) -> None:
+        super().__init__(store, request, waiter, is_quiet=True)
+        self._until = time.monotonic() + seconds
+
+    def _look(self) -> Request:
+        try:
+            return self._store.get(self._request.id)
+        except StoreUnavailableError:
+            return self._request
+
+    def _is_over(self, request: Request) -> bool:
+        return request.state is not State.APPROVED or self._is_left() or self._seconds(request) <= 0
+
+    def _seconds(self, request: Request) -> float:  # noqa: ARG002  its end is its approval's
+        return min(_LOOK_AGAIN, self._until - time.monotonic())
 
 
 def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Request]:

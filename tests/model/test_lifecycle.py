@@ -52,6 +52,11 @@ def approved(request: Request | None = None) -> Request:
     return decide(call() if request is None else request, "approve").request
 
 
+def held_back(request: Request) -> Request:
+    decision = None if request.decision is None else replace(request.decision, held_for=SECOND)
+    return replace(request, decision=decision)
+
+
 def started(request: Request | None = None, name: str = "t") -> Request:
     before = approved() if request is None else request
     return lifecycle.start(before, worker="w", token=name, now=NOW).request
@@ -114,6 +119,7 @@ VERBS: dict[str, Callable[[Request], Transition | None]] = {
     "happened by force": lambda r: forced(r, happened=True),
     "did not by force": lambda r: forced(r, happened=False),
     "withdraw": lambda r: lifecycle.withdraw(r, AGENT, NOW),
+    "undo": lambda r: lifecycle.undo(held_back(r), ADA, channel="test", now=NOW),
     "send back": lambda r: lifecycle.send_back(replace(r, edited=r.subject), AGENT, ["amount: is odd"], NOW),
 }
 WAYS: dict[tuple[State, str], State] = {
@@ -131,6 +137,7 @@ WAYS: dict[tuple[State, str], State] = {
     (A, "start"): R,
     (A, "withdraw"): State.CANCELLED,
     (A, "send back"): P,
+    (A, "undo"): P,
     (R, "done"): State.DONE,
     (R, "failed"): State.FAILED,
     (R, "unknown"): U,

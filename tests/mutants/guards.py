@@ -31,6 +31,22 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    # -- undo -------------------------------------------------------------------------------------------------------
+    Mutant(
+        "an approval that can be undone starts nothing", "model/lifecycle.py",
+        "if held_until is not None and now < held_until:", "if False:",
+        "stores/test_contract.py::TestMemory::test_an_approval_starts_nothing_while_it_can_be_undone",
+    ),
+    Mutant(
+        "nobody undoes what another approved", "model/lifecycle.py",
+        "if not by.is_same(undone.by):", "if False:",
+        "stores/test_contract.py::TestMemory::test_an_approval_that_is_undone_waits_again_and_starts_nothing",
+    ),
+    Mutant(
+        "what could have started is not undone", "model/lifecycle.py",
+        "if undone.held_for is None or now >= undone.at + undone.held_for:", "if undone.held_for is None:",
+        "stores/test_contract.py::TestMemory::test_nothing_is_undone_that_was_not_held_back_or_no_longer_is",
+    ),
     # -- the key, the effect and the result -------------------------------------------------------------------------
     Mutant(
         "a key finds its request", "stores/program.py",

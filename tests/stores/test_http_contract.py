@@ -48,6 +48,9 @@ class Program(HttpStore):
     ) -> Request:  # fmt: skip
         return self.server.decide(request_id, decision, roles=roles, seen=seen, edited=edited)
 
+    def undo(self, request_id: str, by: Identity, *, channel: str) -> Request:
+        return self.server.undo(request_id, by, channel=channel)
+
     def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
         return self.server.claim(request_id, by, roles=roles, channel=channel)
 

@@ -32,6 +32,7 @@ _VERBS = {
     "approved": "approve", "rejected": "reject", "feedback": "feedback", "answered": "answer", "cancelled": "cancel",
     "withdrawn": "withdraw",
 }  # fmt: skip
+_TAKEN_BACK = frozenset({"returned", "undone"})
 _AFTERWARDS = frozenset({"cleared", "extended", "purged"})
 
 
@@ -145,8 +146,9 @@ def _facts(own: list[Entry]) -> dict[str, Any]:
 
 
 def _ended(own: list[Entry]) -> Entry | None:
-    """Return the row of the decision."""
-    return next((row for row in reversed(own) if row.event in _VERBS), None)
+    """Return the row of the decision; None where there is none, or it was undone or returned."""
+    last = next((row for row in reversed(own) if row.event in _VERBS or row.event in _TAKEN_BACK), None)
+    return None if last is None or last.event in _TAKEN_BACK else last
 
 
 def _said(row: Entry) -> dict[str, Any]:
@@ -232,8 +234,10 @@ def _own_rows(body: dict[str, Any]) -> list[Entry]:
 
 def _check_shown(body: dict[str, Any], own: list[Entry]) -> None:
     details = [_detail(row) for row in own]
-    # An edit that came back was not the call that was shown last.
-    back = max((place for place, row in enumerate(own) if row.event == "returned"), default=0)
+    # An edit that came back was not the call that was shown last; an approval that is undone may leave an earlier edit.
+    back = max(
+        (n for n, row in enumerate(own) if row.event == "returned" or (row.event == "undone" and details[n])), default=0
+    )
     first, *edits = [detail["shown"] for n, detail in enumerate(details) if "shown" in detail and not 0 < n < back]
     wanted = {"shown": first}
     if edits or body["edited"] is not None:

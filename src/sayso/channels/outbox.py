@@ -128,6 +128,8 @@ class Delivery:
 def due_mark(delivery: Delivery, request: Request, now: datetime) -> str | None:
     """Return the mark of the message that is to be sent now about a request; None where there is none."""
     sent = delivery.sent
+    if request.held_until is not None and now < request.held_until:
+        return None  # it may be undone
     if request.state is not State.PENDING:
         mark = "approved" if request.state is State.RUNNING else request.state.value
         is_old = mark == "approved" and _ENDS.intersection(sent)  # a call that is started again is announced at its end
@@ -149,7 +151,7 @@ def due_at(delivery: Delivery, request: Request, now: datetime) -> datetime | No
     if due_mark(delivery, request, now) is not None:
         return now
     if request.state is not State.PENDING:
-        return None
+        return request.held_until if request.held_until is not None and now < request.held_until else None
     return min(
         (_not_before(delivery, at) for mark, at in _reminders(request) if mark not in delivery.sent), default=None
     )

@@ -47,7 +47,7 @@ __all__ = ["LoginPage", "serve", "serve_table"]
 
 _SERVE = (
     "host", "port", "tls_cert", "tls_key", "login_links", "proxy_header", "proxy_roles_header", "trusted_proxies",
-    "reviewers", "required_role", "session", "rate", "plain_address",
+    "reviewers", "required_role", "session", "rate", "plain_address", "undo",
 )  # fmt: skip
 _OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_claim")
 _GRACE = 5  # seconds for what is under way; streams and waiting requests are ended at once

@@ -6,11 +6,11 @@ callables, `masking` hides secrets, `captured` reads what a function captures, `
 function, and `outcome` tells failed calls from calls with unknown outcome.
 """
 
-from sayso.gates.call import Started, begin, current_request, end, execute, find_or_ask, gated_call, not_found_again
+from sayso.gates.call import Started, begin, current_request, end, execute, find_or_ask, gated_call
 from sayso.gates.options import Gate
 from sayso.gates.outcome import NotExecuted, exception_classes, unknown_request
 
 __all__ = [
     "Gate", "NotExecuted", "Started", "begin", "current_request", "end", "exception_classes", "execute", "find_or_ask",
-    "gated_call", "not_found_again", "unknown_request",
+    "gated_call", "unknown_request",
 ]  # fmt: skip

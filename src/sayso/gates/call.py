@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors, telemetry
-from sayso.caller import Caller, started_before
+from sayso.caller import Caller, not_found_again, started_before
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
 from sayso.gates.hooks import (
     ask_rule,
@@ -46,8 +46,8 @@ from sayso.stores import worker
 from sayso.stores.program import ProgramStore
 
 __all__ = [
-    "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "not_found_again",
-    "replay", "send_back", "wanted_again", "wanted_of",
+    "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "replay", "send_back",
+    "wanted_again", "wanted_of",
 ]  # fmt: skip
 
 _OPEN = {State.PENDING, State.APPROVED}
@@ -398,15 +398,6 @@ def _new_request(
     )
 
 
-def not_found_again(what: str, pool: str) -> errors.ConfigError:
-    """Return the refusal of what would raise `ConfirmationRequired` where nobody could come back to it."""
-    return errors.ConfigError(
-        f"{what} would wait for a person in a thread of a pool ({pool}) outside of any run; nothing was asked and "
-        "nothing ran. Such a thread serves one caller after another, so nobody could come back for the decision. Name "
-        'the run around it, inside of the thread: with sayso.run("order-4721"): ...'
-    )
-
-
 # -- what became of it earlier --------------------------------------------------------------------------------------
 
 
@@ -502,7 +493,7 @@ def execute(
         InvalidChangesError: The edited arguments do not pass the function's own validation; nothing ran.
         OutcomeNotRecordedError: The call ran, and the store could not be told.
     """
-    started = yield from begin(gate, store, request, wanted)
+    started = yield from begin(gate, store, request, wanted, caller=caller)
     before = executing.set((*executing.get(), started.request))
     try:
         call = UserCall(gate.function, started.args, started.kwargs)
@@ -514,12 +505,20 @@ def execute(
 
 
 def begin(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, by: str | None = None
-) -> Effects[Started]:
-    """Start an approved call, for this process or the worker `by`: the first half of `execute`, durable on return."""
-    token = new_token()
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, by: str | None = None,
+    caller: Caller = _NOBODY,
+) -> Effects[Started]:  # fmt: skip
+    """Start an approved call, for this process or the worker `by`: the first half of `execute`, durable on return.
+
+    An approval that can still be undone is waited for.
+    """
+    token, started = new_token(), None
     try:
-        started = yield StoreCall(store.start, request.id, token, by=by)
+        while started is None:
+            try:
+                started = yield StoreCall(store.start, request.id, token, by=by)
+            except errors.ApprovalHeldError as held:
+                yield from caller.held_back(request, held.milliseconds / 1000)
         arguments = _approved_arguments(gate, started, wanted)
         if gate.effect is not None:  # the effect that the start took is the one that these arguments have
             yield from _must_have_effect(gate, started, arguments)

@@ -111,6 +111,7 @@ _LEADS_TO = {
     "escalated": State.PENDING,
     "released": State.PENDING,
     "returned": State.PENDING,
+    "undone": State.PENDING,
     "approved": State.APPROVED,
     "rejected": State.REJECTED,
     "feedback": State.FEEDBACK,
@@ -138,7 +139,7 @@ _BEGUN = _states(State.RUNNING, State.UNKNOWN)
 _COMES_FROM = {
     "voted": _WAITS, "claimed": _WAITS, "escalated": _WAITS, "released": _WAITS, "approved": _WAITS,
     "rejected": _WAITS, "feedback": _WAITS, "answered": _WAITS, "cancelled": _OPEN, "withdrawn": _OPEN,
-    "expired": _OPEN, "extended": _OPEN, "returned": _states(State.APPROVED),
+    "expired": _OPEN, "extended": _OPEN, "returned": _states(State.APPROVED), "undone": _OPEN,
     "started": _states(State.APPROVED, State.UNKNOWN), "suspended": _BEGUN,
     "done": _BEGUN, "failed": _BEGUN, "unknown": _BEGUN, "resolved": _BEGUN,
     "cleared": _states(State.REJECTED, State.FEEDBACK, State.ANSWERED, State.CANCELLED),

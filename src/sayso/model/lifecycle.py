@@ -5,6 +5,7 @@
     pending --feedback--> feedback              unknown --start, idempotent only--> running
     pending --answer--> answered                running --failed, retries left--> approved
     pending | approved --cancel--> cancelled    pending | approved --expire--> expired
+    approved --undo, before it can start--> pending
                                                 running --suspended, it asks a person--> approved
     approved --the function's own types refuse the edit, before the start--> pending
 
@@ -63,6 +64,7 @@ __all__ = [
     "result_to_keep",
     "send_back",
     "start",
+    "undo",
     "withdraw",
 ]
 
@@ -289,8 +291,37 @@ def _approve(
     if missing:
         detail["missing"] = missing
         return Transition(_evolve(request, **changes), "voted", decision.by, decision.channel, detail)
-    changes |= {"state": State.APPROVED, "decision": decision, "approval_expires_at": now + request.approval_window}
+    counts_from = now if decision.held_for is None else now + decision.held_for
+    if decision.held_for is not None:
+        detail["held_until"] = clock.written(counts_from)
+    ends = counts_from + request.approval_window
+    changes |= {"state": State.APPROVED, "decision": decision, "approval_expires_at": ends}
     return Transition(_evolve(request, **changes), "approved", decision.by, decision.channel, detail)
+
+
+def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Transition:
+    """Let a reviewer take back an approval of theirs, or a vote, while it is held back from starting its call.
+
+    Earlier votes stay. An edit that is undone leaves the call as it was proposed, and the votes begin anew.
+
+    Raises:
+        NotUndoneError: It is not theirs, nothing holds it back any more, or its call has started.
+    """
+    undone = request.decision if request.state is State.APPROVED else None
+    if request.state is State.PENDING and request.votes:
+        undone = request.votes[-1]
+    if undone is None or undone.verb != "approve":
+        raise errors.NotUndoneError(request.id, reason=f"the request is {request.state}")
+    if not by.is_same(undone.by):
+        raise errors.NotUndoneError(request.id, reason=f"it is a decision of {str(undone.by)!r}")
+    if undone.held_for is None or now >= undone.at + undone.held_for:
+        raise errors.NotUndoneError(request.id, reason="the time to undo it is over; cancel it if it has not started")
+    new = _evolve(
+        request, state=State.PENDING, decision=None, approval_expires_at=None,
+        votes=() if undone.edited else tuple(vote for vote in request.votes if not vote.by.is_same(by)),
+        edited=None if undone.edited else request.edited,
+    )  # fmt: skip
+    return Transition(new, "undone", by, channel, {"edited": True} if undone.edited else {})
 
 
 def allow_within(request: Request, budgets: str, now: datetime) -> Transition:
@@ -461,6 +492,7 @@ def start(
     Raises:
         EffectTakenError: Another request has the effect, and it is not known that it did not happen.
         ApprovalExpiredError: The approval has ended.
+        ApprovalHeldError: The approval can still be undone.
         AlreadyStartedError: The right has been given out before.
         OutcomeUnknownError: It was given out before, and nobody knows how the call ended.
         NotApprovedError: The request is not approved.
@@ -477,6 +509,10 @@ def start(
         raise _not_startable(request, now)
     if seen is not None and seen.execution != before:
         raise _not_startable(request, now)
+    held_until = request.held_until
+    if held_until is not None and now < held_until:
+        left = -((now - held_until) // timedelta(milliseconds=1))  # rounded up: after it, the start is not too early
+        raise errors.ApprovalHeldError(request.id, until=held_until, milliseconds=left)
     _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
     execution = Execution(token, worker, attempt, now, stopped=0 if before is None else before.stopped)

@@ -120,6 +120,7 @@ class Decision:
         answer: For `answer`, the canonical form of the value, as JSON text; never in `repr`, for it may be a secret.
         again: For `approve`, that the call may start although another one with its effect has; `comment` is the reason.
         under: What gave this approval without looking: the id of a grant, or `budget` for a policy's.
+        held_for: For `approve`, how long it can be undone; the call does not start before.
     """
 
     verb: Verb
@@ -132,6 +133,7 @@ class Decision:
     answer: str | None = field(default=None, repr=False)
     again: bool = False
     under: str | None = None
+    held_for: timedelta | None = None
 
     @property
     def is_withdrawal(self) -> bool:
@@ -319,6 +321,14 @@ class Request:
     def current_fingerprint(self) -> str:
         """Fingerprint of what a decision would be about now; differs from `fingerprint` after an edit."""
         return self.fingerprint if self.edited is None else self.fingerprint_of(self.edited.digest)
+
+    @property
+    def held_until(self) -> datetime | None:
+        """Until when its approval can be undone and its call does not start; None where there is no such time."""
+        decision = self.decision
+        if self.state is not State.APPROVED or decision is None or decision.held_for is None:
+            return None
+        return decision.at + decision.held_for
 
     def fingerprint_of(self, digest: str) -> str:
         """Return the fingerprint that a call or question with this digest has in the place of this one."""

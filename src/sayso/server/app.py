@@ -6,7 +6,9 @@ forms by `post_route` (`sayso.server.context`). No route that changes something 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from sayso import config, errors
+from sayso.model import duration
 from sayso.model.reviewer import Reviewer
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcasters, EventLog
@@ -43,6 +46,7 @@ from sayso.stores.base import Store
 
 __all__ = ["create_app", "login_path"]
 
+_LONGEST_UNDO = timedelta(seconds=60)
 _STATIC = Path(__file__).parent / "static"
 
 
@@ -108,7 +112,7 @@ def create_app(
     who: Callable[[Http], Reviewer | None] | None = None, on_stranger: Callable[[], None] | None = None,
     sign_in: SignIn | None = None, hooks: Mapping[str, Any] | None = None,
     rate: str | None = None, in_flight: int = 64, stranger_rate: str | None = "600/minute",
-    open_per_run: int = 20, open_per_token: int = 200,
+    open_per_run: int = 20, open_per_token: int = 200, undo: str | None = None,
 ) -> Starlette:  # fmt: skip
     """Return the inbox as an ASGI program, to be served or mounted.
 
@@ -131,6 +135,8 @@ def create_app(
             send decisions; None for no limit.
         open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.
         open_per_token: The same of one program, over all of its runs; tokens of one name are one program.
+        undo: How long an approval of the pages can be undone, and holds its call back: `5s`, up to a minute; `0` for
+            not at all. None is `SAYSO_UNDO`, or `undo` of `[serve]` in `sayso.toml`, or 5 seconds.
         hooks: Which programs may send decisions, as `[hooks]` in `sayso.toml` says it; None is what stands there.
 
     Raises:
@@ -152,7 +158,7 @@ def create_app(
     store, state = config.open_store(store), app.state
     signer, options = TokenSigner(store), f"{base_url or ''} {sign_in.fingerprint}"
     sessions = Sessions(store, signer, lasts=sign_in.lasts, options=options, admits=sign_in.admits)
-    state.settings = Settings(store, sessions, base_url, who, signer, sign_in)
+    state.settings = Settings(store, sessions, base_url, who, signer, sign_in, undo_within=_undo_within(undo))
     state.on_stranger, state.on_link_used, state.checkpoints = on_stranger, None, None
     state.tokens, state.rate, state.stranger_rate = Tokens(store), Rate(rate), Rate(stranger_rate)
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
@@ -163,6 +169,17 @@ def create_app(
     tables = config.table("hooks") if hooks is None else hooks
     state.hooks = Hooks(store, tables, rate=state.stranger_rate, admits=sign_in.admits)
     return app
+
+
+def _undo_within(given: str | None) -> timedelta | None:
+    """Return how long an approval of the pages can be undone; None for not at all."""
+    found = given if given is not None else os.environ.get("SAYSO_UNDO") or config.table("serve").get("undo", "5s")
+    if str(found) == "0":
+        return None
+    span = duration.parse(found)
+    if span > _LONGEST_UNDO:
+        raise errors.ConfigError(f"undo is {found!r}, and a program waits as long for each approval; give 60s at most")
+    return span
 
 
 def login_path(app: Starlette, reviewer: Reviewer | None = None) -> str:

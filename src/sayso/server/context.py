@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -64,6 +65,7 @@ class Settings:
         base_url: How people reach it; None where each request's own Host header says it.
         who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
         failures: How often one address may fail to sign in.
+        undo_within: How long an approval of the pages can be undone; its call does not start before.
     """
 
     store: Store
@@ -73,6 +75,7 @@ class Settings:
     signer: TokenSigner
     sign_in: SignIn = field(default_factory=SignIn)
     failures: Rate = field(default_factory=lambda: Rate(FAILURES))
+    undo_within: timedelta | None = None
 
     @cached_property
     def links(self) -> Links:
@@ -112,7 +115,10 @@ class RequestContext:
     @cached_property
     def review(self) -> Review:
         """What this person may see and decide; looking writes nothing."""
-        return Review(self.settings.store, reviewer=self.session.reviewer, channel="web", sweeps=False)
+        return Review(
+            self.settings.store, reviewer=self.session.reviewer, channel="web", sweeps=False,
+            undo_within=self.settings.undo_within,
+        )  # fmt: skip
 
     @property
     def reviewer(self) -> Reviewer:

@@ -342,10 +342,10 @@ def _quorum(count: int, *roles: str) -> Quorum:
 
 
 def _decision(packed: list[Any]) -> Decision:
-    verb, issuer, subject, at, channel, comment, fingerprint, edited, answer, *again = packed
-    return Decision(
-        verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *again
-    )
+    verb, issuer, subject, at, channel, comment, fingerprint, edited, answer, *more = packed
+    if len(more) == 3:
+        more[2] = timedelta(microseconds=more[2])
+    return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *more)
 
 
 def _execution(packed: list[Any]) -> Execution:
@@ -531,6 +531,8 @@ def _packed(decision: Decision) -> tuple[Any, ...]:
 
 
 def _more(decision: Decision) -> tuple[Any, ...]:
+    if decision.held_for is not None:
+        return decision.again, decision.under, decision.held_for // _MICROSECOND
     if decision.under is not None:
         return decision.again, decision.under
     return (True,) if decision.again else ()

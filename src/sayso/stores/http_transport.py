@@ -35,7 +35,7 @@ _M = TypeVar("_M", bound=Message)
 # -- faults: the server names them by their classes in `sayso.errors`, and sends their facts along ----------------
 
 _NOT_KNOWN, _NOT_LET_IN = 401, 403
-_INSTANTS = ("at", "expired_at")
+_INSTANTS = ("at", "expired_at", "until")
 _OF_DOCUMENT = ("type", "title", "status", "detail", "code")
 
 

@@ -72,6 +72,13 @@ class ReviewStore(RequestStore):
         """
         return self._change(request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited)
 
+    def undo(self, request_id: str, by: Identity, *, channel: str) -> Request:
+        """In one transaction, take back an approval or a vote of this person; raises `NotUndoneError`.
+
+        Of an undo and a start that come at once, one is refused.
+        """
+        return self._change(request_id, lifecycle.undo, by=by, channel=channel)
+
     def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
         """In one transaction, let a reviewer take a pending request on."""
         return self._change(request_id, lifecycle.claim, by=by, roles=roles, channel=channel)

@@ -107,11 +107,14 @@ class Scene:
     def decide(
         self, verb: Verb, request: Request, by: Identity = ADA, *, roles: Collection[str] = (),
         edited: Call | None = None, answer: str | None = None, seen: str | None = None, store: Store | None = None,
+        held_for: timedelta | None = None,
     ) -> Request:  # fmt: skip
         """Decide a request as it was last seen."""
         looked_at = request.current_fingerprint
         decided = looked_at if edited is None else request.fingerprint_of(edited.digest)
-        decision = Decision(verb, by, self.clock(), "test", "said so", decided, edited is not None, answer)
+        decision = Decision(
+            verb, by, self.clock(), "test", "said so", decided, edited is not None, answer, held_for=held_for
+        )
         where = self.store if store is None else store
         return where.decide(request.id, decision, roles=roles, seen=seen or looked_at, edited=edited)
 

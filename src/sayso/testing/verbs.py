@@ -244,6 +244,58 @@ class VerbContract(Scene):
             request = self.in_state(state)
             assert self.store.withdraw(request.id, program) == request
 
+    # -- undo ----------------------------------------------------------------------------------------------------
+
+    def test_an_approval_starts_nothing_while_it_can_be_undone(self) -> None:
+        request = self.decide("approve", self.ask(), held_for=timedelta(seconds=5))
+        assert request.held_until == self.clock() + timedelta(seconds=5)
+        assert request.approval_expires_at == self.clock() + timedelta(seconds=5) + request.approval_window
+        self.clock.at += timedelta(seconds=4, microseconds=999_001)
+        held = refusal(errors.ApprovalHeldError, lambda: self.store.start(request.id, "t"))
+        assert (held.until, held.milliseconds) == (request.held_until, 1)
+        assert self.elsewhere(self.store).get(request.id) == request
+        self.clock.at += timedelta(milliseconds=1)
+        assert self.store.start(request.id, "t").state is State.RUNNING
+        refusal(errors.NotUndoneError, lambda: self.store.undo(request.id, ADA, channel="test"))
+        assert audit.verify(self.store).broken == ()
+
+    def test_an_approval_that_is_undone_waits_again_and_starts_nothing(self) -> None:
+        request = self.decide("approve", self.ask(), held_for=timedelta(seconds=5))
+        refusal(errors.NotUndoneError, lambda: self.store.undo(request.id, BOB, channel="test"))
+        undone = self.store.undo(request.id, ADA, channel="test")
+        assert (undone.state, undone.decision, undone.votes, undone.held_until) == (State.PENDING, None, (), None)
+        assert self.elsewhere(self.store).get(request.id) == undone
+        self.clock.at += timedelta(seconds=6)
+        refusal(errors.NotApprovedError, lambda: self.store.start(request.id, "t"))
+        row = self.store.journal(request_id=request.id)[-1]
+        assert (row.event, row.by, row.channel) == ("undone", ADA.qualified, "test")
+        assert self.decide("approve", undone, BOB).state is State.APPROVED
+        assert self.store.start(request.id, "t").state is State.RUNNING
+        assert audit.verify(self.store).broken == ()
+
+    def test_nothing_is_undone_that_was_not_held_back_or_no_longer_is(self) -> None:
+        at_once, late = self.approved(), self.decide("approve", self.ask(), held_for=timedelta(seconds=5))
+        self.clock.at += timedelta(seconds=5)
+        for request in (at_once, late, self.in_state(State.REJECTED), self.in_state(State.PENDING)):
+            refusal(errors.NotUndoneError, lambda r=request: self.store.undo(r.id, ADA, channel="test"))
+            assert self.store.get(request.id) == request
+
+    def test_undoing_one_of_several_approvals_keeps_the_others(self) -> None:
+        request = self.decide("approve", self.ask(quorum=Quorum(2)), BOB)
+        both = self.decide("approve", request, ADA, held_for=timedelta(seconds=5))
+        assert (both.state, len(both.votes)) == (State.APPROVED, 2)
+        undone = self.store.undo(request.id, ADA, channel="test")
+        assert (undone.state, [vote.by for vote in undone.votes]) == (State.PENDING, [BOB])
+        voted = self.decide("approve", self.ask(quorum=Quorum(2)), ADA, held_for=timedelta(seconds=5))
+        assert self.store.undo(voted.id, ADA, channel="test").votes == ()
+
+    def test_undoing_an_edit_leaves_the_call_as_it_was_proposed(self) -> None:
+        request = self.ask()
+        edited = self.decide("approve", request, edited=sample_edit(request, amount=7), held_for=timedelta(seconds=5))
+        undone = self.store.undo(edited.id, ADA, channel="test")
+        assert (undone.edited, undone.current_fingerprint) == (None, request.fingerprint)
+        assert audit.verify(self.store).broken == ()
+
     # -- start and finish --------------------------------------------------------------------------------------
 
     def test_only_an_approved_call_is_started(self) -> None:

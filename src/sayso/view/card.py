@@ -93,6 +93,8 @@ def _progress(request: Request, now: datetime) -> str:
     match request.state:
         case State.APPROVED:
             what = "not started yet" if execution is None else _started_before(execution)
+            if request.held_until is not None and now < request.held_until:
+                return f"can be undone, starts {time_left(request.held_until, now)} at the earliest"
             return what if end is None else f"{what}, the approval ends {time_left(end, now)}"
         case State.RUNNING if execution is not None:
             return (

@@ -226,6 +226,8 @@ def _decision(request: Request) -> dict[str, str] | None:
     if state is State.CANCELLED:
         return {"status": "cancelled", **said}
     ends = request.approval_expires_at
+    if request.held_until is not None and clock.now() < request.held_until:
+        return None  # it can still be undone
     if decision.verb == "approve" and state in _CONSUMABLE and request.edited is None and ends is not None:
         return {"status": "approved", **said, "expires_at": written(ends)}
     return {"status": "denied", **said}

@@ -90,6 +90,8 @@ def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
     found, begin = record(own, request, message.update, compares=message.compares), message.start
     if begin is None or found.state is not State.APPROVED or found.edited is not None:
         return found
+    if found.held_until is not None and own.store.now() < found.held_until:
+        return found  # it can be undone; the start that comes next is told for how long
     if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
         return found
     _must_have_starts(own, found)
@@ -217,8 +219,8 @@ def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
 @_verb(
     "Take the single right to run an approved call",
     problems=(
-        *_NOT_THERE, "already_started", "not_approved", "approval_expired", "effect_taken", "grant_ended", "stopped",
-        "outcome_unknown",
+        *_NOT_THERE, "already_started", "not_approved", "approval_expired", "approval_held", "effect_taken",
+        "grant_ended", "stopped", "outcome_unknown",
         "start_refused",
     ),
     is_brief=True,

@@ -18,11 +18,13 @@ from sayso.model.escaping import escape
 from sayso.model.request import Request, State
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import Row, render, row_of
+from sayso.server.pages.request import undo_of
 from sayso.view import card
 
 __all__ = ["confirm", "decide"]
 
 _VERBS = ("approve", "reject")
+_UNDO = "undo"
 _MOST = 50
 _WIDTH = 96
 
@@ -46,23 +48,43 @@ def confirm(context: RequestContext) -> Response:
 
 
 def decide(context: RequestContext) -> Response:
-    """Decide what the page listed, and report on each."""
-    verb = _verb(context.form.get("verb", ""))
+    """Decide what the page listed, or undo it, and report on each."""
+    verb = context.form.get("verb", "")
+    verb = verb if verb == _UNDO else _verb(verb)
     pairs = [one.partition(":") for one in context.form.getlist("item")]
     seen = {request_id: fingerprint for request_id, _, fingerprint in pairs if fingerprint}
-    results = [(one, *_decided(context, verb, one, seen[one])) for one in _ids(list(seen))]
-    done = sum(is_done for _, is_done, _ in results)
-    return render(context, "bulk_done.html", verb=verb, results=results, done=done)
+    results = [_decided(context, verb, one, seen[one]) for one in _ids(list(seen))]
+    done = sum(one.is_done for one in results)
+    undone_by = [one.undo for one in results if one.undo is not None]
+    return render(
+        context, "bulk_done.html", verb=verb, results=results, done=done, undo=min(undone_by) if undone_by else None
+    )
 
 
-def _decided(context: RequestContext, verb: str, request_id: str, seen: str) -> tuple[bool, str]:
-    """Decide one request; return whether that was done, and what the report says of it."""
-    decide = context.review.approve if verb == "approve" else context.review.reject
+class _Result(NamedTuple):
+    """What became of one request, and until when that can be undone."""
+
+    id: str
+    is_done: bool
+    said: str
+    fingerprint: str = ""
+    undo: str | None = None
+
+
+def _decided(context: RequestContext, verb: str, request_id: str, seen: str) -> _Result:
+    """Decide one request, or undo its approval; return what the report says of it."""
+    review, note = context.review, context.field("note")
     try:
-        after = decide(request_id, comment=context.field("note"), seen=seen)
+        if verb == _UNDO:
+            after = review.undo(request_id)
+        elif verb == "approve":
+            after = review.approve(request_id, comment=note, seen=seen)
+        else:
+            after = review.reject(request_id, note, seen=seen)
     except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-        return False, escape(str(fault))
-    return True, f"{card.headline(after)}: {card.stands(after, clock.now())}"
+        return _Result(request_id, False, escape(str(fault)))
+    said = f"{card.headline(after)}: {card.stands(after, clock.now())}"
+    return _Result(after.id, True, said, after.current_fingerprint, undo_of(context, after))
 
 
 def _item(context: RequestContext, verb: str, request: Request) -> _Item:

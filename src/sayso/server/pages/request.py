@@ -22,7 +22,7 @@ from sayso.model import duration
 from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
-from sayso.model.lifecycle import must_be_allowed
+from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
 from sayso.model.request import Call, Request, State, changed
 from sayso.model.reviewer import TOKENS
@@ -38,13 +38,13 @@ from sayso.view import Change, card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 
-__all__ = ["act", "show_request"]
+__all__ = ["act", "show_request", "undo_of"]
 
 _TITLE_ROOM = 80
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 _SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
-_VERBS = _DECIDE | {"claim", "extend", "preview", "preview-grant", "release", "resolve"}
+_VERBS = _DECIDE | {"claim", "extend", "preview", "preview-grant", "release", "resolve", "undo"}
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def _page(
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_first_name(change.path) for change in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
-        queue=_queue(context, request), done=_done(context, request), why_not=_why_not(context, request, now),
-        spans=_later_ends(request, now),
+        queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
+        why_not=_why_not(context, request, now), spans=_later_ends(request, now),
     )  # fmt: skip
 
 
@@ -190,15 +190,34 @@ def _waiting(request: Request) -> _Waiting:
     return _Waiting(row.id, row.name, row.says or row.arguments or row.requester, row.risk, row.level)
 
 
-def _done(context: RequestContext, request: Request) -> Row | None:
-    """Return the request that was decided just before this page was opened, which says what was decided."""
-    done = context.query("done")
-    if not done or done == request.id:
+class _Done(NamedTuple):
+    """The request that was decided just before a page was opened, and until when that can be undone."""
+
+    row: Row
+    undo: str | None
+
+
+def _done(context: RequestContext, request: Request) -> _Done | None:
+    asked = context.query("done")
+    if not asked or asked == request.id:
         return None
     try:
-        return row_of(context.review.get(done), clock.now())
+        done = context.review.get(asked)
     except (errors.RequestNotFoundError, errors.AmbiguousIdError):
         return None
+    return _Done(row_of(done, clock.now()), undo_of(context, done))
+
+
+def undo_of(context: RequestContext, request: Request) -> str | None:
+    """Return until when this person can undo what they decided, ISO 8601; None where they cannot."""
+    now, decision = clock.now(), request.decision or (request.votes[-1] if request.votes else None)
+    if decision is None or decision.held_for is None:
+        return None
+    try:
+        undo(request, context.reviewer.identity, channel="web", now=now)
+    except errors.NotUndoneError:
+        return None
+    return clock.written(decision.at + decision.held_for)
 
 
 def _why_not(context: RequestContext, request: Request, now: datetime) -> str | None:
@@ -300,6 +319,8 @@ def act(context: RequestContext) -> Response:
             return _preview_grant(context, request)
         if verb == "grant":
             _grant(context, request, seen)
+        elif verb == "undo":
+            context.review.undo(request.id)
         else:
             _do(context, request, verb, seen)
     except _RefusedError as refused:

@@ -1,0 +1,99 @@
+"""Undo on the pages: an approval that a person takes back before its call could start.
+
+The invariant: what the page offers to undo has not started, and what has started is not offered.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso import errors
+from sayso.model.request import State
+from sayso.server import create_app
+from sayso.stores.base import Store
+from tests.conftest import Clock
+from tests.support.acting import held, payer
+from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
+
+
+@pytest.fixture
+def ada(store: Store) -> Browser:
+    return browser(create_app(store, undo="5s"), "ada")
+
+
+def undo(person: Browser, request_id: str, page: str) -> Any:
+    """Press the button of a page that offers to undo the decision on a request."""
+    form = page.partition(f'action="/r/{request_id}/undo"')[2].partition("</form>")[0]
+    return person.submit(f"/r/{request_id}/undo", **fields_of(form))
+
+
+def several(person: Browser, csrf: str, verb: str, items: list[str]) -> Any:
+    return person.post("/bulk", data={"csrf": csrf, "verb": verb, "item": items}, headers={"origin": BASE})
+
+
+def test_an_approval_is_undone_from_the_page_that_follows_it(store: Store, ada: Browser, clock: Clock) -> None:
+    pay = payer()
+    first, second = held(pay, 1).confirmation_id, held(pay, 2).confirmation_id
+    page = ada.decide(first, "approve", then=second)
+    assert f'action="/r/{first}/undo"' in page.text
+    assert "can be undone, starts in 5 s at the earliest" in text_of(page.text)
+    with pytest.raises(errors.ApprovalHeldError):
+        store.start(first, "t")
+    back = undo(ada, first, page.text)
+    assert back.status_code == 200
+    assert store.get(first).state is State.PENDING
+    assert re.search(r"undone +ada \(web\)", text_of(back.text))
+    clock.at += timedelta(seconds=6)
+    with pytest.raises(errors.NotApprovedError):
+        store.start(first, "t")
+
+
+def test_what_is_pressed_too_late_is_refused_and_starts(store: Store, ada: Browser, clock: Clock) -> None:
+    request_id = held(payer(), 1).confirmation_id
+    page = ada.decide(request_id, "approve")
+    clock.at += timedelta(seconds=5)
+    late = undo(ada, request_id, page.text)
+    assert late.status_code == 409
+    assert "the time to undo it is over" in text_of(late.text)
+    assert "/undo" not in ada.get(f"/r/{request_id}").text
+    assert store.start(request_id, "t").state is State.RUNNING
+
+
+def test_nobody_is_offered_to_undo_what_another_approved(store: Store, ada: Browser) -> None:
+    request_id = held(payer(), 1).confirmation_id
+    assert "/undo" in ada.decide(request_id, "approve").text
+    bob = browser(create_app(store, undo="5s"), "bob")
+    assert "/undo" not in bob.get(f"/r/{request_id}").text
+
+
+def test_several_are_undone_at_once(store: Store, ada: Browser) -> None:
+    pay = payer()
+    ids = [held(pay, amount).confirmation_id for amount in (1, 2, 3)]
+    items = [f"{one}:{store.get(one).fingerprint}" for one in ids]
+    csrf = fields_of(ada.get("/grants").text)["csrf"]
+    done = several(ada, csrf, "approve", items)
+    assert "Undo all" in text_of(done.text)
+    undone = several(ada, csrf, "undo", items)
+    assert "3 of 3 undone" in text_of(undone.text)
+    assert {store.get(one).state for one in ids} == {State.PENDING}
+
+
+def test_a_decision_by_the_api_of_python_starts_at_once(store: Store) -> None:
+    request_id = held(payer(), 1).confirmation_id
+    sayso.Review(store, by="ada").approve(request_id)
+    assert store.start(request_id, "t").state is State.RUNNING
+
+
+@pytest.mark.parametrize(("undo", "waits"), [("0", None), ("2s", timedelta(seconds=2)), ("60s", timedelta(seconds=60))])
+def test_how_long_is_a_setting(store: Store, undo: str, waits: timedelta | None) -> None:
+    assert create_app(store, undo=undo).state.settings.undo_within == waits
+
+
+def test_a_setting_that_would_hold_programs_up_for_long_is_refused(store: Store) -> None:
+    with pytest.raises(errors.ConfigError, match="60s at most"):
+        create_app(store, undo="2m")
