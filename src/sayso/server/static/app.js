@@ -89,6 +89,8 @@
   });
   document.addEventListener("htmx:sse:after:connection", () => tell(true));
 
+  all("[data-at-once]").forEach((field) => field.addEventListener("change", () => field.form.requestSubmit()));
+
   // -- what was changed in the form ------------------------------------------------------------------------
   const form = one("form[data-decide]");
   const fieldsOf = (root) => all("input:not([type=hidden], [type=radio], [type=checkbox]), select, textarea", root)
@@ -162,7 +164,13 @@
   const drafts = (id) => Object.keys(sessionStorage).filter((name) => name.startsWith(`sayso-draft:${id}:`));
   if (page && "decided" in page.dataset) drafts(page.dataset.request).forEach((name) => sessionStorage.removeItem(name));
   const done = one("[data-done]");
-  if (done) drafts(done.dataset.done).forEach((name) => sessionStorage.removeItem(name));
+  const forget = (part) => drafts(part.dataset.done).forEach((name) => sessionStorage.removeItem(name));
+  if (done && !one("[data-undo]", done)) forget(done);
+  // What can be undone keeps its draft as long; afterwards the button would be refused.
+  all("[data-undo]").forEach((part) => setTimeout(() => {
+    part.hidden = true;
+    if (done && done.contains(part)) forget(done);
+  }, Math.max(0, Date.parse(part.dataset.undo) - Date.now())));
   const draft = form && page ? `sayso-draft:${page.dataset.request}:${form.dataset.print}` : "";
   const save = () => {
     const written = Object.fromEntries(fields.filter(isChanged).map((field) => [field.name, field.value]));
@@ -245,7 +253,7 @@
   }
   const press = (key) => {
     const button = one(`[data-key="${key}"]`);
-    if (!button || button.disabled) return;
+    if (!button || button.disabled || button.closest("[hidden]")) return;
     button.focus();
     button.click();
   };
@@ -269,14 +277,73 @@
       const box = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]);
       if (box) { box.checked = !box.checked; count(); }
     },
-    e: edit, n: () => focus("#note"),
+    z: () => press("z"), e: edit, n: () => focus("#note"),
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
     r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
     f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
   };
+  // -- commands: what the page offers, by name; each one is done by its own button or link ---------------------
+  const palette = one("#palette"), typed = one("input", palette), found = one("ul", palette);
+  const words = (part) => [...part.childNodes].filter((node) => node.nodeName !== "KBD")
+    .map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim();
+  const offers = () => [
+    ...all("[data-key]").filter((button) => !button.disabled && !button.closest("[hidden]"))
+      .map((button) => ({ name: words(button), keys: button.dataset.key, run: () => press(button.dataset.key) })),
+    ...(one("[data-edit]") ? [{ name: "Edit the arguments", keys: "e", run: edit }] : []),
+    ...(one("#note") ? [{ name: "Write a note", keys: "n", run: () => focus("#note") }] : []),
+    ...(one("[data-search]") ? [{ name: "Search", keys: "/", run: () => focus("[data-search]") }] : []),
+    ...all(".top nav ul a").map((link) => (
+      { name: `Go to ${link.firstChild.textContent.trim()}`, keys: link.dataset.go ? `g ${link.dataset.go}` : "", run: () => link.click() }
+    )),
+    ...all("[data-queued]").map((link) => ({ name: `Open ${words(link)}`, keys: "", run: () => link.click() })),
+    ...all(".what").map((link) => ({ name: `Open ${words(link)}`, keys: "", run: () => link.click() })),
+    { name: "Keyboard shortcuts", keys: "?", run: () => dialog.showModal() },
+  ];
+  let fitting = [], chosen = 0;
+  const mark = (place) => {
+    chosen = Math.min(Math.max(place, 0), fitting.length - 1);
+    [...found.children].forEach((item, at) => item.setAttribute("aria-selected", at === chosen));
+    typed.setAttribute("aria-activedescendant", fitting.length ? `palette-${chosen}` : "");
+    if (fitting.length) found.children[chosen].scrollIntoView({ block: "nearest" });
+  };
+  const list = () => {
+    const asked = typed.value.trim(), parts = asked.toLowerCase().split(/\s+/);
+    fitting = offers().filter((offer) => parts.every((part) => offer.name.toLowerCase().includes(part))).slice(0, 30);
+    if (asked) fitting.push({
+      name: `Search the inbox for “${asked}”`, keys: "", run: () => { location.href = `${one(".brand").href}?q=${encodeURIComponent(asked)}`; },
+    });
+    found.replaceChildren(...fitting.map((offer, at) => {
+      const item = Object.assign(document.createElement("li"), { id: `palette-${at}` });
+      item.setAttribute("role", "option");
+      item.append(Object.assign(document.createElement("span"), { textContent: offer.name }));
+      if (offer.keys) item.append(Object.assign(document.createElement("kbd"), { textContent: offer.keys }));
+      return item;
+    }));
+    mark(0);
+  };
+  const openPalette = () => { typed.value = ""; palette.showModal(); list(); };
+  const run = (place) => { const offer = fitting[place]; palette.close(); if (offer) offer.run(); };
+  one("#palette-open").addEventListener("click", openPalette);
+  typed.addEventListener("input", list);
+  typed.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) { event.preventDefault(); mark(chosen + step); }
+    if (event.key === "Enter" && !event.isComposing) { event.preventDefault(); run(chosen); }
+  });
+  found.addEventListener("click", (event) => {
+    const item = event.target.closest("li");
+    if (item) run([...found.children].indexOf(item));
+  });
+  palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+
   document.addEventListener("keydown", (event) => {
     const target = event.target;
-    if (dialog.open || !isOn()) return;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !dialog.open) {
+      event.preventDefault();
+      if (palette.open) palette.close(); else openPalette();
+      return;
+    }
+    if (dialog.open || palette.open || !isOn()) return;
     const isField = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
       && !["checkbox", "radio"].includes(target.type);
     if (isField && event.key === "Escape") { target.blur(); return; }
