@@ -13,6 +13,8 @@ from sayso.model.run import RunState
 
 __all__ = ["NOT_DECIDED", "Filter", "Page", "RunFilter", "matches", "read_cursor", "search_text"]
 
+_SEARCHED = 4_000
+
 NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})
 """In these states a request lets no run that waits for it go on."""
 
@@ -27,7 +29,8 @@ class Filter:
         name: Of the function with this name, or this qualified name (`module:function`).
         risk: With this risk word.
         claimed_by: Claimed by this identity, by folded comparison.
-        text: With this text in id, run, function name, title, summary, effect, prompt or question; not case-sensitive.
+        text: With this text in id, run, function name, arguments as they were asked, masked, or title, summary, effect,
+            prompt or question; not case-sensitive. Of long arguments the first 4,000 characters count.
         kind: Calls or questions only.
         at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
     """
@@ -78,11 +81,11 @@ def read_cursor(cursor: str | None) -> int | None:
 
 
 def search_text(request: Request) -> str:
-    """Return what `Filter.text` is looked for in: never an argument, which may be sealed."""
+    """Return what `Filter.text` is looked for in: of an argument what people are shown of it, never what is masked."""
     subject = request.subject
-    name = subject.tool if isinstance(subject, Call) else subject.text
-    words = filter(None, (request.title, request.summary, request.effect))
-    return "\n".join([request.id, request.run_id, name, request.prompt or "", *words]).casefold()
+    found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
+    words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect))
+    return "\n".join([request.id, request.run_id, *words]).casefold()
 
 
 def matches(request: Request, wanted: Filter) -> bool:

@@ -9,10 +9,15 @@ nothing, and a field that cannot be read is an error, never an empty list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from math import inf
+from typing import Any, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
@@ -25,12 +30,18 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.base import Page
 
-__all__ = ["DECIDED", "OPEN", "Listing", "all_of", "history", "inbox", "queue_of"]
+__all__ = ["DECIDED", "OPEN", "SORTS", "Listing", "all_of", "amount_of", "history", "inbox", "queue_of"]
 
 PAGE, LOOK = 50, 2_000
 _CHUNK = 200
 _VERBS: tuple[str, ...] = get_args(Verb)
-_FIELDS = ("q", "state", "tool", "run", "risk", "mine", "agent", "by", "verb", "channel", "from", "to")
+_FIELDS = ("q", "state", "tool", "run", "risk", "mine", "agent", "by", "verb", "channel", "from", "to", "sort")
+SORTS = {
+    "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
+    "amount": "largest amount",
+}  # fmt: skip
+_RISKS = ("critical", "high", "medium", "low")
+_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
 
 Lists = tuple[frozenset[State], ...]
 _WAITING: Lists = (frozenset({State.PENDING}),)
@@ -59,7 +70,7 @@ class Listing:
     @property
     def is_filtered(self) -> bool:
         """Whether any filter is set."""
-        return any(self.asked.values())
+        return any(value for name, value in self.asked.items() if name != "sort")
 
     @property
     def is_short(self) -> bool:
@@ -77,7 +88,7 @@ class Listing:
         return [
             ("search" if name == "q" else "claimed by me" if name == "mine" else name, "" if name == "mine" else value,
              _address({other: kept for other, kept in set_now.items() if other != name}))
-            for name, value in set_now.items()
+            for name, value in set_now.items() if name != "sort"
         ]  # fmt: skip
 
     def offered(self) -> dict[str, list[str]]:
@@ -100,7 +111,7 @@ def inbox(context: RequestContext) -> Response:
     listing, now = _listing(context, OPEN), clock.now()
     rows = rows_of(context.review, listing.requests, now)
     return render(
-        context, "inbox.html", rows=rows, listing=listing, verbs=_VERBS,
+        context, "inbox.html", rows=rows, listing=listing, verbs=_VERBS, sorts=SORTS,
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
 
@@ -126,7 +137,8 @@ def _listing(
     """Return the page of a list that the address asks for; raises `HTTPException` where it holds no such filter."""
     try:
         search = _Search(context, lists, asked or _asked(context), newest=newest)
-        found, cursor = search.page((asked is None and context.query("cursor")) or "0.")
+        cursor = asked is None and context.query("cursor")
+        found, cursor = search.sorted_page(cursor or "0") if search.order else search.page(cursor or "0.")
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
@@ -154,6 +166,9 @@ class _Search:
         self._lists = (frozenset({State(asked["state"])}),) if asked["state"] else lists
         self._tests = list(_tests(asked))
         self._newest, self._review = newest, context.review
+        self.order = "" if newest else asked["sort"]
+        if self.order not in SORTS:
+            raise ValueError(f"{self.order!r} is no order; there are {', '.join(filter(None, SORTS))}")
         self._filters: dict[str, Any] = {
             "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
             "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] else None,
@@ -174,6 +189,16 @@ class _Search:
                 return self._found, f"{at}.{goes_on}"
             place = ""
         return self._found, None
+
+    def sorted_page(self, cursor: str) -> tuple[list[Request], str | None]:
+        """Return one page in another order than that of asking; of many, those that were asked first are sorted."""
+        if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(LOOK)):
+            raise ValueError("this is not a cursor of this list; begin again without one")
+        key, found = _KEYS[self.order], list(islice(self.every(), LOOK))
+        place = {state: number for number, states in enumerate(self._lists) for state in states}
+        found.sort(key=lambda request: (place.get(request.state, len(place)), key(request)))
+        self.looked, ends = len(found), int(cursor) + PAGE
+        return found[int(cursor) : ends], str(ends) if ends < len(found) else None
 
     def every(self) -> Iterator[Request]:
         """Yield all requests that match."""
@@ -225,6 +250,42 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
         yield lambda request: _decided_at(request) >= since
     if until is not None:
         yield lambda request: _decided_at(request) < until + timedelta(days=1)
+
+
+def _end(request: Request) -> float:
+    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
+    return inf if end is None else end.timestamp()
+
+
+def _risk(request: Request) -> int:
+    return _RISKS.index(request.risk) if request.risk in _RISKS else len(_RISKS)
+
+
+def amount_of(request: Request) -> Decimal:
+    """Return the largest number among the arguments that an amount's name says is one, such as `amount`; else 0."""
+    if request.kind != "call" or request.purged_at is not None:
+        return Decimal(0)
+    return max(_amounts(request.effective.arguments), default=Decimal(0))
+
+
+def _amounts(value: Any, name: str = "") -> Iterator[Decimal]:
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            yield from _amounts(inner, key)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _amounts(inner, name)
+    elif isinstance(value, int | float | str) and not isinstance(value, bool) and _AMOUNT.search(name):
+        with suppress(InvalidOperation):
+            found = abs(Decimal(str(value)[:40]))
+            if found.is_finite():
+                yield found
+
+
+_KEYS: dict[str, Callable[[Request], Any]] = {
+    "newest": lambda request: -request.created_at.timestamp(), "end": _end, "risk": _risk,
+    "amount": lambda request: -amount_of(request),
+}  # fmt: skip
 
 
 def _day(text: str) -> datetime | None:

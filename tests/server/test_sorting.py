@@ -1,0 +1,86 @@
+"""The order of the inbox, and the search in arguments.
+
+The invariant: an order changes which request stands where, never which are listed; what is masked is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.server import create_app
+from sayso.server.pages.listing import amount_of
+from sayso.stores.base import Filter, Store
+from sayso.testing import sample_call
+from tests.conftest import Clock
+from tests.support.acting import held
+from tests.support.browsing import Browser, browser
+
+
+@pytest.fixture
+def ada(store: Store) -> Browser:
+    return browser(create_app(store), "ada")
+
+
+def asked(amount: Any, risk: str | None, expires: str) -> str:
+    @sayso.gate(wait="raise", risk=risk, expires=expires)
+    def pay(amount: Decimal, to: str = "alice") -> None: ...
+
+    return held(pay, Decimal(amount)).confirmation_id
+
+
+def ids(ada: Browser, path: str) -> list[str]:
+    return re.findall(r'class="what" href="/r/(rq_\w+)', ada.get(path).text)
+
+
+def test_the_inbox_is_sorted_as_asked_for(store: Store, ada: Browser, clock: Clock) -> None:
+    first = asked("5.00", "low", "3h")
+    clock.at += clock.at.resolution
+    second = asked("1000.00", None, "1h")
+    clock.at += clock.at.resolution
+    third = asked("20.00", "critical", "2h")
+    assert ids(ada, "/") == [first, second, third]
+    assert ids(ada, "/?sort=newest") == [third, second, first]
+    assert ids(ada, "/?sort=end") == [second, third, first]
+    assert ids(ada, "/?sort=risk") == [third, first, second]
+    assert ids(ada, "/?sort=amount") == [second, third, first]
+    assert ada.get("/?sort=size").status_code == 400
+    beside = re.findall(r'class="one" href="/r/(rq_\w+)', ada.get(f"/r/{second}?in=sort%3Damount").text)
+    assert beside == [second, third, first]
+
+
+def test_a_sorted_list_goes_on_with_the_next_page(store: Store, ada: Browser) -> None:
+    wanted = [store.ask(sample_call(None, {"amount": number})).id for number in range(60)]
+    page = ada.get("/?sort=amount").text
+    further = re.search(r'href="([^"]+)" rel="next"', page)
+    assert further is not None
+    assert [*ids(ada, "/?sort=amount"), *ids(ada, further[1].replace("&amp;", "&"))] == wanted[::-1]
+    assert ada.get("/?sort=amount&cursor=-1").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "amount"),
+    [
+        ({"amount": 5, "count": 900}, 5), ({"total_eur": "12.50"}, Decimal("12.50")), ({"order": {"price": 3.5}}, 3.5),
+        ({"lines": [{"cost": 1}, {"cost": 7}]}, 7), ({"amount": "many"}, 0), ({"amount": True}, 0), ({"to": "5"}, 0),
+    ],
+)  # fmt: skip
+def test_an_amount_is_a_number_whose_name_says_so(arguments: dict[str, Any], amount: Any) -> None:
+    assert amount_of(sample_call(None, arguments)) == Decimal(str(amount))
+
+
+def test_arguments_are_found_by_a_part_of_them_and_never_what_is_masked(store: Store) -> None:
+    @sayso.gate(wait="raise", redact=["note"])
+    def mail(to: str, body: str, note: str, password: str) -> None: ...
+
+    request_id = held(mail, "Kim@Example.org", "Grüße aus Köln", "hidden canary", "hunter2").confirmation_id
+
+    def found(text: str) -> list[str]:
+        return [one.id for one in store.list(Filter(text=text)).requests]
+
+    assert found("kim@exam") == found("GRÜSSE") == found("aus k") == [request_id]
+    assert found("canary") == found("hunter2") == []
