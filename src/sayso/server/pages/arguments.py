@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
+from markupsafe import Markup
+
 from sayso.model.canonical import Json, display
 from sayso.model.canonical.decode import fields_of, items_of, tag_in
 from sayso.model.escaping import escape
 from sayso.model.rendering import value
+from sayso.server.pages.code import highlighted, language_of
 from sayso.view.layout import Layout
 
 __all__ = ["Argument", "arguments_of"]
@@ -36,6 +39,8 @@ class Argument(NamedTuple):
         size: For a block, how long it is.
         items: For a list of short values, each of them.
         key: What its field is called in the form; empty where it has none.
+        code: The text with its parts marked, where it is code.
+        language: Which.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Argument(NamedTuple):
     size: str = ""
     items: tuple[str, ...] = ()
     key: str = ""
+    code: Markup | None = None
+    language: str = ""
 
 
 def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argument]:
@@ -69,9 +76,14 @@ def _drawn(name: str, tree: Json) -> Argument:
 
 
 def _text(name: str, text: str) -> Argument:
+    language = language_of(name, text)
     if "\n" in text or len(text) > _ONE_LINE:
-        return Argument(name, "block", escape(text, block=True), f"{len(text):,} characters")
-    return Argument(name, "text", text) if _is_plain(text) else Argument(name, "code", value(text))
+        drawn = escape(text, block=True)
+        found = Argument(name, "block", drawn, f"{len(text):,} characters")
+        return found if language is None else found._replace(code=highlighted(drawn, language), language=language)
+    if not _is_plain(text):
+        return Argument(name, "code", value(text))
+    return Argument(name, "text", text, code=None if language is None else highlighted(text, language))
 
 
 def _is_plain(text: str) -> bool:

@@ -29,12 +29,13 @@ from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, arguments_of
+from sayso.server.pages.code import Difference, differences, zone_warnings
 from sayso.server.pages.form_input import Edit, read_answer, read_edit
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, render, row_of
 from sayso.terminal import PROGRAM_GONE
-from sayso.view import Change, card
+from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 
@@ -57,6 +58,7 @@ class _Submitted:
         widgets: The fields as they were filled in.
         note: What was written beside them.
         preview: What the edit would change; None where that was not asked for.
+        warnings: What of it is easily overlooked.
         alike: The grant that was looked at, and how many earlier calls it would have let through.
     """
 
@@ -64,7 +66,8 @@ class _Submitted:
     problems: Sequence[str] = ()
     widgets: tuple[Widget, ...] | None = None
     note: str = ""
-    preview: Sequence[Change] | None = None
+    preview: Sequence[Difference] | None = None
+    warnings: Sequence[str] = ()
     alike: tuple[Grant, int] | None = None
 
 
@@ -96,19 +99,20 @@ def _page(
             unreadable = escape(str(fault))
     widgets, problems = with_problems(widgets if request.state is State.PENDING else (), sent.problems)
     edited = request.edited if request.kind == "call" else None
-    changes = [] if edited is None else changed(request.call, edited, request.redact)
+    changes = [] if edited is None else _differences(request, request.call, edited)
+    zones = [] if edited is None else zone_warnings(request.call, edited)
     return render(
         context, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
-        cautions=[*card.cautions(request), *card.effect_cautions(same_effect, now)],
+        cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, sent=sent,
         timeline=event_rows(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)),
         left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
         moves=_possible_actions(context, request),
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
-        changes=changes, changed_names={_first_name(change.path) for change in changes},
+        changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         why_not=_why_not(context, request, now), spans=_later_ends(request, now),
@@ -520,6 +524,12 @@ def _preview(context: RequestContext, request: Request) -> Response:
     edit = _edit(context, request)
     given = _given(request, edit)
     after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
-    preview = changed(request.effective, after, request.redact)
-    note = context.form.get("note", "")
-    return _page(context, request, sent=_Submitted(widgets=edit.widgets, note=note, preview=preview))
+    sent = _Submitted(
+        widgets=edit.widgets, note=context.form.get("note", ""),
+        preview=_differences(request, request.effective, after), warnings=zone_warnings(request.effective, after),
+    )  # fmt: skip
+    return _page(context, request, sent=sent)
+
+
+def _differences(request: Request, before: Call, after: Call) -> list[Difference]:
+    return differences(changed(before, after, request.redact), before, after)

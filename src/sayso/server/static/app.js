@@ -118,6 +118,20 @@
   };
   const edited = () => fields.filter((field) => field.name !== "note" && isChanged(field) && !isTwice(field));
   const marked = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
+  const isMoment = (text) => /^(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d/.test(text), hasZone = (text) => /(Z|[+-]\d\d:?\d\d|\])$/.test(text.trim());
+  const caution = (was, is) => {
+    if (!isMoment(was) || !isMoment(is) || hasZone(was) === hasZone(is)) return "";
+    return hasZone(was) ? ". Warning: it had a time zone and has none any more" : ". Warning: it had no time zone and has one now";
+  };
+  // Of a text with lines, those that differ: the rest stands in the field.
+  const lines = (was, is) => {
+    const one = was.split("\n"), other = is.split("\n");
+    let head = 0, tail = 0;
+    while (head < Math.min(one.length, other.length) && one[head] === other[head]) head += 1;
+    while (tail < Math.min(one.length, other.length) - head && one.at(-1 - tail) === other.at(-1 - tail)) tail += 1;
+    const part = (all) => all.slice(head, all.length - tail).join("\n") || "(nothing)";
+    return `from line ${head + 1}: ${part(one)} → ${part(other)}`;
+  };
   const told = (field) => [marked("del", before.get(field)[1] || "(nothing)"), " → ", marked("ins", shown(field) || "(nothing)")];
   // What is written must not lie under what decides, which grows with each change.
   const room = new CSSStyleSheet();
@@ -135,7 +149,9 @@
     box.hidden = !found.length;
     one("ul", box).replaceChildren(...found.map((field) => {
       const item = document.createElement("li");
-      item.textContent = `${label(field)}: ${before.get(field)[1] || "(nothing)"} → ${shown(field) || "(nothing)"}`;
+      const was = before.get(field)[1], is = shown(field);
+      item.textContent = `${label(field)}` + (was && is && `${was}${is}`.includes("\n") ? `, ${lines(was, is)}`
+        : `: ${was || "(nothing)"} → ${is || "(nothing)"}${caution(was, is)}`);
       return item;
     }));
     // The card says what will run: each argument that the form changes shows what it was and what it will be.

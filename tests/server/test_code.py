@@ -1,0 +1,118 @@
+"""How code and its changes are drawn on a page.
+
+The invariant: what is shown is the text, letter by letter and escaped; marks are classes and never a part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+
+import sayso
+from sayso.model.request import changed
+from sayso.server import create_app
+from sayso.server.pages.code import differences, highlighted, language_of, zone_warnings
+from sayso.stores.base import Store
+from sayso.testing import sample_call, sample_edit
+from tests.support.acting import held
+from tests.support.browsing import Browser, browser, fields_of
+
+naive = datetime.fromisoformat
+SQL = "UPDATE orders\nSET refunded = TRUE -- 'all' of <b>\nWHERE id = 'A-4900' AND total > 12.5"
+
+
+def words(marked: str) -> str:
+    return unescape(re.sub(r"</?span[^>]*>", "", marked))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "language"),
+    [
+        ("query", SQL, "sql"), ("note", "select * from users", "sql"), ("note", "select one of them", None),
+        ("sql", "VACUUM", "sql"), ("body", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b", "diff"),
+        ("shell_command", "rm -rf /", "shell"), ("to", "kim@example.org", None), ("script_python", "x = 1", "python"),
+    ],
+)  # fmt: skip
+def test_a_text_is_code_by_its_name_or_by_how_it_reads(name: str, text: str, language: str | None) -> None:
+    assert language_of(name, text) == language
+
+
+def test_the_parts_of_code_are_marked_by_classes() -> None:
+    marked = highlighted(SQL, "sql")
+    assert '<span class="h-keyword">UPDATE</span>' in marked
+    assert '<span class="h-number">12</span>' in marked
+    assert "&lt;b&gt;" in marked
+    assert "style=" not in marked
+    assert words(marked) == SQL
+
+
+@given(st.text(max_size=200), st.sampled_from(["sql", "diff", "python", "shell", "json"]))
+def test_any_text_comes_out_as_it_went_in_with_nothing_of_it_as_markup(text: str, language: str) -> None:
+    marked = highlighted(text, language)
+    assert words(marked) == text
+    assert re.fullmatch(r'(?:[^<>]|<span class="h-[a-z]+">|</span>)*', marked)
+    for line in marked.split("\n"):
+        assert line.count("<span") == line.count("</span>")
+
+
+@pytest.mark.parametrize("text", ["`" * 7_999, "@" * 7_999, "a" * 50_000])
+def test_a_long_text_that_is_made_to_be_slow_is_drawn_all_the_same(text: str) -> None:
+    for language in ("sql", "diff", "python", "shell", "json"):
+        assert words(highlighted(text, language)) == text
+
+
+def test_an_edit_of_a_text_is_shown_by_its_lines() -> None:
+    text = "\n".join(f"line {number}" for number in range(20))
+    request = sample_call(None, {"body": text, "to": "ada"})
+    edit = sample_edit(request, body=text.replace("line 9", "line <9>"), to="bob")
+    found = differences(changed(request.call, edit), request.call, edit)
+    lined, plain = sorted(found, key=lambda one: one.change.path)
+    assert [(line.sign, str(line.text)) for line in lined.lines] == [
+        ("…", ""), *((" ", f"line {n}") for n in (6, 7, 8)), ("-", "line 9"), ("+", "line &lt;9&gt;"),
+        *((" ", f"line {n}") for n in (10, 11, 12)), ("…", ""),
+    ]  # fmt: skip
+    assert (plain.lines, plain.change.after) == ((), "'bob'")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "warning"),
+    [
+        (datetime(2026, 3, 1, 9, tzinfo=UTC), naive("2026-03-01T09:00"), "at had a time zone and has none any more"),
+        (naive("2026-03-01T09:00"), datetime(2026, 3, 1, 9, tzinfo=UTC), "at had no time zone and has one now"),
+        (datetime(2026, 3, 1, 9, tzinfo=UTC), datetime(2026, 3, 2, 9, tzinfo=UTC), None),
+        (naive("2026-03-01T09:00"), naive("2026-03-02T09:00"), None),
+    ],
+)  # fmt: skip
+def test_a_time_zone_that_an_edit_moves_is_told(before: datetime, after: datetime, warning: str | None) -> None:
+    request = sample_call(None, {"at": before})
+    said = zone_warnings(request.call, sample_edit(request, at=after))
+    assert (said == []) if warning is None else said[0].startswith(warning)
+
+
+@pytest.fixture
+def ada(store: Store) -> Browser:
+    app: Starlette = create_app(store)
+    return browser(app, "ada")
+
+
+def test_the_page_shows_code_with_marks_and_an_edit_with_its_lines_and_warnings(ada: Browser) -> None:
+    @sayso.gate(wait="raise")
+    def run(query: str, at: datetime) -> None: ...
+
+    request_id = held(run, SQL, datetime(2026, 3, 1, 9, tzinfo=UTC)).confirmation_id
+    page = ada.get(f"/r/{request_id}").text
+    assert '<span class="h-keyword">UPDATE</span>' in page
+    assert f"sql, {len(SQL)} characters" in page
+    fields = fields_of(page)
+    changes = {name: given.replace("12.5", "99") for name, given in fields.items() if re.fullmatch(r"f\d", name)}
+    changes |= {name: "2026-03-01T10:00:00" for name, given in changes.items() if given.startswith("2026")}
+    preview = ada.decide(request_id, "preview", **changes).text
+    lines = re.findall(r'<span class="line (\w+)">(.*?)</span>', preview)
+    assert [sign for sign, _ in lines] == ["removed", "added"]
+    assert "Warning: at had a time zone and has none any more" in preview
