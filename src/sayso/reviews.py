@@ -122,7 +122,7 @@ class Review:
             risk: Only with this risk word.
             agent: Only what this program asked, by its name or `issuer:name`.
             kind: Only calls, or only questions.
-            text: Only with this in id, run, function, prompt or question.
+            text: Only with this in id, run, function, arguments, prompt or question.
             claimed_by: Only those that this reviewer has claimed.
             older_than: Only what was asked at least so long ago: `"1h"`, `"7d"` or a `timedelta`.
             cursor: `cursor` of the page before.

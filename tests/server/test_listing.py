@@ -92,7 +92,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"text": "grösse"}, ["question"]),
     ({"text": "GRÖSSE", "kind": "question"}, ["question"]),
     ({"text": "größe"}, ["question"]),
-    ({"text": "needle"}, []),
+    ({"text": "NEEDLE-in"}, ["wipe"]),
     ({"text": "%"}, []),
     ({"text": "nobody"}, []),
     ({"newest": True}, ["question", "wipe", "approved", "pending"]),

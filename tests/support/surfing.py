@@ -88,14 +88,16 @@ def wheel_in(folder: Path) -> Path:
 
 def _environment() -> dict[str, str]:
     """Return the environment without a source tree on the path, which would be found before the wheel."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"SAYSO_UNDO": "0"}
 
 
 @contextmanager
-def serving(command: Path, store: str) -> Iterator[str]:
+def serving(command: Path, store: str, *, undo: str = "0") -> Iterator[str]:
     """Start the server in a process of its own, and give the link that signs in."""
     words = [command, "--store", store, "serve", "--port", "0", "--as", "ada"]
-    with subprocess.Popen(words, env=_environment(), stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+    with subprocess.Popen(
+        words, env=_environment() | {"SAYSO_UNDO": undo}, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
         assert process.stdout is not None
         try:
             yield next(found[0] for line in process.stdout if (found := re.search(r"http\S+/login\S+", line)))

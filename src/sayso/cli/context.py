@@ -241,7 +241,11 @@ _FILTERS = (
     _filter("--agent", metavar="NAME", help="Only what this program asked, by name or issuer:name."),
     _filter("--kind", type=click.Choice(["call", "question"]), help="Only calls, or only questions."),
     _filter(
-        "--text", "--search", "text", metavar="TEXT", help="Only with this in id, run, function, prompt or question."
+        "--text",
+        "--search",
+        "text",
+        metavar="TEXT",
+        help="Only with this in id, run, function, arguments, prompt or question.",
     ),
     _filter("--older-than", metavar="SPAN", type=as_span, help="Only what was asked this long ago: 90s, 1h, 7d."),
     _filter("--claimed-by", metavar="NAME", help="Only what this reviewer has claimed."),

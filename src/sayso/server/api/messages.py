@@ -69,7 +69,7 @@ class RequestsQuery(Query):
     risk: Text = None
     agent: Annotated[Text, Field(description="Asked by this program: its name, or `issuer:name`.")] = None
     kind: Literal["call", "question"] | None = None
-    text: Annotated[Text, Field(description="With this in id, run, function, prompt or question.")] = None
+    text: Annotated[Text, Field(description="With this in id, run, function, arguments, prompt or question.")] = None
     q: Annotated[Text, Field(description="The old name of `text`.")] = None
     older_than: Annotated[Text, Field(description="Asked so long ago or longer: `90s`, `15m`, `24h`, `7d`.")] = None
     claimed_by: Annotated[Text, Field(description="`issuer:subject`, or the subject of a local person.")] = None

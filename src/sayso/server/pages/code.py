@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from markupsafe import Markup
 from pygments.lexer import Lexer
-from pygments.lexers import BashLexer, JsonLexer, PythonLexer, SqlLexer
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]  its stub is partial
 from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from sayso.model.canonical import Json
@@ -27,9 +27,6 @@ __all__ = ["Difference", "Line", "differences", "highlighted", "language_of", "z
 
 # How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3
-_LEXERS: dict[str, type[Lexer]] = {
-    "sql": SqlLexer, "python": PythonLexer, "shell": BashLexer, "json": JsonLexer,
-}  # fmt: skip
 _NAMED = {
     "sql": "sql", "statement": "sql", "diff": "diff", "patch": "diff", "python": "python", "bash": "shell",
     "shell": "shell", "command": "shell", "cmd": "shell", "json": "json",
@@ -77,7 +74,7 @@ def _line_of_diff(line: str) -> Markup:
 
 @cache
 def _lexer(language: str) -> Lexer:
-    return _LEXERS[language](stripnl=False, ensurenl=False)
+    return get_lexer_by_name(language, stripnl=False, ensurenl=False)
 
 
 def _marked(kind: Any, part: str) -> Markup:
@@ -126,7 +123,7 @@ def _lines(name: str, one: str, other: str) -> Sequence[Line]:
     before, after = (_drawn(name, text) for text in (one, other))
     if max(len(before), len(after)) > _MOST_LINES or before == after:
         return ()  # only the ends of lines differ, or what no line shows: the whole values say it
-    found: list[Line] = []
+    found, ends = list[Line](), 0
     for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_CONTEXT):
         found += [Line("…", Markup(""))] if found or group[0][1] else []
         for what, start, end, first, last in group:

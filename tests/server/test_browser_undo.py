@@ -1,0 +1,56 @@
+"""Undo and the list of commands, by keyboard, in a real browser in front of the installed program.
+
+The invariant: what is done by a name or a key is done by the button of the page, with its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.model.request import State
+from tests.support.gated import pay
+from tests.support.surfing import Surf, held, need, serving, shut, stands, state_is
+
+expect = need().expect
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def surf(chromium: Any, command: Path, tmp_path: Path) -> Iterator[Surf]:
+    store = f"sqlite:///{tmp_path / 'inbox.db'}"
+    sayso.configure(store=store)
+    with serving(command, store, undo="60s") as link:
+        surfing = Surf(chromium, link)
+        yield surfing
+        shut(chromium)
+        assert surfing.found() == []
+
+
+def test_a_key_approves_the_next_one_takes_it_back_and_a_command_approves_again(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    page.wait_for_function("!document.querySelector('[data-soon-live]')")
+    page.keyboard.press("a")
+    page.wait_for_url(f"**/r/{second}*")
+    assert stands(first).held_until is not None
+    page.keyboard.press("z")
+    page.wait_for_url(f"**/r/{first}*")
+    state_is(page, "pending")
+    assert stands(first).state is State.PENDING
+    page.wait_for_function("!document.querySelector('[data-soon-live]')")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Command, or words to search for")).to_be_focused()
+    page.keyboard.type("appr")
+    expect(page.get_by_role("option")).to_contain_text(["Approve"])
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/r/{second}*")
+    assert stands(first).state is State.APPROVED
+    page.keyboard.press("Control+k")
+    page.keyboard.type("no such")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=no%20such")
