@@ -593,7 +593,7 @@ MUTANTS = [
     ),
     Mutant(
         "a chain goes on from what was committed", "stores/sqlite_transaction.py",
-        "        self._holders.clear()\n        self.heads.clear()\n", "        self._holders.clear()\n",
+        "        self._forget()\n        self.heads.clear()\n", "        self._forget()\n",
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
@@ -1297,6 +1297,16 @@ MUTANTS = [
         "                [job.loop.call_soon_threadsafe(_answer, [(job.answer, None)]) for job in jobs]\n"
         "                found = self._store.together([job.work for job in jobs])\n",
         "server/test_writer.py::test_nothing_is_answered_before_its_commit",
+    ),
+    Mutant(
+        "a batch reads anew what others changed", "stores/sqlite.py",
+        "            self._cache.refresh(connection)\n", "            pass\n",
+        "server/test_writer.py::test_a_batch_sees_what_another_process_changed_and_dropped_before_it",
+    ),
+    Mutant(
+        "a record that was dropped is not found in the transaction", "stores/sqlite_transaction.py",
+        "        self._records[kind, key] = None\n", "        pass\n",
+        "server/test_writer.py::test_a_batch_sees_what_another_process_changed_and_dropped_before_it",
     ),
     Mutant(
         "a revocation is looked up in the transaction", "server/api/endpoint.py",

@@ -21,12 +21,14 @@ import pytest
 
 from sayso import errors
 from sayso.model.fingerprint import fingerprint
+from sayso.model.request import State
 from sayso.server.auth.tokens import Tokens
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.serving import new_token, serving
 
@@ -87,6 +89,22 @@ def test_a_work_sees_what_the_works_before_it_wrote(tmp_path: Path) -> None:
     for store in (SqliteStore(tmp_path / "server.db"), MemoryStore()):
         found = store.together([lambda view: keep(1, view), lambda view: view.record("note", "n1") is not None])
         assert found == [1, True]
+
+
+def test_a_batch_sees_what_another_process_changed_and_dropped_before_it(tmp_path: Path) -> None:
+    store, other = SqliteStore(tmp_path / "server.db"), SqliteStore(tmp_path / "server.db")
+    request, looks = sample_call(), list[Any]()
+
+    def look(view: Store) -> None:
+        looks.append((view.get(request.id).state, view.record("note", "n1") is not None))
+
+    def drop(view: Store) -> None:
+        view.drop("note", "n1")
+
+    store.together([lambda view: keep(1, view), lambda view: view.ask(request), look])
+    other.withdraw(request.id, request.requester)
+    store.together([look, drop, look])
+    assert looks == [(State.PENDING, True), (State.CANCELLED, True), (State.CANCELLED, False)]
 
 
 def test_the_verbs_of_one_work_are_one_transaction(tmp_path: Path) -> None:

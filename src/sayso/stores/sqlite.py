@@ -28,6 +28,7 @@ from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.joined import joined, result_of
 from sayso.stores.migrate import migrate, refuse_foreign
+from sayso.stores.records import RecordRow
 from sayso.stores.sql_requests import Selects, SqlRequestReads
 from sayso.stores.sql_tables import SqlTableReads
 from sayso.stores.sqlite_transaction import (
@@ -172,6 +173,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._leader: int | None = None  # the thread that commits a batch
+        self._open: SqliteTransaction | None = None  # the newest transaction; for its thread alone
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
     def after_fork(self) -> None:
@@ -308,10 +310,11 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
     ) -> tuple[T, list[str]]:
         connection = self._writing or self._writer()
-        tx = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_fresh=is_fresh)
+        tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_fresh=is_fresh)
         is_ready = False
         try:
             connection.execute("BEGIN IMMEDIATE")
+            self._cache.refresh(connection)
             result = work(tx)
             if tx.has_guessed and not tx.changed:
                 raise Stale  # an answer from memory that no compare-and-set has confirmed
@@ -413,6 +416,16 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return self._cache.read(found, self.seal, self._schema).request
 
     # -- reading -----------------------------------------------------------------------------------------------
+
+    def get(self, request_id: str) -> Request:
+        # A work of a batch looks at what those before it wrote, under the lock: most were written here.
+        known = self._cache.written.get(request_id) if self._leader == threading.get_ident() else None
+        return super().get(request_id) if known is None else known
+
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        if self._leader == threading.get_ident() and self._open is not None:
+            return self._open.find_record(kind, key)
+        return super()._record_row(kind, key)
 
     def _due(self) -> Sequence[str]:
         return self._due_at(self.now())

@@ -137,10 +137,13 @@ class RowCache:
         rows: By id of the request.
         heads: Place and link of the last row of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are surely committed.
+        written: Requests that were written here, by id; who holds the lock and has called `refresh` finds each of them
+            as it stands.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, CachedRow] = {}
+        self.written: dict[str, Request] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
@@ -150,18 +153,26 @@ class RowCache:
     def holder(self, fingerprint: str, connection: sqlite3.Connection) -> Request | None:
         """Return the request that holds a fingerprint, if it was written here and nobody else has written since."""
         held = self._holders.get(fingerprint)
-        if held is not None:
-            version = connection.execute("PRAGMA data_version").fetchone()[0]  # another one after others' commits
-            if version != self._version:
-                self._version = version
-                self._holders.clear()
-                return None
-        return None if held is None else held.request
+        if held is None:
+            return None
+        self.refresh(connection)
+        return held.request if fingerprint in self._holders else None
+
+    def refresh(self, connection: sqlite3.Connection) -> None:
+        """Find nothing by memory alone where somebody else has written since; in a transaction, until it ends."""
+        version = connection.execute("PRAGMA data_version").fetchone()[0]  # another one after others' commits
+        if version != self._version:
+            self._version = version
+            self._forget()
 
     def rolled_back(self) -> None:
         """Find nothing by memory alone, and go on from no end of a chain, that a transaction wrote which failed."""
-        self._holders.clear()
+        self._forget()
         self.heads.clear()
+
+    def _forget(self) -> None:
+        self._holders.clear()
+        self.written.clear()
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> CachedRow:
         """Return what `GET` found, or a row alone; the same request as before while its row is the same."""
@@ -185,11 +196,12 @@ class RowCache:
         """Remember a row; one that was written here is found by its fingerprint, too."""
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
-            self._holders.clear()
+            self._forget()
         request = read.request
         self.rows[request.id] = read
         if read.newest is not None:
             return
+        self.written[request.id] = request
         if request.holds:
             self._holders[request.fingerprint] = read
         else:
@@ -243,6 +255,8 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         self._verified: CachedRow | None = None
         self._pending: tuple[str, tuple[Any, ...], Entry, CachedRow] | None = None
         self._now: datetime | None = None
+        self._records: dict[tuple[str, str], RecordRow | None] = {}  # those of tokens are looked up by every verb
+        self._keys: dict[str, Sequence[str]] = {}
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds of which the statement sees to it itself
         self.has_guessed = False
         self.changed: list[str] = []
@@ -294,10 +308,28 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     def record_keys(self, kind: str) -> Sequence[str]:
         # Whether there is a channel, which is asked of every change, is looked for by the statement itself; and whether
         # there are grants, which is asked of what is new.
-        return () if self._is_unread(kind, GRANT) else super().record_keys(kind)
+        if self._is_unread(kind, GRANT):
+            return ()
+        if kind not in self._keys:
+            self._keys[kind] = super().record_keys(kind)
+        return self._keys[kind]
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
-        return None if self._is_unread(kind, STOP) else super().find_record(kind, key)
+        if self._is_unread(kind, STOP):
+            return None
+        if (kind, key) not in self._records:
+            self._records[kind, key] = super().find_record(kind, key)
+        return self._records[kind, key]
+
+    def put_record(self, row: RecordRow) -> None:
+        super().put_record(row)
+        self._keys.pop(row.kind, None)
+        self._records[row.kind, row.key] = row
+
+    def drop_record(self, kind: str, key: str) -> None:
+        super().drop_record(kind, key)
+        self._keys.pop(kind, None)
+        self._records[kind, key] = None
 
     def _is_unread(self, kind: str, other: str) -> bool:
         """Say whether the statement alone looks for a kind of record; from then on it does."""
