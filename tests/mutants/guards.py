@@ -1294,7 +1294,7 @@ MUTANTS = [
     Mutant(
         "nothing is answered before its commit", "server/writer.py",
         "                found = self._store.together([job.work for job in jobs])\n",
-        "                [job.loop.call_soon_threadsafe(_answer, [(job.answer, None)]) for job in jobs]\n"
+        "                [job.loop.call_soon_threadsafe(_tell, [(job.tell, None)]) for job in jobs]\n"
         "                found = self._store.together([job.work for job in jobs])\n",
         "server/test_writer.py::test_nothing_is_answered_before_its_commit",
     ),
@@ -1307,6 +1307,16 @@ MUTANTS = [
         "a record that was dropped is not found in the transaction", "stores/sqlite_transaction.py",
         "        self._records[kind, key] = None\n", "        pass\n",
         "server/test_writer.py::test_a_batch_sees_what_another_process_changed_and_dropped_before_it",
+    ),
+    Mutant(
+        "those who look hold up no verb for long", "server/writer.py",
+        "min(_MOST_LOOKS, len(looks))", "len(looks)",
+        "server/test_writer.py::test_many_who_look_leave_room_for_what_is_written",
+    ),
+    Mutant(
+        "who waits for no time looks all the same", "server/api/long_poll.py",
+        "        if self._has_looked:\n", "        if True:\n",
+        "server/test_api_input.py::test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up",
     ),
     Mutant(
         "a revocation is looked up in the transaction", "server/api/endpoint.py",

@@ -24,6 +24,7 @@ from sayso.model.fingerprint import fingerprint
 from sayso.model.request import State
 from sayso.server.auth.tokens import Tokens
 from sayso.server.writer import Writer
+from sayso.server.writer import _Job as writer_job
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.records import Record
@@ -117,6 +118,27 @@ def test_the_verbs_of_one_work_are_one_transaction(tmp_path: Path) -> None:
     [error] = store.together([broken_off])
     assert isinstance(error, RuntimeError)
     assert kept(store) == set()
+
+
+def test_many_who_look_leave_room_for_what_is_written() -> None:
+    batches = list[int]()
+
+    class Counted(MemoryStore):
+        def together(self, works: Sequence[Any]) -> Sequence[Any]:
+            batches.append(len(works))
+            return super().together(works)
+
+    async def look_and_write() -> None:
+        writer, looked, loop = Writer(Counted()), asyncio.Semaphore(0), asyncio.get_running_loop()
+        with writer._has_jobs:  # so that all of them wait before the first is done
+            for _ in range(200):
+                writer._looks.append(writer_job(lambda _: None, lambda _: looked.release(), loop))
+        assert await writer.do(lambda view: keep(1, view)) == 1
+        assert batches[0] == 65
+        for _ in range(200):
+            await asyncio.wait_for(looked.acquire(), 30)
+
+    asyncio.run(look_and_write())
 
 
 def test_who_cannot_be_answered_holds_nobody_up() -> None:

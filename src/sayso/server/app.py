@@ -129,8 +129,8 @@ def create_app(
         sign_in: How people sign in; None is by login links alone.
         rate: How often one token may ask the API, `600/minute`; None for no limit. A program that asks more often is
             told to wait, and does.
-        in_flight: How many requests of one token are worked on at a time; one that waits for a change counts while
-            the store is looked at for it, and not while it sleeps.
+        in_flight: How many requests of one token are worked on at a time; one that waits for a change counts until
+            the store was looked at for it once. Those whom a change wakes look 64 at a time, whosesoever they are.
         stranger_rate: How often one address may ask without being known, one session may ask the API, and one hook may
             send decisions; None for no limit.
         open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.

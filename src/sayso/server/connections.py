@@ -18,7 +18,10 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["Limits", "config", "raise_file_limit"]
+__all__ = ["GONE", "Limits", "config", "raise_file_limit"]
+
+GONE = "sayso.gone"
+"""The extension of a request's scope whose `future` is done when its connection is lost."""
 
 _FILES = 65_536  # as many as are asked for; a system may name a number that it cannot hold
 _RESERVED = 384  # files beside connections: those that are accepted at once, the store, channels, streams of the log
@@ -77,6 +80,7 @@ class _Limited(HttpToolsProtocol):
         self._limits, self._waiting = limits, waiting
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
+        self._gone: asyncio.Future[None] | None = None
         self._head, self._is_in_head = 0, True  # bytes of a header that is not whole yet
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -95,6 +99,8 @@ class _Limited(HttpToolsProtocol):
         self._is_in_head = True
 
     def on_headers_complete(self) -> None:
+        self._gone = self._gone or self.loop.create_future()
+        self.scope["extensions"] = {GONE: {"future": self._gone}}
         super().on_headers_complete()
         self._is_in_head = False
 
@@ -113,6 +119,8 @@ class _Limited(HttpToolsProtocol):
         self._stop_waiting()
         self._is_read()
         super().connection_lost(exc)
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -13,11 +13,12 @@ import os
 import socket
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -55,6 +56,15 @@ def hostname(host: str) -> str | None:
     return parts.hostname
 
 
+@lru_cache(maxsize=256)
+def _hostname(host: bytes) -> str | None:
+    return hostname(host.decode("latin-1"))
+
+
+_RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+_NAMES = frozenset(name for name, _ in _RAW)
+
+
 class Guard:
     """ASGI middleware that answers under the names of `hosts` only, and puts the headers on."""
 
@@ -70,15 +80,17 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                # A file of ours has a tag by which a browser asks whether it is still the same; a page is never kept.
-                headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
+                headers = [one for one in message.get("headers", ()) if one[0] not in _NAMES]
+                names = {name for name, _ in headers}
+                if b"cache-control" not in names:
+                    # A file of ours has a tag by which a browser asks whether it is still the same; a page is never
+                    # kept.
+                    headers.append((b"cache-control", b"no-cache" if b"etag" in names else b"no-store"))
+                message = {**message, "headers": headers + _RAW}
             await send(message)
 
-        given = Headers(scope=scope).getlist("host")
-        if len(given) == 1 and hostname(given[0]) in self._hosts:
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        if len(given) == 1 and _hostname(given[0]) in self._hosts:
             await self._app(scope, receive, send_guarded)
             return
         refusal = PlainTextResponse("this server is not known by that name\n", status_code=421)

@@ -180,6 +180,10 @@ class RecordVerbs(ABC):
         row = self._record_row(kind, key)
         return None if row is None else record_of(row)
 
+    def record_row(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record's row as last committed, for who has read it before and asks whether it still is that."""
+        return self._record_row(kind, key)
+
     def records(
         self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000
     ) -> Sequence[Record]:

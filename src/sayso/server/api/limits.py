@@ -6,13 +6,15 @@ The rate is a moving window (the library `limits`); concurrent requests are coun
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-from anyio import CapacityLimiter, WouldBlock, move_on_after
+from anyio import CapacityLimiter
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
@@ -77,70 +79,65 @@ class InFlight:
         self._most = most
         self._tokens = dict[str, _Token]()
 
-    @asynccontextmanager
-    async def one_of(self, who: str, *, queues: bool = False) -> AsyncGenerator[Slot]:
-        """Hold a slot while the block runs; raises `Problem` where all of them are taken."""
-        token = self._tokens.setdefault(who, _Token(CapacityLimiter(self._most)))
-        slot = Slot(token.limiter)
+    def slot(self, who: str) -> Slot:
+        """Return a place for a request of somebody, which is not taken yet; it has to be closed."""
+        token = self._tokens.get(who)
+        if token is None:
+            token = self._tokens[who] = _Token(asyncio.Semaphore(self._most))
         token.requests += 1
-        try:
-            if not slot.take() and not (queues and await slot.wait(_QUEUE_TIMEOUT)):
-                raise Problem(
-                    "rate_limited",
-                    f"{self._most} requests of this token are being worked on; nothing was done, try again",
-                    headers={"retry-after": str(_SOON)},
-                )
-            yield slot
-        finally:
-            slot.release()
-            token.requests -= 1
-            if not token.requests:
-                del self._tokens[who]
+        return Slot(token, partial(self._close, who, token), self._full)
+
+    def _close(self, who: str, token: _Token) -> None:
+        token.requests -= 1
+        if not token.requests:
+            del self._tokens[who]
+
+    def _full(self) -> Problem:
+        return Problem(
+            "rate_limited",
+            f"{self._most} requests of this token are being worked on; nothing was done, try again",
+            headers={"retry-after": str(_SOON)},
+        )
 
 
 @dataclass
 class _Token:
-    """The requests of one token: `limiter` counts those that are worked on, `requests` also those that wait."""
+    """The requests of one token: `free` counts those that are worked on, `requests` also those that wait."""
 
-    limiter: CapacityLimiter
+    free: asyncio.Semaphore
     requests: int = 0
 
 
 class Slot:
-    """One slot among the requests of a token that are worked on."""
+    """The place of one request among those of its token that are worked on."""
 
-    def __init__(self, limiter: CapacityLimiter) -> None:
-        self._limiter, self._is_held = limiter, False
+    def __init__(self, token: _Token, closed: Callable[[], None], full: Callable[[], Problem]) -> None:
+        self._token, self._closed, self._full, self._is_held = token, closed, full, False
 
-    def take(self) -> bool:
-        """Take it, and say whether there was one."""
-        try:
-            self._limiter.acquire_on_behalf_of_nowait(self)
-        except WouldBlock:
-            return False
-        self._is_held = True
-        return True
+    async def take(self, *, queues: bool) -> None:
+        """Take it; raises `Problem` where all are taken, and with `queues` stay so for five seconds."""
+        free = self._token.free
+        if not free.locked():
+            await free.acquire()  # at once
+            self._is_held = True
+        elif not (queues and await self.wait(_QUEUE_TIMEOUT)):
+            raise self._full()
 
-    async def wait(self, seconds: float = math.inf) -> bool:
+    async def wait(self, seconds: float) -> bool:
         """Take it when it is one's turn, and say whether that came in time."""
-        with move_on_after(seconds):
-            await self._limiter.acquire_on_behalf_of(self)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._token.free.acquire()
             self._is_held = True
         return self._is_held
 
     def release(self) -> None:
-        """Let it go, where it is held."""
+        """Let it go, where it is held: the request sleeps, or is over."""
         if self._is_held:
             self._is_held = False
-            self._limiter.release_on_behalf_of(self)
+            self._token.free.release()
 
-    @asynccontextmanager
-    async def released(self) -> AsyncGenerator[None]:
-        """Let it go while the block sleeps, and take one again.
-
-        Those that one change wakes get their slots in turn, before requests that come then, and none is refused.
-        A block that raises ends the request, which takes no slot again.
-        """
+    def close(self) -> None:
+        """Let it go; the request is over."""
         self.release()
-        yield
-        await self.wait()
+        self._closed()

@@ -1,4 +1,4 @@
-"""Answers that wait for a change: one coroutine for each program that waits, and no thread.
+"""Answers that wait for a change: one coroutine for each program that waits, and neither thread nor task.
 
 A program says what it has seen, and is answered when something of it differs, so that it loses nothing while it is not
 connected. A program that has gone, or has waited long enough, or meets a server that ends, leaves nothing watched.
@@ -7,17 +7,19 @@ connected. A program that has gone, or has waited long enough, or meets a server
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from sse_starlette.sse import AppStatus
 from starlette.requests import Request as Http
 
 from sayso.model.ids import new_token
 from sayso.server.api.endpoint import Context
+from sayso.server.connections import GONE
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
 
@@ -95,72 +97,98 @@ async def until_changed(
 ) -> T | None:  # fmt: skip
     """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
 
-    The looks of all who wait share the writer's transactions with what is written: those whom one commit wakes look
-    together, in one thread, and each finds out whether its token is still good.
+    The looks of all who wait share the writer's transactions with what is written, and each finds out whether its token
+    is still good. A change hands them in from the thread that made it; the loop hears of those that found something.
+    The request takes room among those of its token until its first look is done.
     """
-    loop, wakeup, changed = asyncio.get_running_loop(), asyncio.Event(), set(request_ids)
-
-    def on_change(request_id: str | None = None) -> None:
-        def set_changed() -> None:
-            if request_id is not None:
-                changed.add(request_id)
-            wakeup.set()
-
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
-            loop.call_soon_threadsafe(set_changed)
-
-    until, has_gone = time.monotonic() + min(wait, LONGEST_WAIT), asyncio.ensure_future(_gone(context.http))
-    has_gone.add_done_callback(lambda _: wakeup.set())
-    unwatch: list[Unwatch] = []
+    waiting, unwatch = _Waiting(context, request_ids, look), list[Unwatch]()
+    timer = waiting.loop.call_later(min(wait, LONGEST_WAIT), waiting.expire)
+    forget = _when_gone(context.http, waiting.end)
     try:
         # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
-        unwatch.extend(context.store.watch(one, partial(on_change, one)) for one in request_ids)
+        unwatch.extend(context.store.watch(one, partial(waiting.look, one)) for one in request_ids)
         if is_any:
-            unwatch.append(context.store.watch_all(on_change))
-        while True:
-            wakeup.clear()
-            looked_at, changed = changed, set[str]()
-            found = await context.commit(look, looked_at)
-            if found is not None:
-                return found
-            async with nullcontext() if context.slot is None else context.slot.released():
-                with _told_of_the_end(wakeup):
-                    is_woken = await _woken(wakeup, until, has_gone)
-            if not is_woken:
-                return None
+            unwatch.append(context.store.watch_all(waiting.look))
+        waiting.look()
+        with _told_of_the_end(waiting):
+            return await waiting.found
     finally:
-        has_gone.cancel()
+        timer.cancel()
+        forget()
         for end in unwatch:
             end()
 
 
-async def _woken(wakeup: asyncio.Event, until: float, has_gone: asyncio.Future[None]) -> bool:
-    """Wait for the wakeup; False where there is nothing to wait for any more."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, until - time.monotonic())):
-            await wakeup.wait()
-    return wakeup.is_set() and not has_gone.done() and not AppStatus.should_exit
+class _Waiting(Generic[C, T]):
+    """One request that waits: `found` is what its look found, or None where there is nothing to wait for any more."""
+
+    def __init__(
+        self, context: C, request_ids: Collection[str], look: Callable[[C, Collection[str]], T | None]
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.found: asyncio.Future[T | None] = self.loop.create_future()
+        self._context, self._look, self._changed = context, look, set[str](request_ids)
+        self._lock, self._is_due = threading.Lock(), False
+        self._has_looked = self._is_over = False
+
+    def look(self, request_id: str | None = None) -> None:
+        """Look at what has changed, in the writer's next transaction; from any thread."""
+        with self._lock:  # so that a change is either in the look that is due or makes another one due
+            if request_id is not None:
+                self._changed.add(request_id)
+            if self._is_due or self.found.done():
+                return
+            self._is_due = True
+        self._context.writer.look(partial(self._looked, set()), self._told, self.loop)
+
+    def _looked(self, changed: set[str], store: Store) -> T | None:
+        with self._lock:
+            changed |= self._changed  # they stay this look's own: it may be done again
+            self._is_due, self._changed = False, set[str]()
+        return self._context.inside(store, self._look, changed)[1]
+
+    def _told(self, found: Any) -> None:
+        if self._context.slot is not None:
+            self._context.slot.release()
+        if self.found.done():  # the program has gone, or its time is over
+            return
+        if isinstance(found, BaseException):
+            self.found.set_exception(found)
+        elif found is not None or self._is_over:
+            self.found.set_result(found)
+        self._has_looked = True
+
+    def expire(self) -> None:
+        """Find nothing, its time is over; but look once, however short that was."""
+        self._is_over = True
+        if self._has_looked:
+            self.end()
+
+    def end(self, _: object = None) -> None:
+        """Find nothing; in the loop."""
+        if not self.found.done():
+            self.found.set_result(None)
 
 
-_asleep: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
+_asleep: dict[asyncio.AbstractEventLoop, set[_Waiting[Any, Any]]] = {}
 
 
 @contextmanager
-def _told_of_the_end(wakeup: asyncio.Event) -> Generator[None]:
-    """Set the wakeup when the server ends, while the block runs; one task looks for all who wait in a loop."""
-    loop = asyncio.get_running_loop()
+def _told_of_the_end(waiting: _Waiting[Any, Any]) -> Generator[None]:
+    """End the wait when the server ends, while the block runs; one task looks for all who wait in a loop."""
+    loop = waiting.loop
     if loop not in _asleep:
         _asleep[loop] = set()
-        loop.create_task(_look_for_the_end(loop, _asleep[loop]))  # noqa: RUF006  it is in the loop while anybody sleeps
+        loop.create_task(_look_for_the_end(loop, _asleep[loop]))
     asleep = _asleep[loop]
-    asleep.add(wakeup)
+    asleep.add(waiting)
     try:
         yield
     finally:
-        asleep.discard(wakeup)
+        asleep.discard(waiting)
 
 
-async def _look_for_the_end(loop: asyncio.AbstractEventLoop, asleep: set[asyncio.Event]) -> None:
+async def _look_for_the_end(loop: asyncio.AbstractEventLoop, asleep: set[_Waiting[Any, Any]]) -> None:
     idle_since = time.monotonic()
     try:
         while time.monotonic() - idle_since < _LINGER:
@@ -168,10 +196,21 @@ async def _look_for_the_end(loop: asyncio.AbstractEventLoop, asleep: set[asyncio
             if asleep:
                 idle_since = time.monotonic()
             if AppStatus.should_exit:
-                for wakeup in asleep:
-                    wakeup.set()
+                for waiting in asleep:
+                    waiting.end()
     finally:
         del _asleep[loop]  # before anybody else can come, who begins anew
+
+
+def _when_gone(http: Http, end: Callable[[object], None]) -> Callable[[], object]:
+    """Call `end` in the loop when the program closes its connection; what is returned takes that back."""
+    gone: asyncio.Future[None] | None = http.scope.get("extensions", {}).get(GONE, {}).get("future")
+    if gone is None:
+        task = asyncio.ensure_future(_gone(http))
+        task.add_done_callback(end)
+        return task.cancel
+    gone.add_done_callback(end)  # and no task, which is most of what one of thousands that wait would cost
+    return partial(gone.remove_done_callback, end)
 
 
 async def _gone(http: Http) -> None:

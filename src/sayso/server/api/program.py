@@ -421,6 +421,8 @@ async def _changes(own: Ownership, message: messages.Wait, version: StoreVersion
 
 
 def _as_many_as_fit(found: Sequence[messages.RequestMessage]) -> list[messages.RequestMessage]:
+    if len(found) == 1:
+        return [*found]
     fitting, room = list[messages.RequestMessage](), _MAX_SENT
     for one in found:
         room -= len(one.model_dump_json())

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from hmac import compare_digest
 from typing import Any, Literal, get_args
 
@@ -22,7 +23,7 @@ from sayso import clock, config, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.stores.records import Note, Record
+from sayso.stores.records import Note, Record, RecordRow, record_of
 
 __all__ = ["CHAIN", "KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
 
@@ -62,7 +63,7 @@ class Token:
         """Say whether it opens anything at this instant."""
         return self.revoked_at is None and now < self.expires_at
 
-    @property
+    @cached_property
     def reviewer(self) -> Reviewer:
         """The person in whose name it acts."""
         return Reviewer(self.person.subject, roles=self.roles, issuer=self.person.issuer)
@@ -76,7 +77,7 @@ class Tokens:
         self._lock = threading.Lock()
         self._uses: dict[str, str] = {}  # not written yet: finding a token writes nothing
         self._written: dict[str, str] = {}
-        self._read: dict[str, tuple[dict[str, Any], Token]] = {}  # by id, with the row that it was read from
+        self._read: dict[str, tuple[RecordRow, Token]] = {}  # by id, with the row that it was read from
         self._known: dict[str, Token] = {}  # by the digests of their texts; whether one is still good is no part of it
 
     def new(
@@ -137,12 +138,12 @@ class Tokens:
             token_id: Which.
             store: A view of the store in which this is asked, such as an open transaction.
         """
-        record = (store or self._store).record(_RECORD, token_id)
-        if record is None:
+        row = (store or self._store).record_row(_RECORD, token_id)
+        if row is None:
             return False
         known = self._read.get(token_id)
-        if known is None or known[0] != record.body:
-            known = self._read[token_id] = record.body, _token(record)
+        if known is None or known[0] != row:
+            known = self._read[token_id] = row, _token(record_of(row))
         return known[1].is_good(clock.now())
 
     def _use(self, token: Token) -> None:
