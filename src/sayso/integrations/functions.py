@@ -6,7 +6,6 @@ what a model reads in every framework; what it raises, many of them swallow or c
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -14,8 +13,7 @@ from typing import Any, Unpack
 
 from sayso.errors import ConfigError
 from sayso.held import HoldOptions
-from sayso.integrations.tool_calls import acall_tool, call_tool, check_options, is_in_loop, options_of, plain
-from sayso.model.parameters import Signature
+from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, check_options, is_in_loop, options_of
 from sayso.signals import trimmed
 
 __all__ = ["held_tool"]
@@ -42,39 +40,25 @@ def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Un
         ConfigError: A sync tool was called in an event loop, which it would block.
         StoreError: The store cannot be reached; nothing was run.
     """
-    from pydantic import TypeAdapter
-    from pydantic_core import ArgsKwargs
-
     check_options(options, "run", "context")
     if sync and inspect.iscoroutinefunction(function):
         raise ConfigError(f"sync=True takes a sync function, and {function.__name__} is async")
-    kind: Any = function  # pydantic calls it with validated arguments
-    signature, adapter = Signature(function), TypeAdapter[Any](kind)
-    schema, name = adapter.json_schema(), function.__name__
-    about = (inspect.getdoc(function) or "").partition("\n\n")[0]
-
-    def execute(approved: dict[str, Any]) -> Any:
-        return adapter.validate_python(ArgsKwargs((), approved))  # validates, and calls it
+    tool = ToolFunction(function)
 
     def asked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], HoldOptions]:
-        filled = options_of(options, key=None, run=None, schema=schema, description=about)
-        return plain(signature.bind(args, dict(kwargs))), filled
+        filled = options_of(options, key=None, run=None, schema=tool.schema, description=tool.description)
+        return tool.bind(args, kwargs), filled
 
     @functools.wraps(function)
     async def held(*args: Any, **kwargs: Any) -> Any:
-        async def run(approved: dict[str, Any]) -> Any:
-            if inspect.iscoroutinefunction(function):
-                return await execute(approved)
-            return await asyncio.to_thread(execute, approved)
-
         given, filled = asked(args, kwargs)
-        return (await acall_tool(name, given, run, filled)).returned
+        return (await acall_tool(tool.name, given, tool.acall, filled)).returned
 
     @functools.wraps(function)
     def held_sync(*args: Any, **kwargs: Any) -> Any:
         if is_in_loop():
-            raise ConfigError(f"{name} waits for a person and was called in an event loop; leave out sync=True")
+            raise ConfigError(f"{tool.name} waits for a person and was called in an event loop; leave out sync=True")
         given, filled = asked(args, kwargs)
-        return call_tool(name, given, execute, filled).returned
+        return call_tool(tool.name, given, tool.call, filled).returned
 
     return held_sync if sync else held

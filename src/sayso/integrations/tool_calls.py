@@ -16,11 +16,13 @@ import sayso
 from sayso import aio, errors, scope
 from sayso.held import HeldBase, HoldOptions
 from sayso.model.ids import new_run_id
+from sayso.model.parameters import Signature
 from sayso.model.request import State, not_run
 from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
 __all__ = [
     "OWN",
+    "ToolFunction",
     "ToolResult",
     "acall_tool",
     "call_tool",
@@ -66,6 +68,41 @@ class ToolResult:
     def returned(self) -> Any:
         """What the tool returned as it is, if nobody has anything to say about it; else `text`."""
         return self.value if self.has_run and not self.words else self.text
+
+
+class ToolFunction:
+    """A Python function as a tool: what `hold` needs of it, and its call with what was approved.
+
+    Args:
+        function: It has annotated parameters that have a JSON form.
+
+    Attributes:
+        name, schema, description: Of the tool; the first paragraph of the docstring describes it.
+        is_async: Whether it is an async function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        from pydantic import TypeAdapter
+
+        kind: Any = function  # pydantic calls it with validated arguments
+        self._adapter, self._signature = TypeAdapter[Any](kind), Signature(function)
+        self.name, self.schema = function.__name__, self._adapter.json_schema()
+        self.description = (inspect.getdoc(function) or "").partition("\n\n")[0]
+        self.is_async = inspect.iscoroutinefunction(function)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name, as JSON values."""
+        return plain(self._signature.bind(args, dict(kwargs)))
+
+    def call(self, approved: dict[str, Any]) -> Any:
+        """Call the function; the value of an async one is awaitable."""
+        from pydantic_core import ArgsKwargs
+
+        return self._adapter.validate_python(ArgsKwargs((), approved))
+
+    async def acall(self, approved: dict[str, Any]) -> Any:
+        """Call the function, a sync one in a thread."""
+        return await (self.call(approved) if self.is_async else asyncio.to_thread(self.call, approved))
 
 
 def text_of(value: Any) -> str:
