@@ -21,6 +21,7 @@ from .learning import learning
 from .listing import listed
 from .machine import describe, load_after
 from .overhead import allow
+from .postgres import postgres
 from .processes import processes
 from .rounds import durable, memory, thousand
 from .runs import call, resume, trip
@@ -50,10 +51,11 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "abuse": abuse,
     "import": footprint,
     "costs": costs,
+    "postgres": postgres,
 }
 # What the targets are about; and what does not stand in the main table.
 TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import"}
-APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs"}
+APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

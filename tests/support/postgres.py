@@ -73,6 +73,11 @@ class Server:
         """The major version."""
         return int((self._data / "PG_VERSION").read_text())
 
+    @property
+    def pid(self) -> int | None:
+        """The process whose children do the work, while it runs."""
+        return None if self._process is None else self._process.pid
+
     def url(self, database: str) -> str:
         """Return what opens a database."""
         return f"postgresql://tester@/{database}?host={self._folder}"
