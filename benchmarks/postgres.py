@@ -30,7 +30,7 @@ COST = "Postgres: one cycle without a piece"
 
 
 def postgres(plan: Plan) -> list[Row]:
-    """Measure on each of the servers that are installed; the newest one of the machine alone in a quick run."""
+    """Measure on the newest server of this machine, or on that of the package index."""
     try:
         from tests.support.postgres import Server, installed
     except ModuleNotFoundError as absent:

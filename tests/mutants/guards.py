@@ -557,6 +557,12 @@ MUTANTS = [
         "stores/test_postgres.py::test_a_change_of_any_column_is_found_before_a_start",
     ),
     Mutant(
+        "in a shared commit, an answer from memory that nothing has confirmed does not count", "stores/postgres.py",
+        "        if not is_sure:\n", "        if False:\n",
+        "stores/test_postgres_together.py"
+        "::test_what_another_process_changed_meanwhile_costs_the_works_beside_it_nothing",
+    ),
+    Mutant(
         "what was committed on a lost connection is found", "stores/postgres.py",
         "        for tx, result in verb.lost:", "        for tx, result in ():",
         "stores/test_postgres.py::test_what_was_lost_on_its_way_happens_once",

@@ -60,7 +60,8 @@ def transactions(url: str, requests: list[Request]) -> int:
 
     with psycopg.connect(url) as connection:
         sql = "SELECT count(DISTINCT tx) FROM sayso.journal WHERE request_id = ANY(%s)"
-        return connection.execute(sql, ([request.id for request in requests],)).fetchone()[0]
+        [(count,)] = connection.execute(sql, ([request.id for request in requests],)).fetchall()
+        return count
 
 
 def test_works_share_one_commit(store: PostgresStore, url: str) -> None:
