@@ -1,6 +1,7 @@
 """One Postgres, two servers, two workers and a browser; one of each is killed, and the effects are counted.
 
-    python examples/many-machines/run.py
+    python examples/many-machines/run.py             with a real browser, where there is one
+    python examples/many-machines/run.py --no-chromium
 
 What would be six machines are processes here. It needs what `make test` installs, or any Postgres of this machine;
 the browser is a Chromium where Playwright is installed, else a session over HTTP. It ends by itself, within a minute,
@@ -185,7 +186,11 @@ class Chromium:
 
 
 def has_chromium() -> bool:
-    return bool(Chromium.program) and importlib.util.find_spec("playwright") is not None
+    return (
+        "--no-chromium" not in sys.argv
+        and bool(Chromium.program)
+        and importlib.util.find_spec("playwright") is not None
+    )
 
 
 class Machines:
