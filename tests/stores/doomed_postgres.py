@@ -29,11 +29,11 @@ def reach(place: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def wrap(verb: str) -> None:
-    """Have a verb of the store say where it is."""
-    original = getattr(PostgresStore, verb)
+def wrap(verb: str, kind: type[Any] = PostgresStore) -> None:
+    """Have a verb of a store say where it is."""
+    original = getattr(kind, verb)
 
-    def doing(self: PostgresStore, *args: Any, **options: Any) -> Any:
+    def doing(self: Any, *args: Any, **options: Any) -> Any:
         reach(f"before {verb}")
         if f"within {verb}" in _deadly or f"sent {verb}" in _deadly:
             wrap_statements(verb)
@@ -41,7 +41,7 @@ def wrap(verb: str) -> None:
         reach(f"after {verb}")
         return done
 
-    setattr(PostgresStore, verb, doing)
+    setattr(kind, verb, doing)
 
 
 def wrap_statements(verb: str) -> None:
