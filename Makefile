@@ -13,6 +13,8 @@
 #   make contrast         the same accidents for frameworks, peers and sayso: what ran that should not have
 #                         (ARGS='langgraph replay' is one cell; ARGS='--markdown docs/explanation/contrast.md')
 #   make bench-scale      many agents on one server                (ARGS='--beside ../old --seconds 10')
+#   make faults           every fault, counted: kills, a database stopped, a disk full, a bad network
+#                         (ARGS='clock cut' is those; ARGS='--times 3', so many of each; ARGS='--soak 10', load for ten minutes)
 #   make docs             build the pages into site/
 #   make clean            remove environments, caches and builds
 #
@@ -35,7 +37,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench bench-scale contrast docs clean
+.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench bench-scale contrast faults docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -78,6 +80,9 @@ contrast:
 
 bench-scale: $(BENCH)/.ready
 	$(BENCH)/bin/python -m benchmarks.scale $(ARGS)
+
+faults: $(VENV)/.ready-test
+	@$(VENV)/bin/python -m tests.faults $(ARGS)
 
 docs: $(DOCS)/.ready
 	$(DOCS)/bin/zensical build --clean --strict
