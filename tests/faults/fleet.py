@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import sayso
 from sayso import audit, config, errors
+from sayso.audit.verifier import entries
 from sayso.model.request import State
 from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store
@@ -303,7 +304,7 @@ class Fleet:
                 cursor = page.cursor
                 if cursor is None:
                     break
-            decided = {entry.request_id for entry in store.journal() if entry.event == "approved"}
+            decided = {entry.request_id for entry in entries(store) if entry.event == "approved"}
             broken = len(audit.verify(store).broken)
         states = {one.run_id: one.state for one in requests}
         unknown = {run for run, state in states.items() if state is State.UNKNOWN}
