@@ -27,7 +27,9 @@ from sayso.model.schema import SchemaError
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.grants import Stop
+from sayso.stores.request_store import is_lost
 from sayso.stores.search import Search
+from sayso.stores.transaction import LEASE
 
 __all__ = ["RequestPage", "Review"]
 
@@ -204,8 +206,10 @@ class Review:
         now, execution = clock.now(), request.execution
         change = lifecycle.expire(request, now) or lifecycle.escalate(request, now)
         is_started = change is None and request.state is State.RUNNING
-        if is_started and execution is not None and worker.is_gone(execution.worker):
-            change = lifecycle.abandon(request)
+        if is_started and execution is not None:
+            is_gone = worker.is_gone(execution.worker)
+            if is_gone or is_lost(request, now, lambda: self.store.record(LEASE, request.id)):
+                change = lifecycle.abandon(request, is_lost=not is_gone)
         return request if change is None else change.request
 
     def find(self, request_id: str) -> str:

@@ -30,7 +30,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 _OCSF = "1.3.0"
 _CREATE, _UPDATE, _DELETE, _OTHER = 1, 3, 4, 99
 _ACTIVITIES = {
-    "asked": _CREATE, "purged": _DELETE, "allowed": _OTHER, "denied": _OTHER, "checkpoint": _OTHER,
+    "asked": _CREATE, "purged": _DELETE, "allowed": _OTHER, "denied": _OTHER, "late": _OTHER, "checkpoint": _OTHER,
     "token_made": _CREATE, "token_revoked": _DELETE,
 }  # fmt: skip
 _CAPTIONS = {_CREATE: "Create", _UPDATE: "Update", _DELETE: "Delete", _OTHER: "Other"}

@@ -31,7 +31,7 @@ from sayso.gates.hooks import (
 )  # fmt: skip
 from sayso.gates.masking import is_as_shown, masked_call, refused_by_types, secrets_of
 from sayso.gates.options import Gate, check_function, forget_function
-from sayso.gates.outcome import judged, mark_unknown, outcome_of
+from sayso.gates.outcome import judged, mark_unknown, outcome_of, warn_of_late_end
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
@@ -555,7 +555,7 @@ def end(
     try:
         yield StoreCall(store.finish, request.id, start.token, outcome, saved)
     except errors.StartRefusedError:
-        is_resolved = True  # by somebody who took it for broken off
+        is_resolved = warn_of_late_end(request, outcome)
     except errors.StoreError as error:
         if raised is None:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error

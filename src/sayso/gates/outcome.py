@@ -8,6 +8,7 @@ ambiguous error becomes `failed` only if it surely came before anything was sent
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from sayso.model.request import Request
 
 __all__ = [
     "NotExecuted", "exception_classes", "is_ambiguous", "judged", "mark_unknown", "outcome_of", "unknown_request",
+    "warn_of_late_end",
 ]  # fmt: skip
 
 
@@ -295,3 +297,12 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
     return Outcome(state, error=text, not_run=state == "failed" and isinstance(attempt.raised, NotExecuted))
+
+
+def warn_of_late_end(request: Request, outcome: Outcome) -> bool:
+    """Log that a call ended after its lease was lost and somebody had said how it ended; return True."""
+    logging.getLogger("sayso").warning(
+        "the call of %s ended here as %s, after it was taken for broken off and somebody had said how it ended; the"
+        " request stays as it is, and its journal says so", request.id, outcome.state,
+    )  # fmt: skip
+    return True

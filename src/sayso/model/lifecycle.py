@@ -584,9 +584,14 @@ def kept_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def abandon(request: Request) -> Transition | None:
-    """Say that nobody can tell how a running call ended; None where it is not running."""
+def abandon(request: Request, *, is_lost: bool = False) -> Transition | None:
+    """Say that nobody can tell how a running call ended; None where it is not running.
+
+    `is_lost` says that its lease was not renewed, and nothing else is known of its worker.
+    """
     if request.state is not State.RUNNING or request.execution is None:
         return None
-    detail = {"attempt": request.execution.attempt, "worker": request.execution.worker}
+    detail: dict[str, Any] = {"attempt": request.execution.attempt, "worker": request.execution.worker}
+    if is_lost:
+        detail["lease"] = "lost"
     return Transition(_evolve(request, state=State.UNKNOWN), "unknown", request.requester, "sweep", detail)

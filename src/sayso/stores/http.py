@@ -24,7 +24,7 @@ from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import http_messages as messages
-from sayso.stores import worker
+from sayso.stores import leases, worker
 from sayso.stores.base import Filter, Page, Store, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
@@ -40,6 +40,7 @@ _M = TypeVar("_M", bound=messages.Message)
 _LOOKING_PATIENCE = 5.0
 _BRIEF = 2.0
 _MAX_ETAGS = 1_024
+_MOST_RENEWED = 1_000
 
 
 class HttpStore(Store):
@@ -123,13 +124,25 @@ class HttpStore(Store):
             raise _on_the_server("whether a start is due is looked into there")
         me = worker.current() if by is None else by
         try:
-            return self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
+            started = self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
         except errors.AlreadyStartedError as refusal:
             request = self._after_loss(refusal, request_id)
             execution = request.execution
             if request.state is State.RUNNING and execution is not None and execution.token == token:
-                return request  # by our own try, whose answer was lost: the token is known to nobody else
-            raise
+                started = request  # by our own try, whose answer was lost: the token is known to nobody else
+            else:
+                raise
+        if by is None:
+            leases.hold(self, request_id, token)
+        return started
+
+    def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
+        # Not for long: what is in time is tried again, and what is late is lost anyway.
+        lost, rest = list[str](), list(starts)
+        while rest:
+            message, rest = messages.Renew.of(starts=rest[:_MOST_RENEWED]), rest[_MOST_RENEWED:]
+            lost += self._transport.send(message, messages.Renewed, "", patience=_BRIEF, is_brief=True).lost
+        return lost
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
         error = None if outcome.error is None else storable(outcome.error)
@@ -144,9 +157,12 @@ class HttpStore(Store):
         except errors.StartRefusedError as refusal:
             request = self._after_loss(refusal, request_id)
             execution = request.execution
-            if execution is not None and execution.token == token and execution.finished_at is not None:
-                return request
+            is_ours = execution is not None and (execution.token, execution.resolved_by) == (token, None)
+            if is_ours and execution is not None and execution.finished_at is not None:
+                return request  # by our own try, whose answer was lost
             raise
+        finally:
+            leases.release(self, token)
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,

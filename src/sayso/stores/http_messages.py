@@ -175,6 +175,12 @@ class Start(_OfRequest, Begin):
     """Take the single right to run an approved call."""
 
 
+class Renew(Message):
+    """Renew the leases of calls that run: each of these would be `unknown` once its worker's lease is over."""
+
+    starts: list[tuple[RequestId, Name]] = Field(max_length=1_000, description="Requests, each with its start's token.")
+
+
 class Finish(_OfRequest):
     """Say how a started call ended, and save the run that it belongs to."""
 
@@ -371,6 +377,12 @@ class Swept(Message):
     """How many requests have reached their end."""
 
     changed: int
+
+
+class Renewed(Message):
+    """Whose lease was lost: `unknown` by now, resolved, or started by somebody else."""
+
+    lost: list[str]
 
 
 class Done(Message):

@@ -14,12 +14,12 @@ from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
-from sayso.stores import worker
+from sayso.stores import leases, worker
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, must_not_be_stopped, take
 from sayso.stores.records import Record, row_of
-from sayso.stores.request_store import RequestStore
+from sayso.stores.request_store import RequestStore, drop_lease, put_lease
 from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_any, insert, save, update
 
 __all__ = ["ProgramStore", "note_of_versions"]
@@ -118,16 +118,39 @@ class ProgramStore(RequestStore):
             StartRefusedError: One of its kinds; the call must not run.
         """
         me = worker.current() if by is None else by
-        return self._transact(_started, request_id, me, token, seen)
+        started = self._transact(_started, request_id, me, token, seen)
+        if by is None:
+            leases.hold(self, request_id, token)
+        return started
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
         """In one transaction, record how the started call ended, and save a run; only the token's holder may.
 
+        Of a call that is `unknown` by now, because its lease was lost, the outcome is recorded as of any other.
+
         Raises:
-            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded.
+            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded. Where a
+                person or hook has said how it ended, the journal has a row `late` that says what the worker says.
             RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
         """
-        return self._transact(_finished, request_id, token, outcome, saved)
+        try:
+            return self._transact(_finished, request_id, token, outcome, saved)
+        finally:  # also where the store could not be told: nobody will, and the call becomes `unknown`
+            leases.release(self, token)
+
+    def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
+        """In one transaction, renew the leases of calls that run; `sayso.stores.leases` does so for this process.
+
+        A call whose worker's name has a lease counts as running for as long as that says, from its start and from each
+        renewal. Then `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again.
+
+        Args:
+            starts: Ids of requests, each with the token of its start.
+
+        Returns:
+            The ids of those whose lease was lost: `unknown` by now, resolved, or started by somebody else.
+        """
+        return self._transact(_renewed, starts)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +264,9 @@ def _finished(
 ) -> Request | errors.SaysoError:
     found = changed(tx, request_id, lifecycle.finish, token=token, outcome=outcome)
     if isinstance(found, errors.SaysoError):
+        _note_late(tx, request_id, token, outcome)
         return found
+    drop_lease(tx, found, tx.now())
     if outcome.not_run:
         give_back(tx, found)
     if found.execution is not None and found.execution.kept is not None:
@@ -252,6 +277,33 @@ def _finished(
     except errors.RunBusyError as refusal:
         return refusal
     return found
+
+
+def _note_late(tx: Transaction, request_id: str, token: str, outcome: Outcome) -> None:
+    """Write what a worker says of its call after a person, or a hook, has said how it ended; the request stays."""
+    request = tx.load(request_id)
+    execution = request.execution
+    if execution is None or execution.token != token or execution.resolved_by is None:
+        return
+    detail = {"request": request_id, "state": outcome.state, "agrees": outcome.state == request.state.value}
+    tx.note(request.run_id, "late", request.requester, "program", detail)
+
+
+def _renewed(tx: Transaction, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
+    lost, now = list[str](), tx.now()
+    for request_id, token in starts:
+        try:
+            request = tx.load(request_id)
+        except errors.RequestNotFoundError:
+            continue
+        execution = request.execution
+        if execution is None or execution.token != token or execution.resolved_by is not None:
+            lost.append(request_id)
+        elif request.state is State.RUNNING:
+            put_lease(tx, request, now)
+        elif execution.finished_at is None:
+            lost.append(request_id)
+    return lost
 
 
 def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRecord:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.lifecycle import Transition
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import worker
 from sayso.stores.codec import altered
 from sayso.stores.grants import give_back
-from sayso.stores.transaction import Transaction, changed, lapsed, update
+from sayso.stores.records import Record, record_of, row_of
+from sayso.stores.transaction import LEASE, Transaction, changed, lapsed, update
 
-__all__ = ["RequestStore", "Unwatch"]
+__all__ = ["RequestStore", "Unwatch", "drop_lease", "is_lost", "put_lease"]
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
@@ -31,20 +33,58 @@ def _settled(tx: Transaction, request_id: str, gone: str | None) -> Request:
     request = tx.load(request_id)
     if not tx.verify(request):
         raise altered(request_id)
-    change, execution = lapsed(request, tx.now()), request.execution
-    if change is None and execution is not None:
+    now = tx.now()
+    change, execution = lapsed(request, now), request.execution
+    if change is None and request.state is State.RUNNING and execution is not None:
         is_gone = execution.worker == gone or worker.is_gone(execution.worker)
-        change = lifecycle.abandon(request) if is_gone else None
+        if is_gone or is_lost(request, now, partial(_renewal, tx, request_id)):
+            change = lifecycle.abandon(request, is_lost=not is_gone)
     if change is None:
         return request
     update(tx, change)
+    if change.event == "unknown":
+        drop_lease(tx, change.request, now)
     return change.request
+
+
+def is_lost(request: Request, now: datetime, renewed: Callable[[], Record | None]) -> bool:
+    """Say whether the lease of a call that runs has ended; `renewed` looks for its renewal, where there may be one."""
+    execution = request.execution
+    span = None if execution is None else worker.lease_of(execution.worker)
+    if span is None or execution is None or now < execution.started_at + span:
+        return False
+    renewal = renewed()
+    return renewal is None or renewal.due is None or now >= renewal.due
+
+
+def _renewal(tx: Transaction, request_id: str) -> Record | None:
+    row = tx.find_record(LEASE, request_id)
+    return None if row is None else record_of(row)
+
+
+def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
+    """Take away what renewals have left; a short call had none, and pays no look for it."""
+    execution = request.execution
+    span = None if execution is None else worker.lease_of(execution.worker)
+    if execution is None or span is None or now < execution.started_at + span / 4:  # they begin after half of it
+        return
+    if tx.find_record(LEASE, request.id) is not None:
+        tx.drop_record(LEASE, request.id)
+
+
+def put_lease(tx: Transaction, request: Request, now: datetime) -> None:
+    """Renew the lease of a call that runs, for as long as its worker's name says; nothing where that says nothing."""
+    span = None if request.execution is None else worker.lease_of(request.execution.worker)
+    if span is not None:
+        tx.find_record(LEASE, request.id)  # Postgres wants to know whether it is there
+        tx.put_record(row_of(Record(LEASE, request.id, {}, now + span)))
 
 
 def _resolved(tx: Transaction, request_id: str, **options: Any) -> Request | errors.SaysoError:
     found = changed(tx, request_id, lifecycle.resolve, **options)
     if isinstance(found, Request):
         give_back(tx, found)
+        drop_lease(tx, found, tx.now())
     return found
 
 
@@ -116,6 +156,7 @@ class RequestStore(ABC):
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.
 
+        A worker counts as gone when its process has surely ended, and when the lease of its call was not renewed.
         `gone` is a worker that the caller knows to have ended. A row that does not match the journal is refused.
         """
         return self._transact(_settled, request_id, gone)

@@ -23,7 +23,7 @@ from sayso.stores.codec import altered
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 __all__ = [
-    "CHANNEL", "ESCALATION", "RESULT", "SILENT", "SUBMISSION", "Transaction", "changed", "changed_if_any",
+    "CHANNEL", "ESCALATION", "LEASE", "RESULT", "SILENT", "SUBMISSION", "Transaction", "changed", "changed_if_any",
     "delivery_kind", "insert", "lapsed", "save", "update", "waiting_kind",
 ]  # fmt: skip
 
@@ -83,7 +83,7 @@ class Transaction(RecordTransaction, Protocol):
         ...
 
 
-CHANNEL, ESCALATION, RESULT, SUBMISSION = "channel", "escalation", "result", "submission"
+CHANNEL, ESCALATION, LEASE, RESULT, SUBMISSION = "channel", "escalation", "lease", "result", "submission"
 
 # Changes of which no message is made; whatever else may come to be is told.
 SILENT = frozenset({"claimed", "cleared", "released", "started", "suspended", "voted"})

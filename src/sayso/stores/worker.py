@@ -1,7 +1,8 @@
 """Names the process that holds a start or a run, and tells whether that process is surely gone.
 
-A worker's name contains its machine, namespaces, process id and start time; a `Lease` is its right to one run. The
-worker that resumes runs is in `sayso.runs.worker`.
+A worker's name contains its machine, namespaces, process id and start time, and for how long what it holds counts
+without a renewal (`lease_of`, renewed by `sayso.stores.leases`); a `Lease` is its right to one run. The worker that
+resumes runs is in `sayso.runs.worker`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ import hashlib
 import os
 import socket
 import sys
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from sayso import errors
+from sayso.model import duration
 from sayso.model.ids import new_token
 
-__all__ = ["Lease", "current", "is_free", "is_gone", "named", "parent_of", "program_of"]
+__all__ = ["Lease", "current", "is_free", "is_gone", "lease_of", "named", "parent_of", "program_of"]
+
+_DEFAULT_LEASE = timedelta(seconds=30)
+_SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(days=1)
 
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
 
@@ -33,6 +40,7 @@ class _Worker(NamedTuple):
     started: str
     program: str
     machine: str
+    lease: str  # seconds
 
 
 def _read(path: str) -> str:
@@ -87,9 +95,18 @@ def _named(pid: int) -> str:
     host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
     # /proc/self, for /proc/PID may be another process where /proc belongs to another namespace.
     me = _Worker(
-        host, boot, _namespace("pid"), _namespace("time"), str(pid), _started("self"), _program("self"), _machine()
-    )
+        host, boot, _namespace("pid"), _namespace("time"), str(pid), _started("self"), _program("self"), _machine(),
+        f"{_chosen_lease().total_seconds():g}",
+    )  # fmt: skip
     return "/".join(me)
+
+
+def _chosen_lease() -> timedelta:
+    text = os.environ.get("SAYSO_LEASE")
+    span = _DEFAULT_LEASE if not text else duration.option("SAYSO_LEASE", text)
+    if not _SHORTEST <= span <= _LONGEST:
+        raise errors.ConfigError(f"SAYSO_LEASE={text} is not from 1 s to 1 d; nothing ran")
+    return span
 
 
 def current() -> str:
@@ -98,9 +115,20 @@ def current() -> str:
 
 
 def named(pid: int) -> str:
-    """Return the name of another process of this machine, for what it runs on behalf of this one."""
+    """Return the name of another process of this machine, for what it runs on behalf of this one; it renews nothing."""
     mine = _Worker(*current().split("/"))
-    return "/".join(mine._replace(pid=str(pid), started=_started(pid), program=_program(pid)))
+    return "/".join(mine._replace(pid=str(pid), started=_started(pid), program=_program(pid), lease=""))
+
+
+def lease_of(worker: str | None) -> timedelta | None:
+    """Return how long what a worker, or the holder of a run, holds counts without a renewal; None for without end."""
+    parts = "" if worker is None else worker.partition("#")[0].split("/")
+    seconds = parts[-1] if len(parts) == len(_Worker._fields) else ""
+    try:
+        span = timedelta(seconds=float(seconds))
+    except (OverflowError, ValueError):  # it has none, or somebody else wrote it
+        return None
+    return min(max(span, _SHORTEST), _LONGEST)
 
 
 def parent_of(pid: int) -> int | None:

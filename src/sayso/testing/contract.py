@@ -15,6 +15,7 @@ For readable failures, call `pytest.register_assert_rewrite("sayso.testing")` in
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from datetime import timedelta
@@ -217,7 +218,7 @@ class StoreContract(
 
     def test_a_call_whose_process_is_gone_is_unknown_and_not_started_again(self) -> None:
         with patch.object(worker, "current", return_value="host/boot/space/1/1"):
-            request = self.started()
+            request = self.started("mine")
         with patch.object(worker, "is_gone", return_value=True):
             assert self.store.sweep() == 1
         assert self.store.get(request.id).state is State.UNKNOWN
@@ -225,13 +226,63 @@ class StoreContract(
         refusal(errors.OutcomeUnknownError, lambda: self.store.start(request.id, "again"))
 
     def test_a_call_whose_process_lives_stays_running(self) -> None:
-        request = self.started()
-        self.clock.tick(days=30)
-        assert self.store.sweep() == 0
+        request = self.started("mine")
+        for _ in range(5):
+            self.clock.tick("20s")
+            assert self.store.renew([(request.id, "mine")]) == []
+            assert self.store.sweep() == 0
+        self.clock.tick("29s")
         assert self.store.settle(request.id).state is State.RUNNING
+        self.store.finish(request.id, "mine", Outcome("done"))
+        assert self.elsewhere(self.store).get(request.id).state is State.DONE
 
-    def test_a_call_of_another_machine_stays_running(self) -> None:
+    def test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again(self) -> None:
+        renewed, left = self.started("a", run_id="run_a"), self.started("b", run_id="run_b")
+        self.clock.tick("29s")
+        assert self.store.sweep() == 0
+        self.store.renew([(renewed.id, "a")])
+        self.clock.tick("1s")
+        assert self.store.sweep() == 1
+        self.clock.tick("29s")
+        assert self.elsewhere(self.store).settle(renewed.id).state is State.UNKNOWN
+        for request in (renewed, left):
+            assert self.events(request)[-1] == "unknown"
+            refusal(errors.OutcomeUnknownError, lambda request=request: self.store.start(request.id, "again"))
+        assert self.store.renew([(renewed.id, "a"), (left.id, "b")]) == [renewed.id, left.id]
+        assert self.store.get(left.id).state is State.UNKNOWN
+
+    def test_only_who_holds_the_start_renews_its_lease(self) -> None:
+        request = self.started("mine")
+        self.clock.tick("29s")
+        assert self.store.renew([(request.id, "another")]) == [request.id]
+        self.clock.tick("1s")
+        assert self.store.settle(request.id).state is State.UNKNOWN
+
+    def test_the_outcome_of_a_lost_lease_is_recorded_while_nobody_has_said_how_it_ended(self) -> None:
+        request = self.started("mine")
+        self.clock.tick("30s")
+        assert self.store.settle(request.id).state is State.UNKNOWN
+        self.store.finish(request.id, "mine", Outcome("done"))
+        assert self.elsewhere(self.store).get(request.id).state is State.DONE
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "mine", Outcome("done")))
+        assert self.events(request)[-2:] == ["unknown", "done"]
+        assert audit.verify(self.store).broken == ()
+
+    def test_a_late_outcome_changes_nothing_that_a_person_said_and_is_told(self) -> None:
+        request = self.started("mine")
+        self.clock.tick("30s")
+        self.store.settle(request.id)
+        self.store.resolve(request.id, ADA, roles=(), happened=False, comment=None, channel="test")
+        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "mine", Outcome("done")))
+        assert self.elsewhere(self.store).get(request.id).state is State.FAILED
+        late = self.store.journal(run_id=request.run_id)[-1]
+        assert (late.event, json.loads(late.detail)) == (
+            "late", {"request": request.id, "state": "done", "agrees": False},
+        )  # fmt: skip
+        assert audit.verify(self.store).broken == ()
+
+    def test_a_call_of_another_machine_without_a_lease_stays_running(self) -> None:
         with patch.object(worker, "current", return_value="another/boot/space/1/1"):
-            request = self.started()
+            request = self.started("mine")
         assert self.store.sweep() == 0
         assert self.store.settle(request.id).state is State.RUNNING

@@ -268,6 +268,11 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
+@_verb("Renew the leases of calls that run", problems=_NOT_THERE, is_brief=True)
+def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
+    return messages.Renewed.of(lost=own.store.renew([(own.request(id_).id, token) for id_, token in message.starts]))
+
+
 @_verb("Say how a started call ended", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
 def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
     outcome = message.outcome
