@@ -522,6 +522,32 @@ MUTANTS = [
     ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
+        "a call is running only while its lease is renewed", "stores/request_store.py",
+        "if is_gone or is_lost(request, now, partial(_renewal, tx, request_id)):", "if is_gone:",
+        "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
+    ),
+    Mutant(
+        "a lease is renewed only by who holds the start", "stores/program.py",
+        "if execution is None or execution.token != token or execution.resolved_by is not None:", "if execution is None:",
+        "stores/test_contract.py::TestMemory::test_only_who_holds_the_start_renews_its_lease",
+    ),
+    Mutant(
+        "a late outcome that contradicts is told", "stores/program.py",
+        "        _note_late(tx, request_id, token, outcome)", "        pass",
+        "stores/test_contract.py::TestMemory::test_a_late_outcome_changes_nothing_that_a_person_said_and_is_told",
+    ),
+    Mutant(
+        "a call that runs renews its lease", "stores/program.py",
+        "            leases.hold(self, request_id, token)", "            pass",
+        "stores/test_leases.py::test_a_start_is_held_until_its_end_is_recorded",
+    ),
+    Mutant(
+        "what waits for a place of the worker was not started", "runs/engine.py",
+        "        step.attempt.check_going()\n        return await _value_now(step, given, waits)",
+        "        return await _value_now(step, given, waits)",
+        "runs/test_worker_limits.py::test_what_waits_for_a_place_when_the_worker_is_stopped_was_not_started",
+    ),
+    Mutant(
         "a worker that lives is not given up", "stores/request_store.py",
         "execution.worker == gone or worker.is_gone(execution.worker)", "True",
         "stores/test_contract.py::TestMemory::test_a_call_whose_process_lives_stays_running",

@@ -136,7 +136,7 @@ sys.stdin.read()
         assert child.name == "False"
 
 
-MACHINE = f"host/boot-2/{worker._OUTERMOST}/{worker._OUTERMOST}/4711/99/program/machine-1"
+MACHINE = f"host/boot-2/{worker._OUTERMOST}/{worker._OUTERMOST}/4711/99/program/machine-1/30"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -30,6 +30,7 @@ from sayso import config, errors
 from sayso.cli.context import CliContext, Number, as_span, handling_signals, json_option
 from sayso.cli.output import complain, out
 from sayso.model.escaping import escape
+from sayso.runs.limits import Limits
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
 from sayso.view.summary import in_short, short, token
@@ -48,10 +49,17 @@ _THREADS = 32  # for handlers that are plain functions
 @click.option(
     "--grace", metavar="SPAN", type=as_span, default="800ms", show_default=True, help="For handlers, after SIGTERM."
 )
+@click.option(
+    "--limit", "limits", metavar="N|TOOL=N", multiple=True, help="Calls at a time: of all tools, or of one; repeatable."
+)
+@click.option("--health", metavar="[HOST:]PORT", help="Answer GET /healthz and /readyz there.")
 @click.option("--once", is_flag=True, help="Resume what is ready now, and end.")
 @json_option
 @click.pass_obj
-def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: timedelta, once: bool) -> int:
+def worker(
+    cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: timedelta, limits: tuple[str, ...],
+    health: str | None, once: bool,
+) -> int:  # fmt: skip
     """Resume runs when a person has decided.
 
     Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are looked
@@ -63,10 +71,14 @@ def worker(cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: t
     if folder not in sys.path:
         sys.path.insert(0, folder)
     tally = _Tally(as_json=cli.as_json)
-    served = Worker([_loaded(target) for target in targets], concurrency=concurrency, grace=grace, tell=tally.add)
+    served = Worker(
+        [_loaded(target) for target in targets], concurrency=concurrency, limits=_limits(limits), grace=grace,
+        tell=tally.add,
+    )  # fmt: skip
     _refuse_memory(served)
     _hear_log()
-    _serve(served, grace, once=once)
+    with nullcontext() if health is None else _answering(served, health):
+        _serve(served, grace, once=once)
     tally.close()
     if served.is_cut_short:
         _leave(0)  # a handler in a thread cannot be broken off, and Python would wait for it
@@ -127,6 +139,66 @@ def _of_user(target: str, doing: str, code: Callable[[], Any]) -> Any:
 def _refuse_memory(served: Worker) -> None:
     if any(store.url.startswith("memory:") for store in served.stores):
         raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
+
+
+def _limits(given: tuple[str, ...]) -> Limits:
+    all_calls, by_tool = None, dict[str, int]()
+    for text in given:
+        name, _, most = text.rpartition("=")
+        if not (most.isascii() and most.isdigit() and int(most[:6]) > 0 and len(most) <= 6):
+            raise click.BadParameter(
+                f"{text!r} is neither a whole number from 1 nor TOOL=N, as 20 and refund=2 are", param_hint="--limit"
+            )
+        if name:
+            by_tool[name] = int(most)
+        else:
+            all_calls = int(most)
+    return Limits(all_calls, by_tool)
+
+
+# -- health --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _answering(served: Worker, address: str) -> Generator[None]:
+    """Answer probes from a thread of its own, so that they hear of an event loop that is stuck.
+
+    `/healthz` says whether the process is to be replaced, `/readyz` whether it does what it is there for.
+    """
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 0 <= int(port[:6]) <= 65_535):
+        raise click.BadParameter(f"{address!r} is no [HOST:]PORT, as 8601 and 0.0.0.0:8601 are", param_hint="--health")
+
+    class Probe(BaseHTTPRequestHandler):
+        timeout = 5.0  # seconds for a request to arrive
+
+        def do_GET(self) -> None:
+            health = served.health()
+            fine = {"/healthz": health["status"] != "stuck", "/readyz": health["status"] == "ok"}.get(self.path)
+            body = json.dumps(health if fine is not None else {"status": "not_found"}).encode()
+            self.send_response(404 if fine is None else 200 if fine else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name of the base class
+            """Print nothing: a probe comes every few seconds."""
+
+    try:
+        server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Probe)
+    except OSError as error:
+        raise errors.ConfigError(f"--health: {address} cannot be listened on ({error.strerror})") from error
+    thread = threading.Thread(target=server.serve_forever, name="sayso-health", daemon=True)
+    thread.start()
+    complain(f"health: http://{server.server_address[0]}:{server.server_address[1]}/readyz")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 # -- signals ---------------------------------------------------------------------------------------------------

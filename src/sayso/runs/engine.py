@@ -39,6 +39,7 @@ from sayso.runs.events import (
     waiting_output,
 )
 from sayso.runs.interaction import answers, cancelled, must_belong_to, record_held_call, record_question
+from sayso.runs.limits import current_limits
 from sayso.runs.state import (
     Body,
     Checkpoint,
@@ -235,6 +236,15 @@ async def _read_requests(step: StepContext) -> None:
 
 async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
     """Run the handler, through its gate where it has one; `waits` is the request that the step already waits for."""
+    limits = current_limits.get()
+    if limits is None or step.runnable.kind != "tool":
+        return await _value_now(step, given, waits)
+    async with limits.place(step.runnable.name):  # before the start: what waits here can still be stopped
+        step.attempt.check_going()
+        return await _value_now(step, given, waits)
+
+
+async def _value_now(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
     runnable, history = step.runnable, step.history
     try:
         with scope.run(history.run_id):

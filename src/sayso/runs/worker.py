@@ -11,18 +11,20 @@ import asyncio
 import logging
 import time
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sayso import errors
 from sayso.model import duration
 from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
+from sayso.runs.definition import Definition
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, StartEvent
+from sayso.runs.limits import Limits, current_limits
 from sayso.runs.runnable import Run, Runnable, execute
 from sayso.runs.state import verb
 from sayso.stores.base import Store
@@ -33,6 +35,7 @@ __all__ = ["Ending", "Report", "Worker"]
 _LOOK = 2.0  # seconds between two looks where nothing seems to happen: a killed worker sends no notification
 _STRANGERS = 60.0  # seconds between two looks for runs of runnables that this worker was not given
 _PACE = 0.05  # seconds between two looks at a store that changes all the time
+_BEAT, _STUCK = 1.0, 10.0  # seconds between two signs of the event loop; without one for so long, it is stuck
 _LAST = 0.1  # seconds for writing down what was broken off
 _SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
 _log = logging.getLogger("sayso")
@@ -166,6 +169,18 @@ def _store_views(runnables: Iterable[Runnable]) -> list[_StoreView]:
     return list(found.values())
 
 
+def _tools_of(runnables: Iterable[Runnable]) -> set[str]:
+    """Return the names of all tools that these may call."""
+    seen = dict[int, Definition]()
+    parts: list[Definition] = list(runnables)
+    while parts:
+        part = parts.pop()
+        if id(part) not in seen:  # an agent may call itself
+            seen[id(part)] = part
+            parts += part.parts().values()
+    return {part.name for part in seen.values() if part.kind == "tool"}
+
+
 _Key = tuple[_StoreView, str]
 
 
@@ -196,6 +211,7 @@ class Worker:
     Args:
         runnables: Tools, agents and workflows; the runs of each are looked for in its own store.
         concurrency: How many runs are under way at a time.
+        limits: How many calls of tools are under way at a time, of all and of each by name; any number by default.
         grace: How long handlers may go on after `stop`.
         tell: Gets a report of each run that ended or stopped again.
 
@@ -203,17 +219,23 @@ class Worker:
         is_cut_short: Whether handlers were broken off at the end; one that is a plain function still runs in a thread.
 
     Raises:
-        ConfigError: An option cannot be used, or two runnables of one store have one name.
+        ConfigError: An option cannot be used, two runnables of one store have one name, or none of them has a tool of
+            the name that a limit is for.
     """
 
     def __init__(
-        self, runnables: Iterable[Runnable], *, concurrency: int = 8, grace: timedelta | str = "800ms",
-        tell: Callable[[Report], None] = lambda _: None,
+        self, runnables: Iterable[Runnable], *, concurrency: int = 8, limits: Limits | None = None,
+        grace: timedelta | str = "800ms", tell: Callable[[Report], None] = lambda _: None,
     ) -> None:  # fmt: skip
         if type(concurrency) is not int or concurrency < 1:
             raise errors.ConfigError(f"concurrency is a whole number from 1, not {concurrency!r}")
         self.is_cut_short = False
-        self._views = _store_views(runnables)
+        runnables = list(runnables)
+        self._views, self._limits = _store_views(runnables), limits or Limits()
+        tools = _tools_of(runnables)
+        for name in sorted(self._limits.by_tool.keys() - tools):
+            has = ", ".join(sorted(tools)) or "none"
+            raise errors.ConfigError(f"a limit is for the tool {name!r}, and no runnable has it; their tools: {has}")
         self._concurrency, self._grace, self._tell = concurrency, duration.parse(grace).total_seconds(), tell
         self._known: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
@@ -225,6 +247,9 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._has_changed, self._next_look, self._faults = False, 0.0, 0
+        self._looked_at: float | None = None
+        self._beat: float | None = None
+        self._tally = Counter[str]()
         self._stopped_at: float | None = None
 
     @property
@@ -236,6 +261,33 @@ class Worker:
     def is_stopping(self) -> bool:
         """Whether it was told to stop."""
         return self._stopped_at is not None
+
+    def health(self) -> dict[str, Any]:
+        """Return how it is, as JSON values. From any thread, also while the event loop is stuck.
+
+        `status` is `starting`, `ok`, `draining` (it was told to stop), `store_failing` (a store could not be looked at
+        the last time) or `stuck` (a handler has kept the event loop for ten seconds). Ages are in seconds.
+        """
+        now, beat, looked_at = time.monotonic(), self._beat, self._looked_at
+        if beat is not None and now - beat > _STUCK:
+            status = "stuck"
+        elif self.is_stopping:
+            status = "draining"
+        elif self._faults:
+            status = "store_failing"
+        else:
+            status = "starting" if looked_at is None else "ok"
+        calls = {name: count for name, count in list(self._limits.going.items()) if count}
+        return {
+            "status": status, "runs": len(self._going), "concurrency": self._concurrency, "backlog": len(self._backlog),
+            "calls": calls, "limit": self._limits.all_calls, "limits": dict(self._limits.by_tool),
+            "ended": dict(self._tally), "last_look": None if looked_at is None else round(now - looked_at, 3),
+        }  # fmt: skip
+
+    def _sign(self) -> None:
+        """Show that the event loop goes on."""
+        self._beat = time.monotonic()
+        self._beating = asyncio.get_running_loop().call_later(_BEAT, self._sign)
 
     def stop(self) -> None:
         """Begin nothing new, give handlers the grace, hand back what is left. From any thread or signal handler."""
@@ -257,6 +309,7 @@ class Worker:
             StoreError: With `once`, a store cannot be looked at. Without, that is logged and tried again.
         """
         self._loop, self._once, self._has_changed = asyncio.get_running_loop(), once, True
+        self._sign()
         unwatch = [] if once else [view.store.watch_all(self._wake) for view in self._views]
         try:
             while not self.is_stopping:
@@ -272,6 +325,7 @@ class Worker:
             for end in unwatch:
                 end()
             await self._end()
+            self._beating.cancel()
 
     # -- looking -----------------------------------------------------------------------------------------------
 
@@ -318,7 +372,7 @@ class Worker:
             self._next_look = time.monotonic() + _pause_after(self._faults)
             _log.warning("the store cannot be looked at, and is tried again in %.1f s: %s", self._pause, error)
             return
-        self._faults = 0
+        self._faults, self._looked_at = 0, time.monotonic()
         self._aside = (self._aside & listed) | (listed - set(self._backlog) - set(self._going))
         # What lies aside costs a look at its steps each time, and there may be much of it.
         self._next_look = time.monotonic() + min(_LOOK, _PACE * (1 + len(self._aside) / 10))
@@ -355,6 +409,7 @@ class Worker:
         view, run_id = key
         known, began, heard = self._known.setdefault(key, _KnownRun()), time.monotonic(), _Heard()
         name = ""
+        current_limits.set(self._limits)  # a task has a context of its own
         try:
             mark = await verb(view.store, view.mark, run_id)
             if mark is None:
@@ -403,6 +458,7 @@ class Worker:
 
     def _report(self, key: _Key, report: Report) -> None:
         known, ending = self._known[key], report.ending
+        self._tally[ending.value] += 1
         known.faults = known.faults + 1 if ending is Ending.RETRY else 0
         if ending is Ending.RETRY:
             known.mark, pause = None, _pause_after(known.faults)

@@ -24,10 +24,10 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores.filter import Filter, RunFilter
 
 __all__ = [
-    "LONGEST_WAIT", "Answered", "Answers", "Ask", "AskedRequest", "Batch", "Begin", "ByEffect", "Changes",
-    "Done", "Entries", "Find", "FindKey", "Finish", "Found", "Get", "GetResult", "GetRun", "Ids", "Journal",
-    "LeaveRun", "List", "Match", "Message", "Note", "Operation", "ReadyRuns", "RequestMessage", "Requests", "Result",
-    "RunSnapshotMessage", "Runs", "RunsPage", "SaveRun", "SendBack", "Settle", "Start", "Sweep", "Swept",
+    "LONGEST_WAIT", "Answered", "Answers", "Ask", "AskedRequest", "Batch", "Begin", "ByEffect", "Changes", "Done",
+    "Entries", "Find", "FindKey", "Finish", "Found", "Get", "GetResult", "GetRun", "Ids", "Journal", "LeaveRun",
+    "List", "Match", "Message", "Note", "Operation", "ReadyRuns", "Renew", "Renewed", "RequestMessage", "Requests",
+    "Result", "RunSnapshotMessage", "Runs", "RunsPage", "SaveRun", "SendBack", "Settle", "Start", "Sweep", "Swept",
     "TakeRun", "Verify", "Wait", "Withdraw", "etag_of",
 ]  # fmt: skip
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
@@ -21,7 +21,7 @@ from sayso.stores import worker
 if TYPE_CHECKING:
     from sayso.stores.program import ProgramStore
 
-__all__ = ["hold", "release"]
+__all__ = ["forget", "hold", "release"]
 
 _log = logging.getLogger("sayso")
 _UNKNOWN = timedelta(seconds=30)
@@ -44,11 +44,12 @@ class _Keeper:
         self._held: dict[str, _Held] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._pause = threading.Event()  # never set
         self._is_failing = False
 
     def add(self, item_id: str, secret: str) -> None:
         with self._lock:
-            self._held[secret] = _Held(item_id, time.monotonic() + self._half)
+            self._held[secret] = _Held(item_id, monotonic() + self._half)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="sayso-leases", daemon=True)
                 self._thread.start()
@@ -56,21 +57,24 @@ class _Keeper:
     def remove(self, secret: str) -> None:
         self._held.pop(secret, None)
 
+    def clear(self) -> None:
+        self._held.clear()
+
     def _run(self) -> None:
         pause = self._half
         while True:
             # Nothing that is added meanwhile is due before this has passed.
-            time.sleep(pause)
+            self._pause.wait(pause)
             with self._lock:  # so that `add` either finds this thread or starts another, never neither
                 if not self._held or self._store() is None:
                     self._thread = None
                     return
-            now = time.monotonic()
+            now = monotonic()
             due = {secret: held for secret, held in list(self._held.items()) if held.due <= now}
             if due:
                 self._renew(due, now)
             soonest = min((held.due for held in list(self._held.values())), default=now + self._half)
-            pause = min(self._half, max(0.05, soonest - time.monotonic()))
+            pause = min(self._half, max(0.05, soonest - monotonic()))
 
     def _renew(self, due: dict[str, _Held], now: float) -> None:
         store = self._store()
@@ -96,26 +100,17 @@ class _Keeper:
 
 
 _keepers: WeakKeyDictionary[ProgramStore, _Keeper] = WeakKeyDictionary()
-_making = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _making
-    # What the parent runs is the parent's to renew, and its threads are not there any more.
-    _making = threading.Lock()
-    _keepers.clear()
-
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    # What the parent runs is the parent's to renew, and its threads are not there any more.
+    os.register_at_fork(after_in_child=_keepers.clear)
 
 
 def hold(store: ProgramStore, item_id: str, secret: str) -> None:
     """Renew the lease of a call, by its start's token, or of a run, by its holder, until it is released."""
     keeper = _keepers.get(store)
     if keeper is None:
-        with _making:
-            keeper = _keepers.setdefault(store, _Keeper(store))
+        keeper = _keepers.setdefault(store, _Keeper(store))
     keeper.add(item_id, secret)
 
 
@@ -124,3 +119,9 @@ def release(store: ProgramStore, secret: str) -> None:
     keeper = _keepers.get(store)
     if keeper is not None:
         keeper.remove(secret)
+
+
+def forget() -> None:
+    """Renew nothing that was begun until now: for tests, which leave calls behind."""
+    for keeper in list(_keepers.values()):
+        keeper.clear()

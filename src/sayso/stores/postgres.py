@@ -55,6 +55,8 @@ _PATIENCE = 30.0  # seconds for which a verb tries to reach a database that it h
 _MOST = 256  # verbs in one commit
 _TRIES = 1000  # of a verb that others overtake; each time one of them was done
 _WIDTH = len(Row._fields)
+# A process that is stopped in the middle of a transaction must not keep its locks: others wait for them.
+_NOT_IDLE = "SET idle_in_transaction_session_timeout = '10s'"
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _FIND = f"{SELECTS.load}r.fingerprint = ? AND r.holds = 1"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
@@ -155,6 +157,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         # Of one type whatever its value, or one statement would be prepared many times.
         connection.adapters.register_dumper(int, Int8Dumper)
         try:
+            if not self._is_pooled:
+                connection.execute(_NOT_IDLE)
             if not self._is_reached:
                 migrate(connection, self._place)
                 self._is_reached = True

@@ -8,6 +8,7 @@ working folder.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -363,7 +364,7 @@ def test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook(plac
     assert verdict("claude-code", run())[0] == "allow"
     request = only()
     assert request.execution is not None
-    assert request.execution.worker == worker.current()
+    assert request.execution.worker == worker.named(os.getpid())  # it renews no lease
     assert "claude-code" in str(request.requester)
 
 
