@@ -1268,6 +1268,16 @@ MUTANTS = [
         "policy/test_rules.py::test_a_tool_that_a_foreign_server_names_is_no_function",
     ),
     Mutant(
+        "a page that another site asked for is not compressed", "server/context.py",
+        'is_ours = http.headers.get("sec-fetch-site") in {"same-origin", "none"}', "is_ours = True",
+        "server/test_guard.py::test_a_page_that_another_site_asked_for_is_not_compressed",
+    ),
+    Mutant(
+        "the token of forms is masked on each page", "server/pages/rendering.py",
+        "csrf=context.session.masked_csrf()", "csrf=context.session.csrf",
+        "server/test_guard.py::test_the_token_of_forms_is_drawn_otherwise_on_each_page_and_every_drawing_counts",
+    ),
+    Mutant(
         "an operator's token lets no starts go on", "server/api/review.py",
         '"Let calls start again", kinds=_REVIEW)', '"Let calls start again", kinds=_READERS)',
         "server/test_api_tokens.py::test_each_kind_of_token_does_what_it_may_and_nothing_else",

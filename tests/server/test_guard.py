@@ -55,13 +55,68 @@ def test_every_answer_carries_the_headers(ada: Browser, pay: Pay) -> None:
     assert "unsafe" not in policy
 
 
-def test_a_page_is_never_kept_by_a_browser_and_a_file_is_asked_for_again(ada: Browser, pay: Pay) -> None:
+def test_a_page_is_never_kept_by_a_browser_and_a_file_under_its_digest_for_ever(ada: Browser, pay: Pay) -> None:
     request_id = held(pay, 5).confirmation_id
     for page in ("/", f"/r/{request_id}", "/login", "/nothing"):
         assert ada.get(page).headers["cache-control"] == "no-store"
-    file = ada.get("/static/app.css")
-    assert file.headers["cache-control"] == "no-cache"
-    assert ada.get("/static/app.css", headers={"if-none-match": file.headers["etag"]}).status_code == 304
+    (named,) = re.findall(r'href="(/static/\w+/app\.css)"', ada.get("/").text)
+    kept = ada.get(named)
+    assert kept.headers["cache-control"] == "public, max-age=31536000, immutable"
+    for other in ("/static/app.css", "/static/0123456789abcdef/app.css"):  # of another version, which may differ
+        file = ada.get(other)
+        assert (file.content, file.headers["cache-control"]) == (kept.content, "no-cache")
+        assert ada.get(other, headers={"if-none-match": file.headers["etag"]}).status_code == 304
+    for nothing in ("/static/VENDOR.toml", "/static/", f"{named}/app.css", "/static/%2e%2e/app.py"):
+        assert ada.get(nothing).status_code == 404
+    assert ada.post("/static/app.css").status_code == 405
+
+
+def test_a_file_is_sent_compressed_to_whoever_reads_that(ada: Browser) -> None:
+    plain = ada.get("/static/app.css", headers={"accept-encoding": "gzip;q=0, br"})
+    short = ada.get("/static/app.css", headers={"accept-encoding": "br, gzip"})
+    assert "content-encoding" not in plain.headers
+    assert short.headers["content-encoding"] == "gzip"
+    assert short.content == plain.content
+    assert int(short.headers["content-length"]) * 3 < len(plain.content)
+
+
+# What a browser says of who made it ask; `none` is a person, by the address bar or a bookmark.
+@pytest.mark.parametrize(
+    ("site", "is_compressed"),
+    [("same-origin", True), ("none", True), ("same-site", False), ("cross-site", False), ("", False)],
+)
+def test_a_page_that_another_site_asked_for_is_not_compressed(
+    ada: Browser, pay: Pay, site: str, is_compressed: bool
+) -> None:
+    request_id = held(pay, 5).confirmation_id
+    sent = {"sec-fetch-site": site, "accept-encoding": "gzip"}
+    for page in ("/", f"/r/{request_id}", "/?q=x"):
+        answer = ada.get(page, headers=sent)
+        assert answer.status_code == 200
+        assert (answer.headers.get("content-encoding") == "gzip") is is_compressed
+        assert "</html>" in answer.text
+    fields = fields_of(ada.get(f"/r/{request_id}").text)
+    refused = ada.post(f"/r/{request_id}/feedback", data=fields, headers={"origin": BASE, **sent})
+    assert (refused.headers.get("content-encoding") == "gzip") is is_compressed
+
+
+def test_a_page_that_signs_somebody_in_is_not_compressed(app: Starlette) -> None:
+    sent = {"sec-fetch-site": "same-origin", "accept-encoding": "gzip"}
+    answer = TestClient(app, base_url=BASE).get(login_path(app, Reviewer("ada")), headers=sent)
+    assert "content-encoding" not in answer.headers
+
+
+def test_the_token_of_forms_is_drawn_otherwise_on_each_page_and_every_drawing_counts(ada: Browser, pay: Pay) -> None:
+    request_id = held(pay, 5).confirmation_id
+    drawn = {fields_of(ada.get(f"/r/{request_id}").text)["csrf"] for _ in range(5)}
+    assert len({one[:64] for one in drawn}) == len({one[64:] for one in drawn}) == 5
+    plain = ada.get("/api/v1/me").json()["csrf"]
+    assert not any(plain in one for one in drawn)
+    for csrf in (*drawn, plain):
+        assert ada.submit(f"/r/{request_id}/claim", csrf=csrf).status_code == 400  # known, and sees nothing of it
+    one = drawn.pop()
+    for wrong in (one[:-1] + ("0" if one[-1] != "0" else "1"), "0" * 128, "x" * 128, one[:64], one[64:], "é" * 128):
+        assert ada.submit(f"/r/{request_id}/claim", csrf=wrong).status_code == 403
 
 
 def test_a_fault_that_nobody_foresaw_has_the_headers_and_says_nothing(
@@ -290,8 +345,8 @@ def test_it_can_be_mounted_below_a_path_of_a_program_that_knows_its_people(store
     client = Browser(outer, base_url=BASE, root="/inbox", headers={"x-person": "kim"})
     text = client.get("/inbox/").text
     assert f'href="/inbox/r/{request_id}"' in text
-    assert 'src="/inbox/static/app.js"' in text
-    assert client.get("/inbox/static/app.js").status_code == 200
+    (script,) = re.findall(r'src="(/inbox/static/\w+/app\.js)"', text)
+    assert client.get(script).headers["cache-control"].endswith("immutable")
     assert client.decide(request_id, "approve").status_code == 200
     decision = store.get(request_id).decision
     assert decision is not None

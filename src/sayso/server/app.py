@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from sayso import config, errors
@@ -27,6 +25,7 @@ from sayso.server import events, metrics
 from sayso.server.api.events import Broadcasters, EventLog
 from sayso.server.api.limits import InFlight, Rate
 from sayso.server.api.routes import api
+from sayso.server.assets import assets
 from sayso.server.auth import login
 from sayso.server.auth.options import SignIn
 from sayso.server.auth.sessions import Sessions
@@ -47,7 +46,6 @@ from sayso.stores.base import Store
 __all__ = ["create_app", "login_path"]
 
 _LONGEST_UNDO = timedelta(seconds=60)
-_STATIC = Path(__file__).parent / "static"
 
 
 async def _healthz(_: Http) -> Response:
@@ -82,7 +80,7 @@ def _routes() -> list[BaseRoute]:
         Route("/hooks/decisions", receive, methods=["POST"]),
         Route("/healthz", _healthz),
         Route("/metrics", metrics.metrics),
-        Mount("/static", StaticFiles(directory=_STATIC)),
+        Mount("/static", assets),
     ]
 
 

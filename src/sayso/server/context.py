@@ -8,6 +8,7 @@ for a request that does not come from a page of ours, in the session in which th
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -33,8 +34,9 @@ from sayso.server.auth.signing import Links, TokenSigner
 from sayso.stores.base import Store
 
 __all__ = [
-    "Form", "RequestContext", "Settings", "get_route", "is_same_origin", "is_signed_in", "not_admitted", "path_to",
-    "post_route", "read_form", "redirect", "return_address", "session_of", "set_cookie", "settings_of",
+    "Form", "RequestContext", "Settings", "accepts_gzip", "get_route", "is_same_origin", "is_signed_in",
+    "not_admitted", "path_to", "post_route", "read_form", "redirect", "return_address", "session_of",
+    "set_cookie", "settings_of",
 ]  # fmt: skip
 
 Form = ImmutableMultiDict[str, str]
@@ -46,6 +48,7 @@ _TIMEOUT, _TIMEOUT_OF_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
 _large_form = threading.Lock()  # a large form takes a hundred times its size while it is parsed
 _LONGEST_ADDRESS = 500
+_WORTH_COMPRESSING, _LEVEL = 1_000, 5
 
 
 def _after_fork() -> None:
@@ -237,6 +240,30 @@ def set_cookie(http: Http, response: Response, what: str, value: str | None, *, 
     )  # fmt: skip
 
 
+def accepts_gzip(http: Http) -> bool:
+    """Say whether a browser reads gzip."""
+    offered = (part.partition(";") for part in http.headers.get("accept-encoding", "").casefold().split(","))
+    return any(
+        name.strip() == "gzip" and quality.replace(" ", "") not in {"q=0", "q=0.0"} for name, _, quality in offered
+    )
+
+
+def _compressed(http: Http, response: Response) -> Response:
+    """Compress a page, if one of our own pages, or the person at the browser, asked for it.
+
+    The length of a compressed page tells of its secrets to whoever can have words of theirs put beside them again and
+    again (BREACH). Another site can do that only by requests of its own, and a browser marks those.
+    """
+    is_ours = http.headers.get("sec-fetch-site") in {"same-origin", "none"}
+    if not (is_ours and accepts_gzip(http)) or response.media_type != "text/html":
+        return response
+    if len(response.body) >= _WORTH_COMPRESSING and "content-encoding" not in response.headers:
+        response.body = gzip.compress(response.body, _LEVEL)
+        response.headers["content-encoding"] = "gzip"
+        response.headers["content-length"] = str(len(response.body))
+    return response
+
+
 def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
     """Make a route of a function that changes nothing."""
 
@@ -244,7 +271,8 @@ def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
         session = await run_in_threadpool(session_of, http)
         if session is None:
             raise HTTPException(401)
-        response = await run_in_threadpool(page, RequestContext(http, session, ImmutableMultiDict[str, str]()))
+        context = RequestContext(http, session, ImmutableMultiDict[str, str]())
+        response = await run_in_threadpool(lambda: _compressed(http, page(context)))
         if http.cookies.get(settings_of(http).cookie(http)[0]) != session.id:
             set_cookie(http, response, "sayso", session.id)
         return response
@@ -264,6 +292,7 @@ def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
         form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
             raise HTTPException(403, "this form is not of your session any more; nothing was decided")
-        return await run_in_threadpool(act, RequestContext(http, session, form))
+        context = RequestContext(http, session, form)
+        return await run_in_threadpool(lambda: _compressed(http, act(context)))
 
     return route

@@ -22,6 +22,7 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import word
 from sayso.model.request import Request, State
 from sayso.reviews import Review
+from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -29,8 +30,8 @@ from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
 
 __all__ = [
-    "Row", "brief_span", "facts", "fragment", "pending_filter", "percent", "render", "render_public", "row_of",
-    "rows_of",
+    "Row", "brief_span", "facts", "fragment", "parts_of", "pending_filter", "percent", "render", "render_public",
+    "risk_of", "row_of", "rows_of",
 ]  # fmt: skip
 
 _HEADLINE = 120
@@ -76,15 +77,16 @@ def pending_filter() -> Filter:
 def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page for somebody who is known; title, menu and list say how many wait by one count."""
     return render_public(
-        context.http, template, status=status, csrf=context.session.csrf, me=name_of(context.reviewer.identity),
-        pending=context.settings.store.count(pending_filter()), stopped=context.review.stopped(),
-        has_logout=context.settings.who is None, **values,
+        context.http, template, status=status, csrf=context.session.masked_csrf(),
+        me=name_of(context.reviewer.identity), pending=context.settings.store.count(pending_filter()),
+        stopped=context.review.stopped(), has_logout=context.settings.who is None, **values,
     )  # fmt: skip
 
 
 def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page that shows nothing of any request, for whoever it is."""
-    return HTMLResponse(fragment(template, path=partial(path_to, http), version=__version__, **values), status)
+    ours = {"path": partial(path_to, http), "asset": partial(asset_path, http), "version": __version__}
+    return HTMLResponse(fragment(template, **ours, **values), status)
 
 
 def fragment(template: str, **values: Any) -> str:
@@ -135,16 +137,12 @@ class Row(NamedTuple):
 
 def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Row:
     """Return a request as a row of a list; whether its program is gone, the caller looks up where that is shown."""
-    is_pending, run_id, headline = request.state is State.PENDING, request.run_id, card.headline(request, _HEADLINE)
-    name, arguments = headline.removeprefix("question "), ""
-    if request.kind == "call":
-        name = _name_in(headline, request.effective.name)
-        arguments = headline.removeprefix(name)
-    count, risk = request.quorum.count, "" if request.risk is None else token(request.risk, 20)
+    is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
+    (name, arguments), (risk, level) = parts_of(request), risk_of(request)
     return Row(
         id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
-        headline=headline, name=name, arguments=arguments, says=card.program_words(request, 160),
-        risk=risk, level=risk if risk in _LEVELS else "", requester=name_of(request.requester, 30),
+        headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
+        says=card.program_words(request, 160), risk=risk, level=level, requester=name_of(request.requester, 30),
         votes=f"{count - request.missing_votes} of {count} approvals" if is_pending and count > 1 else "",
         run=short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM), run_id=run_id,
         asked=ago(request.created_at, now), at=clock.written(request.created_at),
@@ -153,6 +151,21 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Ro
         left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
         fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
     )  # fmt: skip
+
+
+def parts_of(request: Request) -> tuple[str, str]:
+    """Return what a list says of a request first, a call's name or a question, and the arguments of a call."""
+    headline = card.headline(request, _HEADLINE)
+    if request.kind != "call":
+        return headline.removeprefix("question "), ""
+    name = _name_in(headline, request.effective.name)
+    return name, headline.removeprefix(name)
+
+
+def risk_of(request: Request) -> tuple[str, str]:
+    """Return the risk as it was given, and the same where it is one of the usual words, for its colour."""
+    risk = "" if request.risk is None else token(request.risk, 20)
+    return risk, risk if risk in _LEVELS else ""
 
 
 def _name_in(headline: str, name: str) -> str:
