@@ -14,6 +14,7 @@ from urllib.parse import quote
 from .browsers import Inbox, Pages, Streams, serving
 from .contest import Plan
 from .core import all_cores
+from .screen import in_a_browser
 from .statistic import median
 from .table import Row, seconds
 from .worker import AbsentError, Worker, WorkerFailedError
@@ -236,4 +237,5 @@ _MEASURES: dict[str, Callable[[str, Plan], list[Row]]] = {
     f"a new request on {OPEN} open pages": _news,
     f"SIGTERM with {OPEN} open pages": _end,
     "a flood of requests": _flood,
+    "in a browser": in_a_browser,
 }

@@ -8,6 +8,7 @@ import random
 import sqlite3
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,20 @@ class Listing(Durable):
         for amount in range(decided, decided + pending):
             self.ask(amount)
         return {"decided": written, "pending": len(self.review.list(state="pending", limit=1000).requests)}
+
+    def fill_day(self, count: int) -> None:
+        """Leave so many requests pending as a day brings them: calls, some of them risky, and questions."""
+        risky = self.sayso.gate(wait="raise", risk="high")(make_effect(self.effects))
+        for number in range(count):
+            match number % 10:
+                case 3:
+                    with self.sayso.run(f"order-{number}"), suppress(self.sayso.ConfirmationRequired):
+                        self.sayso.ask(f"Ship order {number} today?", wait="raise", type=bool)
+                case 7:
+                    with self.sayso.run(f"order-{number}"), suppress(self.sayso.ConfirmationRequired):
+                        risky(number, "alice", MEMO)
+                case _:
+                    self.ask(number)
 
     def ask_at(self, amount: int) -> int:
         """Ask, and return the nanosecond before."""
