@@ -33,11 +33,12 @@ from sayso.server.pages.code import Difference, differences, zone_warnings
 from sayso.server.pages.form_input import Edit, read_answer, read_edit
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
 from sayso.server.pages.listing import queue_of
-from sayso.server.pages.rendering import Row, facts, render, row_of
+from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
+from sayso.view.summary import name_of
 
 __all__ = ["act", "show_request", "undo_of"]
 
@@ -190,8 +191,9 @@ def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool
 
 
 def _waiting(request: Request) -> _Waiting:
-    row = row_of(request, clock.now())
-    return _Waiting(row.id, row.name, row.says or row.arguments or row.requester, row.risk, row.level)
+    name, arguments = parts_of(request)
+    says = card.program_words(request, 160)
+    return _Waiting(request.id, name, says or arguments or name_of(request.requester, 30), *risk_of(request))
 
 
 class _Done(NamedTuple):
@@ -434,16 +436,16 @@ def _drawn(request: Request, call: Call) -> Grant:
 
 def _alike(context: RequestContext, request: Request, sent: _Submitted) -> dict[str, Any] | None:
     """Return what the form of a grant shows: its fields, each with what it must be, its bound if it is a number, and
-    how many calls it would have let through in the last 30 days; None where there can be none."""  # noqa: D205, D209
+    how many calls it would have let through in the last 30 days, where that was asked; None where there can be none.
+    """  # noqa: D205
     if not _is_open(request, "call") or request.always:
         return None
     drawn = _drawn(request, request.effective)
     bounds = [one.value if one.kind == "at_most" else None for one in drawn.conditions.values()]
     # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
     own = "context:" if request.requester.issuer == TOKENS else None
-    if sent.alike is None:
-        earlier, terms = len(context.review.preview_grant(request.id)[1]), list[str]()
-    else:
+    earlier, terms = None, list[str]()
+    if sent.alike is not None:  # counting reads up to 2,000 requests, too many for each page on the way to the next
         looked_at, earlier = sent.alike
         lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
         terms = [line for path, line in lines if own is None or not path.startswith(own)]

@@ -222,6 +222,18 @@
     }));
   }
 
+  // How many earlier calls a grant would have let through is counted when somebody looks at it.
+  const counter = one("[data-count-earlier]");
+  if (counter) counter.closest("details").addEventListener("toggle", async () => {
+    const found = one("[data-earlier]");
+    if (found.textContent) return;
+    found.textContent = "Counting…";
+    const body = new URLSearchParams(new FormData(form));
+    const text = await fetch(counter.formAction, { method: "POST", body }).then((answer) => answer.text()).catch(() => "");
+    const counted = one("[data-earlier]", new DOMParser().parseFromString(text, "text/html"));
+    found.textContent = counted ? counted.textContent : "";
+  });
+
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
   const count = () => {
