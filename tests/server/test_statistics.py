@@ -10,8 +10,8 @@ import pytest
 import sayso
 from sayso import clock as sayso_clock
 from sayso.model.request import Request
-from sayso.model.reviewer import PROGRAM, Identity
-from sayso.server.pages.insights import HEIGHT, WIDTH, counts_chart, spans_chart
+from sayso.model.reviewer import PROGRAM, Identity, Quorum
+from sayso.server.pages.insights import HEIGHT, WIDTH, bar, counts_chart, waits_chart
 from sayso.server.pages.rendering import brief_span, percent
 from sayso.server.statistics import QUESTIONS, Insight, Period, Tally, insight
 from sayso.stores.memory import MemoryStore
@@ -95,7 +95,7 @@ def test_figures_are_by_tool_and_by_reviewer(store: MemoryStore, clock: Clock) -
 
 
 def test_each_vote_of_a_quorum_counts_for_its_reviewer_once(store: MemoryStore, clock: Clock) -> None:
-    request = store.ask(sample_call(quorum=sayso.model.reviewer.Quorum(2)))
+    request = store.ask(sample_call(quorum=Quorum(2)))
     for by, seconds in [("ada", 2), ("bob", 60)]:
         clock.tick(seconds=seconds)
         sayso.Review(store, reviewer=by).approve(request.id)
@@ -169,18 +169,38 @@ def test_parts_of_a_column_stand_one_on_another_within_the_picture() -> None:
     assert [line.label for line in chart.lines] == ["0", "2", "4"]
 
 
-def test_longer_spans_stand_higher_and_none_leaves_the_picture() -> None:
+def test_longer_waits_stand_higher_and_none_leaves_the_picture() -> None:
     spans = [timedelta(0), timedelta(seconds=30), timedelta(hours=2), timedelta(days=400)]
-    chart = spans_chart(periods(*(Tally(spans=[span]) for span in spans)))
+    chart = waits_chart([Tally(spans=[spans[hour]]) if hour < len(spans) else Tally() for hour in range(24)])
     middles = [box.y for box in chart.boxes if box.kind == "median"]
     assert middles == sorted(middles, reverse=True)
     assert all(box.y >= 0 and box.y + box.height <= HEIGHT and box.height > 0 for box in chart.boxes)
+    assert all(box.x >= 0 and box.x + box.width <= WIDTH for box in chart.boxes)
+    assert [mark.label for mark in chart.marks] == ["00", "06", "12", "18"]
+
+
+def test_a_request_counts_for_the_hour_at_which_it_was_asked(store: MemoryStore, clock: Clock) -> None:
+    asked = [clock.at.hour, (clock.at.hour + 5) % 24]
+    decided(store, clock, "approve", 60)
+    clock.tick(hours=5)
+    decided(store, clock, "reject", 7_200)
+    hours = seen(store).hours
+    assert len(hours) == 24
+    assert {hour: (tally.asked, tally.median) for hour, tally in enumerate(hours) if tally.asked} == {
+        asked[0]: (1, timedelta(seconds=60)), asked[1]: (1, timedelta(hours=2)),
+    }  # fmt: skip
+
+
+def test_the_parts_of_a_bar_follow_one_another_and_empty_ones_are_left_out() -> None:
+    found = bar("refund", "/history", [("approved", 3), ("changed", 0), ("refused", 1)], 8, "4")
+    assert found.parts == [("approved", 0, 37.5), ("refused", 37.5, 12.5)]
+    assert bar("x", "", [("approved", 0)], 0, "0").parts == []
 
 
 @pytest.mark.parametrize("tallies", [[], [Tally()], [Tally(), Tally(waiting=4)]])
 def test_a_chart_of_nothing_has_no_boxes(tallies: list[Tally]) -> None:
     assert counts_chart(periods(*tallies)).boxes == ()
-    assert spans_chart(periods(*tallies)).boxes == ()
+    assert waits_chart(tallies).boxes == ()
 
 
 def test_figures_are_said_as_people_read_them() -> None:

@@ -124,6 +124,7 @@ class Insight:
         tools: By function, the most asked first; all questions together as `QUESTIONS`.
         reviewers: By person, who decided most first.
         periods: By day, or by several days where there are many.
+        hours: By the hour of the day, in UTC, at which they were asked; 24 of them.
         is_cut: There were more than the bound, and only the newest were looked at.
     """
 
@@ -133,6 +134,7 @@ class Insight:
     tools: list[tuple[str, Tally]]
     reviewers: list[tuple[Identity, Tally]]
     periods: list[Period]
+    hours: list[Tally]
     is_cut: bool
 
 
@@ -148,7 +150,7 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
     begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
     periods = [Period(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
-    whole, is_cut = Tally(), False
+    whole, is_cut, hours = Tally(), False, [Tally() for _ in range(24)]
     tools: dict[str, Tally] = {}
     names: dict[str, Identity] = {}  # two spellings of one person are one, under the newest of them
     reviewers: dict[Identity, Tally] = {}
@@ -158,12 +160,12 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
             break
         period = periods[min((request.created_at - begin) // length, len(periods) - 1)]
         tool = request.call.tool if request.kind == "call" else QUESTIONS
-        for tally in (whole, period.tally, tools.setdefault(tool, Tally())):
+        for tally in (whole, period.tally, hours[request.created_at.hour], tools.setdefault(tool, Tally())):
             tally.add(request, until)
         for decision in decisions_by_person(request):
             who = names.setdefault(decision.by.folded, decision.by)
             reviewers.setdefault(who, Tally()).add_decision(request, decision)
-    return Insight(begin, until, whole, _by_count(tools), _by_count(reviewers), periods, is_cut)
+    return Insight(begin, until, whole, _by_count(tools), _by_count(reviewers), periods, hours, is_cut)
 
 
 def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from math import log10
 from typing import NamedTuple
 
@@ -23,13 +24,15 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.server.statistics import MOST, QUESTIONS, Insight, Period, Tally, insight
 from sayso.stores.base import Store
-from sayso.view.summary import token
+from sayso.view.summary import name_of, token
 
-__all__ = ["HEIGHT", "WIDTH", "Box", "Chart", "Insights", "Label", "counts_chart", "insights", "spans_chart"]
+__all__ = [
+    "HEIGHT", "WIDTH", "Bar", "Box", "Chart", "Insights", "Label", "bar", "counts_chart", "insights", "waits_chart",
+]  # fmt: skip
 
 WINDOWS = (7, 30, 90)
 _FRESH = timedelta(minutes=1)
-_MOST_ROWS = 50
+_MOST_ROWS, _MOST_BARS = 50, 8
 _MOST_DECISIONS = 10_000
 
 
@@ -59,19 +62,101 @@ def insights(context: RequestContext) -> Response:
         raise HTTPException(400, f"there are figures of {', '.join(map(str, WINDOWS))} days")
     cache: Insights = context.http.app.state.insights
     found, taught = cache.of(int(days))
+    history = partial(context.path, "history")
+    tools = _tools(found.tools, history)[:_MOST_ROWS]
+    reviewers = [_Named(name_of(who), history(by=who.subject), tally) for who, tally in found.reviewers[:_MOST_ROWS]]
+    every_day = [_Named(f"{begin:%Y-%m-%d}", "", tally) for begin, tally in found.periods]
+    every_hour = [_Named(f"{hour:02}:00", "", tally) for hour, tally in enumerate(found.hours) if tally.asked]
     return render(
         context, "insights.html", days=int(days), windows=WINDOWS, most=MOST, found=found, taught=taught,
-        width=WIDTH, height=HEIGHT, tools=_named(found.tools[:_MOST_ROWS]), reviewers=found.reviewers[:_MOST_ROWS],
-        counts=counts_chart(found.periods), spans=spans_chart(found.periods),
+        width=WIDTH, height=HEIGHT, counts=counts_chart(found.periods), waits=waits_chart(found.hours),
+        tables={"tool": tools, "reviewer": reviewers, "day": every_day, "hour": every_hour},
+        by_tool=_decisions(tools), by_reviewer=_decisions(reviewers), edited=_edited(taught, history),
+        hasty=_hasty(reviewers), expired=_expired(tools),
+        requests=history(**{"from": f"{found.since:%Y-%m-%d}", "to": f"{found.until:%Y-%m-%d}"}),
     )  # fmt: skip
 
 
-def _named(tools: Sequence[tuple[str, Tally]]) -> list[tuple[str, Tally]]:
-    """Return functions by their short names, and by whole ones where two have the same."""
-    names = Counter(tool.rpartition(":")[2] for tool, _ in tools)
+class _Named(NamedTuple):
+    """Figures of a function, a person or a time: its name, and where its requests are listed, if that is anywhere."""
+
+    name: str
+    link: str
+    tally: Tally
+
+
+def _tools(tools: Sequence[tuple[str, Tally]], history: Callable[..., str]) -> list[_Named]:
+    """Return functions by their short names, and by whole ones where two have the same; the history knows the short."""
+    short = [tool.rpartition(":")[2] for tool, _ in tools]
+    count = Counter(short)
     return [
-        (tool if tool == QUESTIONS else token(short if names[short] == 1 else tool), tally)
-        for tool, tally in tools for short in [tool.rpartition(":")[2]]
+        _Named(QUESTIONS, history(verb="answer"), tally) if tool == QUESTIONS
+        else _Named(token(name if count[name] == 1 else tool), history(tool=name), tally)
+        for (tool, tally), name in zip(tools, short, strict=True)
+    ]  # fmt: skip
+
+
+class Bar(NamedTuple):
+    """A line of a chart: a name, where its requests are listed, its parts (kind, place, width), and what it says."""
+
+    name: str
+    link: str
+    parts: Sequence[tuple[str, float, float]]
+    said: str
+
+
+def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, said: str) -> Bar:
+    """Return a bar whose parts are shares of `whole`, in hundredths of its length, one after another."""
+    at, parts = 0.0, list[tuple[str, float, float]]()
+    for kind, count in counts:
+        width = round(100 * count / whole, 2) if whole else 0.0
+        if count:
+            parts.append((kind, round(at, 2), width))
+        at += width
+    return Bar(name, link, parts, said)
+
+
+def _decisions(rows: Sequence[_Named]) -> list[Bar]:
+    """Return how many requests each has had and what became of them, on one scale."""
+    most = max((row.tally.asked for row in rows), default=0)
+    return [
+        bar(row.name, row.link, [
+            ("approved", tally.approved - tally.changed), ("changed", tally.changed), ("answered", tally.answered),
+            ("refused", tally.refused), ("expired", tally.expired),
+        ], most, f"{tally.asked:,}" + (f", {rate:.0%} approved" if rate is not None else ""))
+        for row in rows[:_MOST_BARS] for tally in [row.tally] for rate in [tally.approval_rate]
+    ]  # fmt: skip
+
+
+def _edited(taught: Report, history: Callable[..., str]) -> list[Bar]:
+    """Return which arguments people change before they approve, and how often."""
+    found = sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
+    return [
+        bar(f"{token(one.tool.rpartition(':')[2])}: {token(one.name)}",
+            history(tool=one.tool.rpartition(":")[2], verb="approve"),
+            [("changed", one.changed.part)], one.changed.whole, f"{one.changed.part:,} of {one.changed.whole:,}")
+        for one in found
+    ]  # fmt: skip
+
+
+def _hasty(reviewers: Sequence[_Named]) -> list[Bar]:
+    """Return which share of their decisions people took in less time than it takes to read."""
+    found = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
+    return [
+        bar(row.name, row.link, [("hasty", row.tally.hasty)], len(row.tally.spans),
+            f"{row.tally.hasty:,} of {len(row.tally.spans):,}")
+        for row in found if row.tally.spans
+    ]  # fmt: skip
+
+
+def _expired(tools: Sequence[_Named]) -> list[Bar]:
+    """Return which functions' requests end without a decision, and how often."""
+    found = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
+    return [
+        bar(row.name, row.link.replace("verb=answer", "state=expired") if row.name == QUESTIONS
+            else f"{row.link}&state=expired", [("expired", row.tally.expired)], row.tally.asked,
+            f"{row.tally.expired:,} of {row.tally.asked:,}")
+        for row in found
     ]  # fmt: skip
 
 
@@ -126,21 +211,23 @@ def counts_chart(periods: Sequence[Period]) -> Chart:
     return Chart(boxes, lines, _marks(periods))
 
 
-def spans_chart(periods: Sequence[Period]) -> Chart:
-    """Return from the median to where nine of ten decisions were taken, on a scale of times."""
+def waits_chart(hours: Sequence[Tally]) -> Chart:
+    """Return, for each hour of the day, from the median to where nine of ten decisions were taken."""
     boxes: list[Box] = []
-    for at, (begin, tally) in enumerate(periods):
+    for hour, tally in enumerate(hours):
         median, p90 = tally.median, tally.p90
         if median is None or p90 is None:
             continue
-        x, width = _column(at, len(periods))
+        x, width = _column(hour, len(hours))
         low, high = _height(median.total_seconds()), _height(p90.total_seconds())
-        said = f"{_day(begin)}: half within {brief_span(median)}, nine of ten within {brief_span(p90)}"
+        said = f"asked from {hour:02}:00: half within {brief_span(median)}, nine of ten within {brief_span(p90)}"
         boxes.append(Box(x, high, width, round(max(low - high, 2), 1), "span", said))
         boxes.append(Box(x, round(low - 1, 1), width, 3, "median", said))
     if not boxes:
         return Chart()
-    return Chart(boxes, [Label(_height(seconds), name) for name, seconds in _SCALE.items()], _marks(periods))
+    columns = {hour: _column(hour, len(hours)) for hour in range(0, len(hours), 6)}
+    marks = [Label(round(x + width / 2, 1), f"{hour:02}") for hour, (x, width) in columns.items()]
+    return Chart(boxes, [Label(_height(seconds), name) for name, seconds in _SCALE.items()], marks)
 
 
 def _column(at: int, count: int) -> tuple[float, float]:
