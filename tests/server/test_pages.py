@@ -314,7 +314,7 @@ def test_a_text_that_may_deceive_is_pointed_out(ada: Browser, pay: Pay) -> None:
 def test_what_is_not_there_is_told_so(ada: Browser, page: str) -> None:
     answer = ada.get(page)
     assert answer.status_code == 404
-    assert "<h1>Not there</h1>" in answer.text
+    assert "<h1>Page not found</h1>" in answer.text
 
 
 # -- runs ------------------------------------------------------------------------------------------------------

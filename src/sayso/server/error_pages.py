@@ -1,4 +1,4 @@
-"""Errors as pages with their status: not signed in, not there, not allowed, not valid.
+"""Errors as pages with their status: not signed in, not found, not allowed, not valid.
 
 A refused decision is shown on the request's own page instead (`sayso.server.pages.request`). The page of an unexpected
 error says nothing about it; the log does.
@@ -26,15 +26,15 @@ __all__ = ["HANDLERS"]
 _log = logging.getLogger("sayso.server")
 
 _TITLES = {
-    400: "That cannot be read", 401: "Who is there?", 403: "Not allowed", 404: "Not there", 405: "Not this way",
-    408: "Too slow", 409: "Not any more", 412: "Not any more", 413: "Too long", 415: "Not a form",
-    422: "That does not fit", 429: "Too often", 503: "No answer",
+    400: "Bad request", 401: "Sign in", 403: "Not allowed", 404: "Page not found", 405: "Method not allowed",
+    408: "The form took too long", 409: "Already changed", 412: "Already changed", 413: "The form is too large",
+    415: "Not a form of this inbox", 422: "Invalid input", 429: "Too many requests", 503: "Service unavailable",
 }  # fmt: skip
 
 
 def _page(http: Http, status: int, message: str) -> Response:
     return render_public(
-        http, "fault.html", status=status, title=_TITLES.get(status, "That did not work"), message=message
+        http, "fault.html", status=status, title=_TITLES.get(status, "Something went wrong"), message=message
     )
 
 
