@@ -18,24 +18,18 @@ expect = need().expect
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("late", ["htmx.min.js", "hx-sse.min.js", "app.js"])
+@pytest.mark.parametrize("late", ["live.js", "app.js"])
 def test_a_page_one_of_whose_scripts_comes_late_is_live(surf: Surf, late: str) -> None:
     request_id = held(pay, 5)
-    page = surf.tab("/")
+    page = surf.tab("/settings")
     waiting: list[Any] = []
-
-    def hold(route: Any) -> None:
-        waiting.append(route)
-
-    page.route(f"**/{late}*", hold, times=1)
-    page.goto(f"{surf.base}/", wait_until="commit")
+    page.route(f"**/{late}*", lambda route: waiting.append(route), times=1)  # noqa: PLW0108  Playwright takes no builtin
+    with page.expect_request(f"**/{late}*"):
+        page.goto(f"{surf.base}/", wait_until="commit")
     expect(page.locator(f"#at-{request_id}")).to_be_visible()
-    while late != "htmx.min.js" and not page.evaluate("!!window.htmx"):
-        page.wait_for_timeout(20)
-    page.evaluate("new Promise((done) => setTimeout(done, 100))")  # for what would begin too early
-    assert len(waiting) == 1
-    waiting[0].continue_()
     sayso.Review().claim(request_id, by="bob")
+    for route in waiting:
+        route.continue_()
     expect(page.locator(f"#at-{request_id}")).to_contain_text("bob is looking")
 
 
@@ -79,8 +73,7 @@ def test_a_page_that_is_not_told_any_more_says_so_until_it_is(surf: Surf) -> Non
     not_live = page.get_by_text("Not live")
     expect(not_live).to_be_hidden()
     page.route("**/events?*", lambda route: route.abort())
-    page.evaluate(HIDE, True)
-    page.evaluate(HIDE, False)  # which takes the stream up again
+    page.evaluate("dispatchEvent(new Event('online'))")  # which takes the stream up again
     expect(not_live).to_be_visible()
     page.unroute("**/events?*")
     expect(not_live).to_be_hidden()
@@ -105,4 +98,59 @@ def test_a_page_whose_server_ended_says_so(chromium: Any, surf: Surf, command: P
         expect(page).to_have_title("Inbox (1) · sayso")
         held(pay, 2)
         expect(page).to_have_title("Inbox (2) · sayso")  # it is live
+    expect(page.get_by_text("Not live")).to_be_visible()
+
+
+def test_tabs_of_one_browser_share_one_stream_and_hand_it_on(surf: Surf) -> None:
+    request_id = held(pay, 1)
+    first = surf.tab("/")
+    asked: list[str] = []
+    first.context.on("request", lambda sent: asked.append(sent.url) if "/events" in sent.url else None)
+    others = [first.context.new_page() for _ in range(7)]  # a browser has six connections to a server
+    for page in others:
+        page.goto(f"{surf.base}/")
+    others[3].goto(f"{surf.base}/r/{request_id}")
+    everybody = [first, *others]
+    held(pay, 2)
+    for page in (one for one in everybody if one is not others[3]):
+        expect(page).to_have_title("Inbox (2) · sayso")
+        expect(page.locator("#news")).to_have_text("1 new request, show")
+    sayso.Review(channel="cli").claim(request_id, by="bob")
+    expect(others[3].locator(".standing")).to_contain_text("bob is looking")
+    streams = first.evaluate("navigator.locks.query().then(({held}) => held.length)")
+    assert streams == 1
+    first.close()  # the one that has the stream
+    held(pay, 3)
+    for page in others:
+        expect(page.locator("#pending")).to_have_text("3")
+    surf.faults = [fault for fault in surf.faults if fault != "a window of its own"]
+
+
+def test_the_other_tabs_of_who_signs_out_say_so_at_once(chromium: Any, surf: Surf, command: Path) -> None:
+    held(pay, 1)
+    with serving(command, sayso.Review().store.url) as link:
+        other = Surf(chromium, link)
+        other.expected = "401|a window of its own"
+        page = other.tab("/")
+        second = page.context.new_page()
+        second.goto(f"{other.base}/runs")
+        expect(page.get_by_text("You are signed out")).to_be_hidden()
+        second.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_text("You are signed out")).to_be_visible()
+        expect(page.get_by_text("Not live")).to_be_hidden()
+        page.get_by_role("link", name="Sign in again").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        assert other.found() == []
+
+
+def test_a_tab_that_hears_nothing_for_a_while_says_so(surf: Surf) -> None:
+    held(pay, 1)
+    page = surf.tab("/settings")
+    page.clock.install()
+    page.route("**/events?*", lambda _: None)  # a stream that neither comes nor fails
+    page.goto(f"{surf.base}/")
+    expect(page.locator("[data-stream]")).to_have_count(1)
+    page.clock.fast_forward(40_000)
+    expect(page.get_by_text("Not live")).to_be_hidden()
+    page.clock.fast_forward(20_000)
     expect(page.get_by_text("Not live")).to_be_visible()

@@ -229,7 +229,7 @@ class Elements(HTMLParser):
         self.depth[tag] = self.depth.get(tag, 0) + 1
         for name, value in attrs:
             self.attributes.add(name)
-            if name in {"href", "src", "action", "formaction", "hx-sse:connect"}:
+            if name in {"href", "src", "action", "formaction", "data-stream"}:
                 self.targets.append(value or "")
 
     def handle_endtag(self, tag: str) -> None:

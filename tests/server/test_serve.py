@@ -32,8 +32,9 @@ from sayso.server import events as live
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.testing import sample_call
+from tests.conftest import Clock
 from tests.support.acting import Pay, held, payer
-from tests.support.browsing import Here, browser
+from tests.support.browsing import Here, browser, fields_of, session_at
 from tests.support.serving import new_token
 
 Serving = tuple[subprocess.Popen[str], str, str]
@@ -210,14 +211,51 @@ def test_the_stream_of_a_session_that_ended_ends(store: Store, monkeypatch: pyte
     app = create_app(store)
     session = app.state.settings.sessions.begin(Reviewer("ada"))
 
-    async def count() -> int:
+    async def count() -> list[dict[str, str]]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        events = live._Stream(http, session, None, []).events()
+        events = live._Stream(http, session, {}, []).events()
         await anext(events)
         app.state.settings.sessions.end(session)
-        return len([event async for event in events])
+        return [event async for event in events]
 
-    assert asyncio.run(asyncio.wait_for(count(), 30)) == 0
+    assert asyncio.run(asyncio.wait_for(count(), 30)) == [{"event": "signed-out", "data": ""}]
+
+
+def test_who_signs_out_ends_the_streams_of_every_tab_at_once(store: Store) -> None:
+    app = create_app(store)
+    ada = browser(app)
+
+    async def told() -> list[dict[str, str]]:
+        http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
+        events = live._Stream(http, session_at(app, ada), {}, []).events()
+        await anext(events)
+        csrf = fields_of((await asyncio.to_thread(ada.get, "/")).text)["csrf"]
+        await asyncio.to_thread(ada.submit, "/logout", csrf=csrf)
+        return [event async for event in events]
+
+    # Half of the time after which a stream would look by itself.
+    assert asyncio.run(asyncio.wait_for(told(), live._CHECK / 2)) == [{"event": "signed-out", "data": ""}]
+
+
+def test_one_stream_tells_each_page_what_is_new_to_it(store: Store, clock: Clock) -> None:
+    app = create_app(store)
+    session = app.state.settings.sessions.begin(Reviewer("ada"))
+    made = {}
+    for count in range(3):
+        made[str(count)] = sayso_clock.now()
+        clock.tick(seconds=1)
+        store.ask(sample_call(None, {"amount": count, "to": "kim"}))
+
+    async def first() -> str:
+        http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
+        events = live._Stream(http, session, made, []).events()
+        said = await anext(events)
+        await events.aclose()
+        return said["data"]
+
+    said = asyncio.run(asyncio.wait_for(first(), 30))
+    told = dict(re.findall(r'<p data-news="(\d)"><a [^>]*>(\d)', said))
+    assert told == {"0": "3", "1": "2", "2": "1"}
 
 
 def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
@@ -235,7 +273,7 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
 
     async def both_told() -> list[list[dict[str, str]]]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        streams = [live._Stream(http, session, None, [request.id]).events() for _ in range(200)]
+        streams = [live._Stream(http, session, {}, [request.id]).events() for _ in range(200)]
         first = await asyncio.gather(*map(anext, streams))
         begun = len(looks)
         await asyncio.to_thread(sayso.Review(store).reject, request.id, by="bob")
@@ -258,7 +296,7 @@ def test_a_page_that_is_left_is_watched_no_more(store: Store) -> None:
 
     async def leave() -> tuple[int, int]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        one, other = (live._Stream(http, session, None, rows).events() for rows in (ids[:2], ids[1:]))
+        one, other = (live._Stream(http, session, {}, rows).events() for rows in (ids[:2], ids[1:]))
         await anext(one)
         await anext(other)
         await one.aclose()
@@ -289,7 +327,7 @@ def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytes
 
     async def first() -> dict[str, str]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        events = live._Stream(http, session, None, [request.id]).events()
+        events = live._Stream(http, session, {}, [request.id]).events()
         said = await anext(events)
         await events.aclose()
         return said

@@ -41,8 +41,6 @@ def _all() -> tuple[str, dict[str, _Asset]]:
     """Return the digest of all files, and the files by name."""
     digest, found = hashlib.sha256(), dict[str, _Asset]()
     for path in sorted(_FOLDER.iterdir()):
-        if path.suffix == ".toml" or not path.is_file():
-            continue
         plain = path.read_bytes()
         kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain"
         tag = hashlib.sha256(plain).hexdigest()

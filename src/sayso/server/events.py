@@ -1,8 +1,8 @@
 """Live updates of open pages: how many requests wait, how many are new, and which rows somebody has decided.
 
-A stream sends small parts of a page, which htmx puts in their places; no row moves. It carries nothing that a reload
-would not show, so a stream that breaks off loses nothing. A change costs one look at the store, however many pages are
-open.
+A stream sends small parts of a page, which `static/live.js` puts in their places; no row moves. It carries nothing that
+a reload would not show, so a stream that breaks off loses nothing. A browser has one stream for all of its tabs, and a
+change costs one look at the store, however many browsers are open.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import anyio
+from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -36,7 +37,7 @@ __all__ = ["LivePages", "PerLoop", "Shutdown", "Wakeup", "event_stream", "events
 
 _log = logging.getLogger("sayso.server")
 
-_MOST_ROWS, _MOST_NEW = 50, 100
+_MOST_ROWS, _MOST_NEW, _MOST_TABS = 200, 100, 50
 _BATCH = 0.05
 _PING, _CHECK = 20, 60
 _STORE_CHECK = 1.0  # until the store hears again that somebody waits
@@ -65,6 +66,10 @@ class PerLoop(Generic[T]):
             if made.is_idle or other.is_closed():
                 self._made.pop(other, None)
         return self._made.setdefault(loop, self._make(loop))
+
+    def all(self) -> list[T]:
+        """Return those of all loops."""
+        return list(self._made.values())
 
 
 class Wakeup:
@@ -114,10 +119,17 @@ class Shutdown:
         self._news.set()
 
 
-def event_stream(events: Any, shutdown: Shutdown) -> Response:
-    """Return a response that sends events until the server ends."""
+def event_stream(events: Any, shutdown: Shutdown, ping: Callable[[], ServerSentEvent] | None = None) -> Response:
+    """Return a response that sends events until the server ends; `ping` is what it sends where nothing happens."""
     end: Any = shutdown  # of anyio's event nothing but `set` is asked
-    return EventSourceResponse(events, ping=_PING, shutdown_event=end, shutdown_grace_period=_GRACE)
+    return EventSourceResponse(
+        events, ping=_PING, ping_message_factory=ping, shutdown_event=end, shutdown_grace_period=_GRACE
+    )
+
+
+def _ping() -> ServerSentEvent:
+    """Return an event that scripts hear of, so that a page can tell silence from a quiet day."""
+    return ServerSentEvent("", event="ping")
 
 
 class _Counts(NamedTuple):
@@ -180,6 +192,10 @@ class _Hub:
             self._task.cancel()
             self._task = None
 
+    def wake(self) -> None:
+        """Look again now, and tell every stream; in any thread."""
+        self._wakeup.set()
+
     def _notify(self, request_id: str) -> None:
         self._changed.put(request_id)
         self._wakeup.set()
@@ -230,11 +246,16 @@ class LivePages(PerLoop[_Hub]):
     def __init__(self, store: Store) -> None:
         super().__init__(partial(_Hub, store))
 
+    def wake(self) -> None:
+        """Let every stream look up again whether it still has a session; in any thread."""
+        for hub in self.all():
+            hub.wake()
+
 
 class _Stream:
-    """The events of one open page, made at `since`, with `rows` that somebody may decide elsewhere."""
+    """The events of a browser's open pages: when each was made, and which rows somebody may decide elsewhere."""
 
-    def __init__(self, http: Http, session: Session, since: datetime | None, rows: list[str]) -> None:
+    def __init__(self, http: Http, session: Session, since: Mapping[str, datetime], rows: list[str]) -> None:
         self._http, self._session, self._since, self._rows = http, session, since, rows
         self._news = asyncio.Event()
         self.end = Shutdown(self._news)
@@ -253,12 +274,15 @@ class _Stream:
                     yield {"data": part}
                 with anyio.move_on_after(_CHECK):
                     await self._news.wait()
-                if self.end.is_set or sessions.has_ended_here(self._session):
+                if self.end.is_set:
                     return
+                has_ended = sessions.has_ended_here(self._session)
                 if time.monotonic() - checked >= _CHECK:  # and not at each change: that costs one look for all pages
                     checked = time.monotonic()
-                    if not await run_in_threadpool(self._is_signed_in):
-                        return
+                    has_ended |= not await run_in_threadpool(self._is_signed_in)
+                if has_ended:
+                    yield {"event": "signed-out", "data": ""}
+                    return
 
     def _is_signed_in(self) -> bool:
         with suppress(errors.StoreError):  # where the store does not answer, the page connects again
@@ -266,29 +290,36 @@ class _Stream:
         return False
 
     def _part_of_page(self, counts: _Counts, changed_rows: dict[str, Row]) -> str:
-        new = 0 if self._since is None else sum(at > self._since for at in counts.asked)
+        news = tuple((text, sum(at > since for at in counts.asked)) for text, since in self._since.items())
         rows = tuple(changed_rows[one] for one in self._rows if one in changed_rows)
-        return _rendered(counts.pending, new, rows, path_to(self._http))
+        return _rendered(counts.pending, news, rows, path_to(self._http))
 
 
 @lru_cache(maxsize=256)
-def _rendered(pending: int, new: int, rows: tuple[Row, ...], inbox: str) -> str:
+def _rendered(pending: int, news: tuple[tuple[str, int], ...], rows: tuple[Row, ...], inbox: str) -> str:
     """Return the part of a page that says so; kept, because many pages are told the same."""
-    return fragment("event.html", pending=pending, new=new, rows=rows, inbox=inbox)
+    return fragment("event.html", pending=pending, news=news, rows=rows, inbox=inbox)
 
 
 async def events(http: Http) -> Response:
-    """Stream what changes for an open page."""
+    """Stream what changes for the open pages of a browser."""
     session = await run_in_threadpool(session_of, http)
     if session is None:
         raise HTTPException(401)
-    since = http.query_params.get("since")
-    rows = [one for one in http.query_params.get("rows", "").split(",") if one][:_MOST_ROWS]
+    made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
+    stream = _Stream(http, session, {text: _instant(text) for text in made}, rows)
+    return event_stream(stream.events(), stream.end, _ping)
+
+
+def _listed(http: Http, name: str) -> list[str]:
+    return list(dict.fromkeys(one for one in http.query_params.get(name, "").split(",") if one))
+
+
+def _instant(text: str) -> datetime:
     try:
-        made = None if since is None else datetime.fromisoformat(since)
+        made = datetime.fromisoformat(text)
     except ValueError:
         raise HTTPException(400, "since is no instant") from None
-    if made is not None and made.tzinfo is None:
+    if made.tzinfo is None:
         raise HTTPException(400, "since has no time zone")
-    stream = _Stream(http, session, made, list(dict.fromkeys(rows)))
-    return event_stream(stream.events(), stream.end)
+    return made

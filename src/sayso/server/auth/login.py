@@ -122,6 +122,7 @@ def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
 def logout(context: RequestContext) -> Response:
     """End the session."""
     context.settings.sessions.end(context.session)
+    context.http.app.state.live_pages.wake()  # other tabs of this browser say so at once
     response = render_public(context.http, "bye.html")
     set_cookie(context.http, response, "sayso", None)
     return response

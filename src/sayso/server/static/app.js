@@ -57,7 +57,7 @@
     isSent = !event.defaultPrevented;
   });
   const isWritten = () => isSent || one("form[data-decide]") !== null && fields.some(isChanged);
-  document.addEventListener("htmx:sse:after:message", () => {
+  document.addEventListener("sayso:told", () => {
     const count = one("#pending").dataset.pending;
     document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
     // Decided elsewhere while somebody looks at it: what was written stays, and can decide nothing any more.
@@ -80,14 +80,6 @@
       box.disabled = true;
     });
   });
-
-  const notLive = one("[data-not-live]");
-  const tell = (isLive) => { if (notLive) notLive.hidden = isLive; };
-  // The first connection fails as any request does, a later one as a stream's.
-  ["htmx:error", "htmx:response:error", "htmx:sse:error"].forEach((fault) => {
-    document.addEventListener(fault, () => tell(false));
-  });
-  document.addEventListener("htmx:sse:after:connection", () => tell(true));
 
   all("[data-at-once]").forEach((field) => field.addEventListener("change", () => field.form.requestSubmit()));
 

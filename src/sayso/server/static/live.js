@@ -1,0 +1,105 @@
+// What an open page is told: one stream of events for all tabs of a browser, which hand on to one another what it says.
+// The tab that holds a lock has the stream; when it closes or moves on, the next one takes it over.
+"use strict";
+
+(() => {
+  const box = document.querySelector("[data-stream]");
+  if (!box) return;
+  const address = new URL(box.dataset.stream, location.href), SILENT = 50_000, AGAIN = 3_000;
+  const list = (name) => (address.searchParams.get(name) || "").split(",").filter(Boolean);
+  const me = { id: `${Date.now()} ${Math.random()}`, since: list("since"), rows: list("rows") };
+  const one = (selector) => document.querySelector(selector);
+
+  // -- what this page does with what it is told --------------------------------------------------------------
+  let heard = Date.now(), last = "";
+  const show = (state) => {
+    box.querySelector("[data-not-live]").hidden = state !== "lost";
+    box.querySelector("[data-signed-out]").hidden = state !== "signed-out";
+  };
+  const apply = (text) => {
+    if (text === last) return;
+    last = text;
+    const told = new DOMParser().parseFromString(text, "text/html");
+    [...told.body.children].forEach((part) => {
+      const old = part.id && document.getElementById(part.id);
+      if (old && !old.isEqualNode(part)) old.replaceWith(document.adoptNode(part));
+    });
+    const news = me.since.length && told.body.querySelector(`[data-news="${CSS.escape(me.since[0])}"]`);
+    if (news && one("#news")) one("#news").replaceChildren(...news.childNodes);
+    document.dispatchEvent(new Event("sayso:told"));
+  };
+  const take = (said) => {
+    heard = Date.now();
+    show(said.state);
+    if (said.part) apply(said.part);
+  };
+
+  // -- the tabs among each other ------------------------------------------------------------------------------
+  // A browser that has no locks, or gives none to a page without https, has a stream for each tab.
+  const isShared = "locks" in navigator && "BroadcastChannel" in window;
+  const name = `sayso live ${address.pathname}`, channel = isShared ? new BroadcastChannel(name) : null;
+  const post = (message) => { if (channel) channel.postMessage(message); };
+  const tabs = new Map([[me.id, me]]);
+  let source = null, asked = "", state = "live", part = "", soon = 0;
+  const say = (now, text = "") => {
+    state = now;
+    part = text || part;
+    post({ state, part });
+    take({ state, part });
+  };
+
+  // -- the stream, in the tab that has it -----------------------------------------------------------------------
+  const wanted = () => {
+    const all = [...tabs.values()], query = new URLSearchParams();
+    for (const what of ["since", "rows"]) {
+      const each = [...new Set(all.flatMap((tab) => tab[what]))].slice(-200);
+      if (each.length) query.set(what, each.join(","));
+    }
+    return `${address.pathname}?${query}`;
+  };
+  const connect = () => {
+    if (source) source.close();
+    asked = wanted();
+    const mine = source = new EventSource(asked);
+    mine.onopen = () => say("live");
+    mine.onmessage = (event) => say("live", event.data);
+    mine.addEventListener("ping", () => say("live"));
+    mine.addEventListener("signed-out", () => { mine.close(); say("signed-out"); });
+    mine.onerror = async () => {
+      if (mine !== source) return;
+      say("lost");
+      if (mine.readyState !== EventSource.CLOSED) return;  // it tries again by itself
+      const status = await fetch(asked).then((answer) => { answer.body.cancel(); return answer.status; }).catch(() => 0);
+      if (mine !== source) return;
+      if (status === 401) say("signed-out");
+      else setTimeout(() => { if (mine === source) connect(); }, AGAIN);
+    };
+  };
+  const connectSoon = () => { clearTimeout(soon); soon = setTimeout(() => { if (source && wanted() !== asked) connect(); }, 50); };
+  const lead = () => {
+    connect();
+    post({ who: true });
+    addEventListener("online", connect);
+    return new Promise(() => { /* until this page is gone, and its lock with it */ });
+  };
+
+  if (channel) channel.onmessage = ({ data }) => {
+    if (data.who) post({ join: me });
+    else if (data.leave) tabs.delete(data.leave);
+    else if (data.join && source) {
+      tabs.set(data.join.id, data.join);
+      if (part || state !== "live") post({ state, part });
+      connectSoon();
+    } else if (data.state) take(data);
+  };
+  post({ join: me });
+  addEventListener("pagehide", () => post({ leave: me.id }));
+  addEventListener("offline", () => take({ state: "lost" }));
+  setInterval(() => {
+    if (Date.now() - heard < SILENT || !box.querySelector("[data-signed-out]").hidden) return;
+    show("lost");
+    if (source) connect();
+  }, 5_000);
+  if (isShared) navigator.locks.request(name, lead);
+  else lead();
+})();
