@@ -6,7 +6,7 @@ some people only.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,26 @@ def test_what_changes_by_itself_is_read_aloud_once(surf: Surf) -> None:
     inbox = surf.tab("/")
     expect(inbox.locator("#news")).to_have_attribute("aria-live", "polite")
     expect(inbox.locator(".rows [aria-live]")).to_have_count(0)
+
+
+def test_times_are_those_of_the_reader_and_say_what_they_are_in_utc(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab(f"/r/{request_id}", timezone_id="Asia/Tokyo", locale="en-GB")
+    first = page.locator(".timeline time").first
+    utc = datetime.fromisoformat(first.get_attribute("title"))
+    assert abs(utc - sayso.Review().get(request_id).created_at) < timedelta(seconds=2)
+    local = utc + timedelta(hours=9)
+    expect(first).to_have_text(f"{local.day} {local:%b %Y, %H:%M:%S}".replace("Sep ", "Sept "))
+
+
+def test_the_inbox_can_be_installed(surf: Surf) -> None:
+    page = surf.tab("/")
+    found = page.context.new_cdp_session(page).send("Page.getAppManifest")
+    assert found["errors"] == []
+    assert found["url"].startswith(f"{surf.base}/static/")
+    manifest = found["manifest"]
+    assert (manifest["startUrl"], manifest["scope"]) == (f"{surf.base}/", f"{surf.base}/")
+    assert page.request.get(manifest["icons"][0]["url"]).headers["content-type"] == "image/svg+xml"
 
 
 def test_pictures_of_a_day_in_the_inbox(chromium: Any, command: Path, tmp_path: Path) -> None:

@@ -369,4 +369,5 @@ def test_another_person_in_the_same_browser_does_not_inherit_the_session(store: 
 
 
 def test_every_file_is_our_own() -> None:
-    assert {path.name for path in ALL_STATIC.iterdir()} == {"app.css", "app.js", "icon.svg", "live.js"}
+    ours = {"app.css", "app.js", "app.webmanifest", "icon.svg", "live.js"}
+    assert {path.name for path in ALL_STATIC.iterdir()} == ours

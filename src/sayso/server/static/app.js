@@ -35,7 +35,10 @@
   // Times are told as the reader's clock has them; the title keeps UTC beside it.
   all("time[datetime][title]").forEach((part) => {
     const at = new Date(part.dateTime);
-    if (!isNaN(at)) part.title = `${at.toLocaleString()} (${part.dateTime})`;
+    if (isNaN(at)) return;
+    const local = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    if ("clock" in part.dataset) part.textContent = local;
+    else part.title = `${local} (${part.dateTime})`;
   });
   const tick = () => all("time[data-countdown]").forEach((part) => {
     const seconds = Math.round((Date.parse(part.dateTime) - Date.now()) / 1000);
