@@ -43,6 +43,10 @@ READY = """async (before) => {
 def in_a_browser(name: str, plan: Plan) -> list[Row]:
     """Measure the inbox with 300 and with 10,000 pending, and a day of 200 decisions."""
     rows: list[Row] = []
+    try:
+        _find_chromium()
+    except AbsentError as absent:
+        return [Row(name, "sayso serve", STORE, note=f"absent ({absent})")]
     with _chromium() as browser:
         for pending in (300, plan.pick(10_000, 1_000)):
             with _served(plan, "fill", decided=100, pending=pending) as inbox:
@@ -53,15 +57,19 @@ def in_a_browser(name: str, plan: Plan) -> list[Row]:
     return rows
 
 
-@contextmanager
-def _chromium() -> Iterator[Any]:
+def _find_chromium() -> str:
     path = os.environ.get("SAYSO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None or importlib.util.find_spec("playwright") is None:
         raise AbsentError("extra browser, or Chromium")
+    return path
+
+
+@contextmanager
+def _chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=OPTIONS)
+        browser = play.chromium.launch(executable_path=_find_chromium(), args=OPTIONS)
         yield browser
         browser.close()
 
