@@ -25,7 +25,12 @@
       if (old && !old.isEqualNode(part)) old.replaceWith(document.adoptNode(part));
     });
     const news = me.since.length && told.body.querySelector(`[data-news="${CSS.escape(me.since[0])}"]`);
-    if (news && one("#news")) one("#news").replaceChildren(...news.childNodes);
+    const place = one("#news");
+    if (news && place && place.innerHTML !== news.innerHTML) {
+      const hadFocus = place.contains(document.activeElement);
+      place.replaceChildren(...news.childNodes);
+      if (hadFocus && one("#news-link")) one("#news-link").focus();
+    }
     document.dispatchEvent(new Event("sayso:told"));
   };
   const take = (said) => {
