@@ -9,6 +9,8 @@
 #   make format           write the formatting, fix what can be fixed
 #   make pictures         take the screenshots of docs/assets anew
 #   make mutants          remove the guards one at a time; each removal must turn a named test red
+#   make simulate         a million schedules of simulated machines, each decided by a seed   (ARGS='--seed 7' replays one,
+#                         ARGS='--schedules 1000 --first 5000' plays others)
 #   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/explanation/benchmarks.md')
 #   make contrast         the same accidents for frameworks, peers and sayso: what ran that should not have
 #                         (ARGS='langgraph replay' is one cell; ARGS='--markdown docs/explanation/contrast.md')
@@ -37,7 +39,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-frameworks lint format pictures mutants bench bench-scale contrast faults docs clean
+.PHONY: help demo test test-all test-frameworks lint format pictures mutants simulate bench bench-scale contrast faults docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -71,6 +73,9 @@ pictures: $(VENV)/.ready-test $(VENV)/.browser
 
 mutants: $(VENV)/.ready-test
 	$(VENV)/bin/python tests/mutants/run.py $(ARGS)
+
+simulate: $(VENV)/.ready-test
+	$(VENV)/bin/python -m tests.simulation $(ARGS)
 
 bench: $(BENCH)/.ready $(BENCH)/.peers
 	$(BENCH)/bin/python -m benchmarks $(ARGS)

@@ -251,6 +251,33 @@ def test_a_torn_first_line_is_a_new_store(path: Path) -> None:
         store.close()
 
 
+def test_a_hole_in_what_was_written_first_is_a_new_store(path: Path) -> None:
+    JsonlStore(path).ask(sample_call())
+    whole = path.read_bytes()  # two lines, appended together
+    for begin, size in ((0, 20), (0, 500), (40, 500), (40, 20)):
+        path.write_bytes(whole[:begin] + bytes(size) + whole[begin + size :])
+        store = JsonlStore(path)
+        assert store.count(Filter()) == 0
+        asked = store.ask(sample_call())
+        assert ids_in(path) == [asked.id]
+        store.close()
+    path.write_bytes(bytes(500) + b"the pictures of somebody else")
+    refusal(errors.StoreCorruptError, lambda: JsonlStore(path).count(Filter()))
+
+
+def test_what_another_process_wrote_is_on_the_disk_before_it_counts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    reader = JsonlStore(path)
+    request = JsonlStore(path).ask(sample_call())  # as by a process that is killed after its write, before its sync
+    monkeypatch.setattr(jsonl_file, "_sync", lambda _fd: synced.append("reader"))
+    assert reader.get(request.id).id == request.id
+    assert synced == ["reader"]
+    reader.get(request.id)
+    assert synced == ["reader"]  # once for what is new
+
+
 WRITER = """
 import sys
 from sayso.stores.jsonl import JsonlStore

@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import stat
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -74,7 +75,9 @@ class Lines:
 
     def check_remnant(self, text: bytes) -> None:
         """Check that a line without its end can be what a crash left; raises `StoreCorruptError`."""
-        if self.number == 0 and not _FIRST.startswith(text.rstrip(b"\0")):
+        begin, _, end = text.partition(b"\0")
+        is_ours = _FIRST.startswith(begin.rstrip(b"\n")) and (not end.strip(b"\0") or _ENDS.search(end) is not None)
+        if self.number == 0 and not is_ours:
             raise self._foreign()
 
     def _check_first(self, line: bytes) -> None:
@@ -110,6 +113,7 @@ def _tail(link: str) -> bytes:
 _BEGINS = dumps({"kind": _KIND, "version": _VERSION})[:-1].encode("ascii")
 _FIRST_LINK = _linked("", _BEGINS)
 _FIRST = _BEGINS + _tail(_FIRST_LINK) + b"\n"
+_ENDS = re.compile(rb',"link":"[0-9a-f]{32}"}\n?\Z')
 
 
 try:
@@ -216,7 +220,9 @@ class JsonlFile:
         return self._fd is not None and not _is_there(self._fd, self._path, self._offset)
 
     def more(self) -> Iterator[dict[str, Any]]:
-        """Yield what every line says that is whole and was not read yet; who reads makes no file.
+        """Yield what every line says that is whole and was not read yet; on the disk at the end, whoever wrote it.
+
+        Who reads makes no file.
 
         Raises:
             StoreCorruptError: A line is not as it was written.
@@ -226,7 +232,11 @@ class JsonlFile:
             fd = self._open(may_make=False)
             size = os.fstat(fd).st_size
             if size > self._offset:
+                before = self._offset
                 yield from self._read(fd, size)
+                if self._offset > before:
+                    # Its writer may have been killed before it synced: nobody acts on what a power cut could take back.
+                    _sync(fd)
             else:
                 self._remnant = 0
         except FileNotFoundError:
@@ -239,10 +249,11 @@ class JsonlFile:
         while chunk := os.pread(fd, _CHUNK, at):
             at += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if b"\0" in line and self._offset + len(line) + 1 == size:
-                    # The end of a line reached the disk before its beginning did.
-                    self._stop_at(line, is_first=is_first)
+            for n, line in enumerate(lines):
+                if b"\0" in line and (self._offset + len(line) + 1 == size or self.number == 0):
+                    # The end of what was appended reached the disk before its beginning did; the file's first line is
+                    # appended together with the second.
+                    self._stop_at(b"\n".join((*lines[n:], rest)), is_first=is_first)
                     return
                 record = self._lines.read(line)
                 self._offset += len(line) + 1

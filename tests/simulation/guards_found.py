@@ -1,0 +1,66 @@
+"""Take guards away and count the schedules until the simulation notices: `python tests/simulation/guards_found.py`.
+
+Each guard is one of `tests/mutants/guards.py`, removed in a copy of the package. Prints a row of the table in
+`docs/reliability.md` for each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "mutants"))
+
+from guards import MUTANTS, Mutant  # noqa: E402  it stands beside the package
+
+# Those of one process's rules that a schedule can reach; the others guard faces, texts, files and altered rows.
+CHOSEN = (
+    "a start looks who else has its effect",
+    "only an approved call is started",
+    "an outcome stands",
+    "an unknown outcome is not retried",
+    "retries are counted",
+    "only the last token ends a call",
+)
+
+
+def main() -> int:
+    """Print a row for each guard."""
+    seconds, words = sys.argv[1] if len(sys.argv) > 1 else "60", sys.argv[2:]
+    for mutant in MUTANTS:
+        if (mutant.guard in CHOSEN and not words) or any(word in mutant.guard for word in words):
+            print(f"| {mutant.guard} | {_found(mutant, seconds)} |", flush=True)
+    return 0
+
+
+def _found(mutant: Mutant, seconds: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "sayso"
+        shutil.copytree(ROOT / "src" / "sayso", package, ignore=shutil.ignore_patterns("__pycache__"))
+        file = package / mutant.file
+        text = file.read_text(encoding="utf-8")
+        if mutant.old not in text:
+            return "its text is not there"
+        file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        path = os.pathsep.join((folder, str(ROOT)))
+        command = [sys.executable, "-m", "tests.simulation", "--seconds", seconds]
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )  # fmt: skip
+    last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
+    found = re.match(r"schedule (\d+) \((\w+)\) broke a promise: (.*); faults", last)
+    if found is None:
+        return f"not found: {last}"
+    what = re.sub(r"rq_\w+", "a request", found[3])[:140]
+    return f"{int(found[1]) + 1:,} ({found[2]}) | {what}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,263 @@
+"""What is promised, checked after every step of a schedule, by what happened and not by what the store says of it.
+
+`Promises` hears of each call that ran, each decision that was acknowledged and each message that was sent, and reads
+each line that reaches the file. It shares no rule with `sayso.model.lifecycle`: the tables here are its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sayso.stores.jsonl_file import Lines
+from tests.simulation.kernel import BrokenPromiseError
+
+if TYPE_CHECKING:
+    from tests.simulation.disk import Disk, File
+    from tests.simulation.kernel import World
+
+__all__ = ["Acknowledged", "Promises"]
+
+_AFTER = {
+    "pending": {"pending", "approved", "rejected", "feedback", "cancelled", "expired", "answered"},
+    "approved": {"approved", "running", "cancelled", "expired", "pending"},
+    "running": {"running", "done", "failed", "unknown"},
+    "unknown": {"unknown", "done", "failed"},
+}  # what is not a key here is final
+_BEGUN = {"running", "unknown", "done", "failed"}
+_TAKES_EFFECT = {"running", "unknown", "done"}
+
+
+class Acknowledged(NamedTuple):
+    """A decision of which its reviewer was told that it is taken."""
+
+    request_id: str
+    event: str
+    by: str
+
+
+class _Row:
+    """What the file says of a request, as far as it is checked."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.columns = columns
+        self.voters: list[str] = []
+        self.starts = 0
+        self.history = {columns["state"]}
+        self.events: list[tuple[str, str]] = []
+
+    @property
+    def state(self) -> str:
+        return self.columns["state"]
+
+
+class Promises:
+    """What happened in one schedule.
+
+    Args:
+        world: The schedule.
+        disk: Where the store is.
+        name: Of its file.
+
+    Attributes:
+        ran: The arguments of each call that ran, by request.
+        ended: Those of them that came to their end, by request: nobody killed the process in between.
+        offered: The arguments that a reviewer tried to approve, by request and reviewer.
+        acknowledged: Decisions that are taken.
+        told: Messages: request and state.
+        quorum: How many must agree.
+    """
+
+    def __init__(self, world: World, disk: Disk, name: str) -> None:
+        self._world, self._disk, self._name = world, disk, name
+        self.ran: dict[str, list[str]] = defaultdict(list)
+        self.ended: set[str] = set()
+        self.offered: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self.acknowledged: list[Acknowledged] = []
+        self.told: list[tuple[str, str]] = []
+        self.quorum: dict[str, int] = {}
+        self.rows: dict[str, _Row] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file: File | None = None
+        self._epoch, self._at = -1, 0
+        self._lines = Lines(self._name)
+        self.rows = {}
+
+    def _broken(self, what: str) -> BrokenPromiseError:
+        """Note what was broken: code that is called back may not raise it to anybody."""
+        self._world.broken = self._world.broken or BrokenPromiseError(what)
+        return self._world.broken
+
+    # -- what happened ---------------------------------------------------------------------------------------------
+
+    def call_runs(self, request_id: str | None, arguments: dict[str, Any]) -> None:
+        """A gated function was called."""
+        if request_id is None:
+            raise self._broken(f"a call ran without a request: {arguments}")
+        self.check()
+        text = json.dumps(arguments, sort_keys=True)
+        self.ran[request_id].append(text)
+        if len(self.ran[request_id]) > 1:
+            raise self._broken(f"{request_id} ran {len(self.ran[request_id])} times")
+        row = self.rows.get(request_id)
+        if row is None or row.state not in _BEGUN:
+            raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
+        offered = [self.offered[request_id, by] for by in row.voters]
+        if len(offered) < self.quorum.get(request_id, 1) or not all(text in one for one in offered):
+            raise self._broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
+        if self._file is not None and len(self._file.durable) < self._at:
+            raise self._broken(f"{request_id} ran before its start was on the disk")
+
+    def call_ended(self, request_id: str | None) -> None:
+        """It returned, or raised."""
+        self.ended.add(str(request_id))
+
+    def decision_offered(self, request_id: str, by: str, arguments: dict[str, Any]) -> None:
+        """A reviewer is about to approve these arguments."""
+        self.offered[request_id, f"local:{by}"].add(json.dumps(arguments, sort_keys=True))
+
+    def decision_acknowledged(self, request_id: str, event: str, by: str) -> None:
+        """A reviewer's verb returned."""
+        taken = Acknowledged(request_id, event, f"local:{by}")
+        self.acknowledged.append(taken)
+        self.check()
+        self._must_be_recorded(taken)
+        if self._file is not None and len(self._file.durable) < self._at:
+            raise self._broken(f"{taken} was acknowledged before it was on the disk")
+
+    def message_sent(self, request_id: str, state: str) -> None:
+        """A channel was given a message about what became of a request."""
+        self.check()
+        self.told.append((request_id, state))
+        self._must_have_been(request_id, state)
+
+    def result_given(self, request_id: str, what: str) -> None:
+        """A program was told how its call ended: `done`, `failed`, `unknown`, or a no."""
+        self.check()
+        ran = len(self.ran.get(request_id, ()))
+        if (what == "done") is not (ran == 1 and request_id in self.ended) and what in {"done", "no"}:
+            raise self._broken(f"the program of {request_id} was told {what}, and it ran {ran} times")
+        if what == "unknown" and not ran and self.rows[request_id].starts == 0:
+            raise self._broken(f"the program of {request_id} was told {what}, and it was never started")
+
+    # -- after every step ------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Read what reached the file since, and check each line."""
+        file = self._disk.files.get(self._name)
+        if file is None:
+            if self._file is not None and self.acknowledged:
+                raise self._broken("the file is gone, with decisions that were acknowledged")
+            return
+        if file is not self._file or file.epoch != self._epoch:
+            self._begin()
+            self._file, self._epoch = file, file.epoch
+            self._read(file, is_again=True)
+            self._check_all()
+        elif len(file.data) > self._at:
+            self._read(file, is_again=False)
+
+    def _read(self, file: File, *, is_again: bool) -> None:
+        *lines, _ = bytes(file.data[self._at :]).split(b"\n")
+        for line in lines:
+            if b"\0" in line:
+                return  # what a power cut left of a line that nobody was promised
+            self._at += len(line) + 1
+            self._take(self._lines.read(line), is_again=is_again)
+
+    def _take(self, line: dict[str, Any], *, is_again: bool) -> None:
+        for columns in line.get("asked", ()):
+            self.rows[columns["id"]] = _Row({"effect_digest": None, "ends_at": None, **columns})
+        changed = {columns["id"]: columns for columns in line.get("changed", ())}
+        for _, _, at, request_id, event, by, _, detail, _ in line.get("journal", ()):
+            row = self.rows.get(request_id)
+            if row is None:
+                continue
+            row.events.append((event, by))
+            match event:
+                case "started":
+                    self._check_start(request_id, row, at, is_again=is_again)
+                case "voted" | "approved":
+                    row.voters = [*([] if '"votes_reset"' in detail or '"edited"' in detail else row.voters), by]
+                    if by.startswith(("program:", "token:")):
+                        raise self._broken(f"{request_id} was decided by {by}, who asked for it")
+                case "returned":
+                    row.voters = []
+                case _:
+                    pass
+        for request_id, columns in changed.items():
+            self._check_change(request_id, columns, is_again=is_again)
+
+    def _check_change(self, request_id: str, columns: dict[str, Any], *, is_again: bool) -> None:
+        row = self.rows[request_id]
+        before = row.state
+        row.columns = {**row.columns, **columns}
+        row.history.add(row.state)
+        if row.state != before and row.state not in _AFTER.get(before, set()):
+            raise self._broken(f"{request_id} was {before} and became {row.state}")
+        if is_again:  # what ran meanwhile is compared when all of it was read
+            return
+        if self.ran.get(request_id) and row.state not in _BEGUN:
+            raise self._broken(f"{request_id} ran, and became {row.state}")
+        if row.state == "done" and not self.ran.get(request_id):
+            raise self._broken(f"{request_id} became done, and never ran")
+
+    def _check_start(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
+        row.starts += 1
+        if row.starts > 1:
+            raise self._broken(f"{request_id} was started {row.starts} times")
+        if row.state != "approved":
+            raise self._broken(f"{request_id} was started when it was {row.state}")
+        if len(set(row.voters)) < self.quorum.get(request_id, 1):
+            raise self._broken(f"{request_id} was started, and only {row.voters} approved it")
+        if row.columns["ends_at"] is not None and at >= row.columns["ends_at"]:
+            raise self._broken(f"{request_id} was started after its approval had ended")
+        effect = row.columns["effect_digest"]
+        if effect is None or is_again:
+            return
+        for other_id, other in self.rows.items():
+            if other is not row and other.columns["effect_digest"] == effect and other.state in _TAKES_EFFECT:
+                raise self._broken(f"{request_id} was started, and {other_id} has its effect ({other.state})")
+
+    def _check_all(self) -> None:
+        """Check what must have survived a power cut."""
+        for taken in self.acknowledged:
+            self._must_be_recorded(taken)
+        for request_id, state in self.told:
+            self._must_have_been(request_id, state)
+        for request_id in self.ran:
+            row = self.rows.get(request_id)
+            if row is None or row.state not in _BEGUN:
+                raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
+
+    def _must_be_recorded(self, taken: Acknowledged) -> None:
+        row = self.rows.get(taken.request_id)
+        events = () if row is None else row.events
+        names = {"approved", "voted"} if taken.event == "approved" else {taken.event}
+        if not any(event in names and by == taken.by for event, by in events):
+            raise self._broken(f"a decision was lost: {taken}; there is {events}")
+
+    def _must_have_been(self, request_id: str, state: str) -> None:
+        row = self.rows.get(request_id)
+        if row is None or state not in row.history:
+            been = None if row is None else sorted(row.history)
+            raise self._broken(f"a message said that {request_id} is {state}, and it has been {been}")
+
+    # -- at the end ------------------------------------------------------------------------------------------------
+
+    def at_the_end(self, *, announced: bool) -> None:
+        """Check what must have come to be once all faults have ended and everybody had time."""
+        self.check()
+        for request_id, row in self.rows.items():
+            ran = bool(self.ran.get(request_id))
+            if row.state in {"pending", "approved", "running"}:
+                raise self._broken(f"{request_id} is still {row.state}")
+            if row.state == "done" and not ran:
+                raise self._broken(f"{request_id} is done, and never ran")
+            if ran and request_id not in self.ended and row.state != "unknown":
+                raise self._broken(f"{request_id} was broken off, and is {row.state}")
+            if announced and (request_id, row.state) not in self.told:
+                raise self._broken(f"nobody was told that {request_id} is {row.state}: {self.told}")
