@@ -138,7 +138,8 @@ class HeldBase:
             self._request = caller.latest or request
         if caller.has_run:
             self._attempt = attempt
-            yield from self._refreshing()
+            with suppress(errors.StoreError):  # how the call ended counts, and not that the store fails by now
+                yield from self._refreshing()
         return attempt
 
     def _once_allowed(self, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:

@@ -15,6 +15,7 @@ from sayso.effects import drive
 from sayso.gates import Gate, execute
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
+from sayso.stores.memory import MemoryStore
 from tests.support.acting import program, running
 
 SCHEMA = {
@@ -501,3 +502,20 @@ def test_function_that_suspends_is_made_again_and_its_approval_is_not_spent() ->
     with pytest.raises(Paused):
         call.once(pause)
     assert held(suspends=Paused).once(lambda arguments: f"wrote {arguments['size']}") == "wrote 3"
+
+
+def test_what_the_call_raised_is_raised_also_where_the_store_fails_after_it() -> None:
+    store = MemoryStore()
+    held = sayso.hold("pay", {"amount": 5}, run="order", store=store)
+    sayso.Review(store, reviewer="ada").approve(str(held.id))
+
+    def pay(arguments: dict[str, Any]) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise errors.StoreUnavailableError("the disk is gone")
+
+        store.finish = store.settle = fail  # type: ignore[method-assign]
+        raise ValueError(arguments["amount"])
+
+    with pytest.raises(ValueError, match="5") as raised:
+        held.once(pay)
+    assert "could not be recorded" in raised.value.__notes__[0]
