@@ -954,8 +954,13 @@ MUTANTS = [
     ),
     Mutant(
         "a line is on the disk before the verb returns", "stores/jsonl_file.py",
-        "            _sync(fd)\n", "",
+        "            _sync(fd)\n        except", "        except",
         "stores/test_jsonl.py::test_what_could_not_be_written_was_not",
+    ),
+    Mutant(
+        "what another process wrote is on the disk before it counts", "stores/jsonl_file.py",
+        "                    _sync(fd)\n            else:", "                    pass\n            else:",
+        "stores/test_jsonl.py::test_what_another_process_wrote_is_on_the_disk_before_it_counts",
     ),
     Mutant(
         "a line that was altered is refused", "stores/jsonl_file.py",

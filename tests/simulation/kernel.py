@@ -23,7 +23,7 @@ import greenlet
 from sayso import clock, held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
-from sayso.stores import http, http_transport, jsonl_file, watch, worker
+from sayso.stores import http, http_transport, jsonl_file, leases, watch, worker
 from sayso.stores.watch import Bell
 from tests.simulation.disk import Disk, FakeOs
 
@@ -76,7 +76,7 @@ class Process:
         self.world, self.machine, self.name, self.body, self.comes_back = world, machine, name, body, comes_back
         self.pid = world.next_pid()
         started, boot = str(self.pid), f"boot{machine.boot}"
-        self.worker_name = f"{machine.name}/{boot}/{_OUTERMOST}//{started}/{started}//{machine.name}"
+        self.worker_name = f"{machine.name}/{boot}/{_OUTERMOST}//{started}/{started}//{machine.name}/30"
         self.is_dead = self.has_ended = False
         self.wakes_at = world.now + after
         self.waits_for: Callable[[], bool] | None = None
@@ -315,7 +315,7 @@ class _Watcher:
 
 def _current() -> str:
     running = _here().running
-    return "observer/boot0/ns//1/1//observer" if running is None else running.worker_name
+    return "observer/boot0/ns//1/1//observer/30" if running is None else running.worker_name
 
 
 def _exists(pid: int) -> bool:
@@ -343,6 +343,7 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (ids, "_random", lambda: f"{_here().rng.getrandbits(128):032x}"),
             (worker, "current", _current),
             (worker, "_exists", _exists),
+            (leases, "hold", lambda *_: None),  # it renews from a thread; no simulated call is that long
             (worker, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),
             (jsonl_file, "_sync", fake.fdatasync),
@@ -356,6 +357,8 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             mock.patch.object(wait.Waiter, "sleep", lambda _self, _wake, seconds: _here().sleep(seconds))
         )
         undo.enter_context(mock.patch("sayso.stores.jsonl.Watcher", _Watcher))
+        for module in ("sayso.stores.jsonl", "sayso.stores.http"):  # a fork of a later test has nothing to do with ours
+            undo.enter_context(mock.patch(f"{module}.forget_after_fork"))
         for module in ("sayso.effects", "sayso.runs.state", "sayso.wait"):
             undo.enter_context(mock.patch(f"{module}.offload", _at_once))
         yield use

@@ -66,7 +66,7 @@ class Promises:
         offered: The arguments that a reviewer tried to approve, by request and reviewer.
         acknowledged: Decisions that are taken.
         told: Messages: request and state.
-        quorum: How many must agree.
+        quorum: How many must agree, of each request that a program was handed.
     """
 
     def __init__(self, world: World, disk: Disk, name: str) -> None:
@@ -253,11 +253,14 @@ class Promises:
         self.check()
         for request_id, row in self.rows.items():
             ran = bool(self.ran.get(request_id))
-            if row.state in {"pending", "approved", "running"}:
+            # One whose asker never heard of it, as the answer was lost, waits until it expires.
+            is_remote = row.events[0][1].startswith("token:")
+            is_left = is_remote and request_id not in self.quorum and row.state in {"pending", "approved"}
+            if row.state in {"pending", "approved", "running"} and not is_left:
                 raise self._broken(f"{request_id} is still {row.state}")
             if row.state == "done" and not ran:
                 raise self._broken(f"{request_id} is done, and never ran")
             if ran and request_id not in self.ended and row.state != "unknown":
                 raise self._broken(f"{request_id} was broken off, and is {row.state}")
-            if announced and (request_id, row.state) not in self.told:
+            if announced and not is_left and (request_id, row.state) not in self.told:
                 raise self._broken(f"nobody was told that {request_id} is {row.state}: {self.told}")

@@ -68,6 +68,9 @@ class Scene:
         machine: Where the store is.
     """
 
+    settling = 0.0
+    """Seconds until messages of programs that have ended have come."""
+
     def __init__(self, world: World, machine: Machine) -> None:
         self.world, self.machine = world, machine
         self.promises = Promises(world, machine.disk, _NAME)
@@ -95,12 +98,16 @@ class Scene:
             machine.disk.refuses = 0
         self.calm_down()
         world.run(lambda: self.has_ended)
-        world.start(self.machine, "sweeper", lambda _: self.store().sweep())
+        world.start(self.machine, "sweeper", self._sweep_at_last)
         world.run(lambda: not any(process.name == "sweeper" for process in world.processes))
         self.is_closing = True
         world.run(lambda: all(process.name.startswith("server") for process in world.processes))
         # A message that failed for a day is given up, and a clock that jumps may make a day of a moment.
         self.promises.at_the_end(announced=self.has_channel and "clock" not in world.reports)
+
+    def _sweep_at_last(self, _: Process) -> None:
+        self.world.sleep(self.settling)
+        self.store().sweep()
 
     def start_all(self) -> None:
         """Begin the processes."""
@@ -139,7 +146,7 @@ class Scene:
                 "pay", job.arguments, key=job.key, run=job.run, effect=job.effect, quorum=job.quorum,
                 approval_expires=job.lasts, schema=_SCHEMA, store=store,
             )  # fmt: skip
-        except (errors.StartRefusedError, errors.StoreError):
+        except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
             return None
         self.promises.quorum[str(held.id)] = job.quorum
         return held
@@ -162,7 +169,7 @@ class Scene:
             held.withdraw("another has the effect")
         except (Boom, TimeoutError, errors.CallFailedError, sayso.NotExecuted, errors.OutcomeNotRecordedError):
             pass
-        except (errors.StartRefusedError, errors.StoreError):
+        except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
             return False
         else:
             self.promises.result_given(str(held.id), "done")
@@ -197,7 +204,7 @@ class Scene:
                 try:
                     for request in review.list(state="pending", limit=10):
                         self.decide(review, name, request, kindness)
-                except errors.StoreError:
+                except (errors.StoreError, errors.RequestNotFoundError):
                     continue
 
         return body
@@ -223,7 +230,7 @@ class Scene:
             else:
                 review.feedback(request.id, comment="another amount")
                 promises.decision_acknowledged(request.id, "feedback", name)
-        except errors.DecisionRefusedError:
+        except (errors.DecisionRefusedError, errors.RequestNotFoundError):  # the disk may have failed who asked it
             pass
 
     def deliverer(self) -> Callable[[Process], None]:
@@ -243,7 +250,7 @@ class Scene:
                     store.sweep()
                     deliverer.deliver_due()
                     pause = deliverer.next_due()
-                except errors.StoreError:
+                except (errors.StoreError, errors.RequestNotFoundError):
                     pause = 5.0
                 if self.is_closing:
                     far = clock.now() + timedelta(days=9)
@@ -320,6 +327,8 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
 class server(Scene):  # noqa: N801
     """Programs on two machines, one or two servers over one store, and a network that loses and doubles messages."""
 
+    settling = 200.0
+
     def __init__(self, world: World) -> None:
         super().__init__(world, world.machine("host"))
         self.clients = [world.machine("left"), world.machine("right")]
@@ -358,7 +367,7 @@ class server(Scene):  # noqa: N801
 
     def _sweep(self, _: Process) -> None:
         store = HttpStore(ADDRESS, self._token)
-        while not self.has_ended:
+        while not self.is_closing:
             with suppress(errors.StoreError):
                 store.sweep()
             self.world.sleep(30)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from tests.simulation.network import wired
 from tests.simulation.play import play
 
 _ROOT = Path(__file__).parents[2]
-_SECONDS, _LEAST = 90.0, 500
 
 
 @pytest.fixture
@@ -26,25 +24,20 @@ def use() -> Iterator[Callable[[World | None], None]]:
         yield use
 
 
-def _play(use: Callable[[World | None], None], seeds: Iterator[int], until: float) -> int:
-    done = 0
+def _play(use: Callable[[World | None], None], seeds: range) -> int:
     for seed in seeds:
         played = play(seed, use)
         assert played.broken is None, f"make simulate ARGS='--seed {seed}': {played.broken!r}, after {played.faults}"
-        done += 1
-        if time.process_time() > until:
-            break
-    return done
+    return len(seeds)
 
 
 def test_a_few_schedules_keep_every_promise(use: Callable[[World | None], None]) -> None:
-    assert _play(use, iter(range(40)), float("inf")) == 40
+    assert _play(use, range(40)) == 40
 
 
 @pytest.mark.slow
-def test_as_many_schedules_as_a_core_plays_in_90_s_keep_every_promise(use: Callable[[World | None], None]) -> None:
-    done = _play(use, iter(range(1_000, 101_000)), time.process_time() + _SECONDS)
-    assert done >= _LEAST, "a schedule has become dear"
+def test_some_hundred_schedules_keep_every_promise(use: Callable[[World | None], None]) -> None:
+    assert _play(use, range(1_000, 1_600)) == 600
 
 
 def test_a_seed_gives_the_same_schedule_in_another_process(use: Callable[[World | None], None]) -> None:

@@ -478,7 +478,9 @@ def test_what_could_not_be_written_was_not(
         return real(fd, text[: len(text) // 2], at) if len(calls) == 1 else fail()
 
     def full(fd: int) -> None:
-        assert other.count(Filter(states=frozenset({State.APPROVED}))) == 1  # somebody has read it by then
+        with monkeypatch.context() as reading:
+            reading.setattr(jsonl_file, "_sync", os.fsync)  # who reads it syncs it, too
+            assert other.count(Filter(states=frozenset({State.APPROVED}))) == 1  # somebody has read it by then
         fail()
 
     with monkeypatch.context() as broken:
