@@ -10,21 +10,25 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from sayso.stores import worker
-
-if TYPE_CHECKING:
-    from sayso.stores.program import ProgramStore
 
 __all__ = ["forget", "hold", "release"]
 
 _log = logging.getLogger("sayso")
 _UNKNOWN = timedelta(seconds=30)
+
+
+class _Renewing(Protocol):
+    """What is asked of a store here."""
+
+    def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]: ...
 
 
 @dataclass(slots=True)
@@ -38,7 +42,7 @@ class _Held:
 class _Keeper:
     """What this process holds in one store, by the secret that proves it: a start's token or a run's holder."""
 
-    def __init__(self, store: ProgramStore) -> None:
+    def __init__(self, store: _Renewing) -> None:
         self._store = ref(store)  # a store that nobody uses any more is not kept by what it ran
         self._half = (worker.lease_of(worker.current()) or _UNKNOWN).total_seconds() / 2
         self._held: dict[str, _Held] = {}
@@ -99,14 +103,14 @@ class _Keeper:
                 held.due = now + after  # in place: it may have been released meanwhile, and stays so
 
 
-_keepers: WeakKeyDictionary[ProgramStore, _Keeper] = WeakKeyDictionary()
+_keepers: WeakKeyDictionary[_Renewing, _Keeper] = WeakKeyDictionary()
 
 if hasattr(os, "register_at_fork"):
     # What the parent runs is the parent's to renew, and its threads are not there any more.
     os.register_at_fork(after_in_child=_keepers.clear)
 
 
-def hold(store: ProgramStore, item_id: str, secret: str) -> None:
+def hold(store: _Renewing, item_id: str, secret: str) -> None:
     """Renew the lease of a call, by its start's token, or of a run, by its holder, until it is released."""
     keeper = _keepers.get(store)
     if keeper is None:
@@ -114,7 +118,7 @@ def hold(store: ProgramStore, item_id: str, secret: str) -> None:
     keeper.add(item_id, secret)
 
 
-def release(store: ProgramStore, secret: str) -> None:
+def release(store: _Renewing, secret: str) -> None:
     """Renew it no more."""
     keeper = _keepers.get(store)
     if keeper is not None:
