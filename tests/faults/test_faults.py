@@ -1,0 +1,26 @@
+"""`make faults --short`: a few of the faults that no other test has; no effect twice, nothing lost, every unknown told.
+
+The command has many of each; its table is in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.fleet import ROOT
+from tests.support.postgres import server
+
+WORDS = ("server killed", "Postgres stopped", "one of two", "connections cut, server", "sent twice")
+
+
+@pytest.mark.slow
+def test_faults_double_and_lose_nothing() -> None:
+    server()  # left out, or a failure, where there is no Postgres
+    # A process of its own, which may leave connections open when it ends.
+    command = [sys.executable, "-m", "tests.faults", "--short", *WORDS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\n| ") == len(WORDS) + 2, done.stdout  # the head and the sum
