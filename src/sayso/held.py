@@ -185,6 +185,8 @@ class HeldBase:
         wanted = wanted_again(self._gate, self._occasion, request)
         try:
             self._started = yield from begin(self._gate, self._store, request, wanted, by)
+        except errors.GrantEndedError:
+            raise  # it waits for a person now, which says more than that it waits
         except errors.NotApprovedError:
             request = yield from self._refreshing()
             if request is not None and request.state is State.PENDING:  # its approval was undone
