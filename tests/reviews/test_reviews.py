@@ -169,6 +169,11 @@ def not_unknown(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Call
     return request_id, lambda: review.resolve(request_id, happened=True)
 
 
+def not_undone(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Callable[[], Any]]:
+    request_id = approved(pay, 5)
+    return request_id, lambda: review.undo(request_id)
+
+
 REFUSALS: list[tuple[Case, type[errors.DecisionRefusedError], dict[str, Any], str]] = [
     (already_decided, errors.AlreadyDecidedError, {"state": "approved", "by": "bob", "channel": "chat"},
      "was already approved by 'bob' (chat, 12 s ago); nothing changed"),
@@ -186,6 +191,7 @@ REFUSALS: list[tuple[Case, type[errors.DecisionRefusedError], dict[str, Any], st
     (invalid_answer, errors.InvalidAnswerError, {}, "still waits"),
     (reason_missing, errors.ReasonMissingError, {}, "needs a reason; nothing was decided"),
     (not_unknown, errors.NotUnknownError, {"state": "done"}, "its outcome is not unknown"),
+    (not_undone, errors.NotUndoneError, {}, "was not undone"),
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def surf(chromium: Any, command: Path, tmp_path: Path) -> Iterator[Surf]:
 def test_a_key_approves_the_next_one_takes_it_back_and_a_command_approves_again(surf: Surf) -> None:
     first, second = held(pay, 5), held(pay, 6)
     page = surf.page(first)
-    page.wait_for_function("!document.querySelector('[data-soon-live]')")
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
     page.keyboard.press("a")
     page.wait_for_url(f"**/r/{second}*")
     assert stands(first).held_until is not None
@@ -42,7 +42,7 @@ def test_a_key_approves_the_next_one_takes_it_back_and_a_command_approves_again(
     page.wait_for_url(f"**/r/{first}*")
     state_is(page, "pending")
     assert stands(first).state is State.PENDING
-    page.wait_for_function("!document.querySelector('[data-soon-live]')")
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name="Command, or words to search for")).to_be_focused()
     page.keyboard.type("appr")

@@ -40,6 +40,7 @@ _FACTS: dict[str, Any] = {
     "age": "1 s ago", "message": "no", "roles": ["finance"], "missing": 1, "seen": "a", "current": "b", "kind": "call",
     "verb": "answer", "instead": "approve", "problems": ["x"], "hint": "x", "what": "x", "result": 1, "reason": "x",
     "error": "x", "effect": "refund:A-4721", "other": ID, "run_id": "order-4721", "key": "call_1",
+    "until": clock.instant(10), "milliseconds": 5_000,
 }  # fmt: skip
 
 
