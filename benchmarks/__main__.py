@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .abuse import abuse
+from .capacity import capacity
 from .contest import Plan
 from .core import one_core
 from .costs import cost_table, costs
@@ -52,10 +53,11 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "import": footprint,
     "costs": costs,
     "postgres": postgres,
+    "capacity": capacity,
 }
 # What the targets are about; and what does not stand in the main table.
 TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import"}
-APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres"}
+APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "capacity"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +97,9 @@ def _tables(found: Mapping[str, Sequence[Row]], rows: Sequence[Row], *, is_busy:
     tables = [table_of("table", main_rows)] if main_rows else []
     if "costs" in found:
         tables.append(cost_table(found["costs"]))
-    apart = [row for name, some in found.items() if name in APART and name != "costs" for row in some]
+    if "capacity" in found:
+        tables.append(table_of("capacity", found["capacity"]))
+    apart = [row for name, some in found.items() if name in APART - {"costs", "capacity"} for row in some]
     if apart:
         tables.append(table_of("apart", apart))
     if found.keys() >= TARGETED:

@@ -10,8 +10,8 @@ from typing import Any
 import sayso
 from sayso import clock
 from sayso.cli.learn import _csv_lines as csv_lines
-from sayso.cli.learn import _json_lines as json_lines
 from sayso.learning import COLUMNS, pairs, report, rows, samples
+from sayso.model.canonical.tags import dumps
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import frozen_clock, sample_call, sample_question
@@ -32,9 +32,9 @@ def learning(plan: Plan) -> list[Row]:
     fill(store, count)
     name = f"learning, {count:,} decisions"
     works: dict[str, Callable[[], int]] = {
-        "samples, JSON lines": lambda: _written(json_lines(samples(store))),
-        "pairs, JSON lines": lambda: _written(json_lines(pairs(store))),
-        "table, JSON lines": lambda: _written(json_lines(rows(store))),
+        "samples, JSON lines": lambda: _written(map(dumps, samples(store))),
+        "pairs, JSON lines": lambda: _written(map(dumps, pairs(store))),
+        "table, JSON lines": lambda: _written(map(dumps, rows(store))),
         "table, CSV": lambda: _written(csv_lines(rows(store), COLUMNS)) - 1,  # the names of the columns
         "report": lambda: report(store).decisions,
     }

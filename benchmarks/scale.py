@@ -3,6 +3,8 @@
 An agent asks, waits, starts and finishes, each over a kept connection of its own; reviewers approve over theirs. The
 server, with a SQLite file of its own that syncs each commit, is one process, and all clients are another one on the
 same cores. `--beside DIR` serves the code of another checkout as well, in turns, so that both meet the same machine.
+`--peers` puts the same load on awaithumans, DBOS and Temporal (see `benchmarks.peers.crowds`), each in an environment
+of its own.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso.server.connections import raise_file_limit
+from tests.integrations.adapters.environments import environment
 
 from .machine import describe, load_after
+from .peers.crowds import PACKAGES, PEERS
+from .table import Table, as_markdown, as_text, fill
 
 __all__ = ["main"]
 
@@ -281,17 +287,26 @@ class Figures(NamedTuple):
 _NAMES = ("ask", "approve", "wake-up", "start", "finish")
 
 
+_HEADS = ("agents", "offered", "who", "cycles/s", "server ms", "clients ms", *(f"{one} ms" for one in _NAMES))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="Many agents on one server.")
     parser.add_argument("--beside", type=Path, metavar="DIR", help="another checkout of sayso, served as well")
+    parser.add_argument("--peers", action="store_true", help="put the same load on others, too")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each row is measured  [default: 4]")
     parser.add_argument("--rounds", type=int, default=2, help="how often; the best round counts  [default: 2]")
     parser.add_argument("--folder", type=Path, help="where the stores are made; their disk is what is measured")
     parser.add_argument("--waiters", type=int, metavar="N", help="so many that wait, over a restart, and nothing else")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table there, between its markers")
     options = parser.parse_args(arguments)
     here = Path(__file__).parents[1]
-    checkouts = {"sayso": here} | ({} if options.beside is None else {"sayso, before": options.beside.absolute()})
+    measured: dict[str, Callable[..., Figures]] = {"sayso": partial(_measured, here)}
+    if options.beside is not None:
+        measured["sayso, before"] = partial(_measured, options.beside.absolute())
+    if options.peers:
+        measured |= {name: partial(_measured_peer, name) for name in PEERS}
     with tempfile.TemporaryDirectory(prefix="sayso-scale-", dir=options.folder) as folder:
         about = describe(Path(folder))
         print("\n".join(about))
@@ -300,19 +315,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(asyncio.run(_crowd(Path(folder), here, options.waiters)))
             print("\n".join(load_after()))
             return 0
-        heads = ("agents", "offered", "who", "cycles/s", "server ms", "clients ms", *(f"{one} ms" for one in _NAMES))
-        print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+        lines: list[tuple[str, ...]] = []
         for agents, rate in ((1, 0), (64, 0), (64, 200)):
-            for who, checkout in checkouts.items():
-                best = max((_measured(checkout, Path(folder), agents, rate, options.seconds) for _ in
-                            range(options.rounds)), key=lambda one: one.rate)  # fmt: skip
-                cells = [
-                    str(agents), f"{rate}/s" if rate else "all", who, f"{best.rate:.0f}", f"{best.server * 1e3:.2f}",
-                    f"{best.clients * 1e3:.2f}", *map(best.shown, _NAMES),
-                ]  # fmt: skip
-                print(f"| {' | '.join(cells)} |", flush=True)
-    print("\n".join(load_after()))
+            for who, measure in measured.items():
+                lines.append(_cells(who, measure, Path(folder), agents, rate, options))
+                print(" | ".join(lines[-1]), file=sys.stderr)
+    table = Table("scale", _HEADS, lines, frozenset(range(3, len(_HEADS))))
+    facts = [
+        *about,
+        f"the best of {options.rounds} rounds of {options.seconds:g} s; times are p50 / p99",
+        *load_after(),
+    ]
+    print(as_text(table), *load_after(), sep="\n")
+    if options.markdown and not fill(options.markdown, table.name, as_markdown(table, facts)):
+        print(f"{options.markdown} has no place for the table `{table.name}`", file=sys.stderr)
     return 0
+
+
+def _cells(
+    who: str, measure: Callable[..., Figures], folder: Path, agents: int, rate: float, options: argparse.Namespace
+) -> tuple[str, ...]:
+    what = (str(agents), f"{rate}/s" if rate else "as many as go", who)
+    try:
+        rounds = [measure(folder, agents, rate, options.seconds) for _ in range(options.rounds)]
+    except RuntimeError as error:
+        return (*what, str(error), *[""] * (len(_HEADS) - 4))
+    best = max(rounds, key=lambda one: one.rate)
+    costs = (f"{best.server * 1e3:.2f}", f"{best.clients * 1e3:.2f}")
+    return (*what, f"{best.rate:.0f}", *costs, *map(best.shown, _NAMES))
+
+
+def _measured_peer(name: str, folder: Path, agents: int, rate: float, seconds: float) -> Figures:
+    python = environment(f"scale-{name}", PACKAGES[name])
+    with tempfile.TemporaryDirectory(dir=folder) as store:
+        words = [name, store, str(agents), str(rate), str(seconds)]
+        done = subprocess.run(
+            [python, "-m", "benchmarks.peers.crowds", *words], cwd=Path(__file__).parents[1],
+            capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"failed: {done.stderr.strip().rpartition(chr(10))[2][:120]}")
+    return Figures(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _measured(checkout: Path, folder: Path, agents: int, rate: float, seconds: float) -> Figures:

@@ -87,7 +87,7 @@ def _journal_rows() -> None:
 
 
 def _journal_in_memory() -> None:
-    _replace_method("_add", lambda *_: 0, "MemoryStore")
+    _replace_method("note", lambda *_: 0, "MemoryTables")
 
 
 def _redaction() -> None:
@@ -108,14 +108,10 @@ def _schema() -> None:
 
 
 def _channels() -> None:
-    _replace_method("record_keys", lambda *_: (), "SqlTableWrites", "TableWrites")
+    _replace_method("record_keys", lambda *_: (), "SqlTableWrites", "TableTransaction")
     transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
     transaction._NO_CHANNEL, transaction._INSERT_ALONE = "1", transaction._INSERT
     transaction._update.cache_clear()
-
-
-def _earlier_versions() -> None:
-    _replace_method("versions", lambda *_: (), "SqlRequestReads")
 
 
 def _telemetry() -> None:
@@ -154,7 +150,6 @@ PIECES = {
     "comparison at the start": Piece((_comparison,), (_comparison,), "the form runs as it is stored"),
     "schema checks": Piece((_schema,), (_schema,), "arguments are not held against the types"),
     "what is owed to channels": Piece((_channels,), (_channels,), "no look for a channel that is to be told"),
-    "a look for earlier versions of the function": Piece((_earlier_versions,), (), "none is found"),
     "spans and counters, nobody listens": Piece((_telemetry,), (_telemetry,), "not called"),
 }
 EVERYTHING = "all of these"
