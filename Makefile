@@ -97,11 +97,14 @@ clean:
 
 # Set-up. A stamp is newer than pyproject.toml once its environment holds what that asks for.
 
+EXTRAS := web
+$(BENCH)/.ready: EXTRAS := web,policy
+$(DOCS)/.ready: EXTRAS := docs
 $(VENV)/.ready $(BENCH)/.ready $(DOCS)/.ready: %/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("sayso needs Python 3.11 or newer, and $(PYTHON) is %d.%d; try make PYTHON=python3.12" % v[:2])'
 	@echo "setting up $* (once)"
 	@$(PYTHON) -m venv $*
-	@$*/bin/python $(INSTALL) --editable '.[$(if $(filter $(DOCS),$*),docs,web)]'
+	@$*/bin/python $(INSTALL) --editable '.[$(EXTRAS)]'
 	@touch $@
 
 $(VENV)/.ready-%: $(VENV)/.ready

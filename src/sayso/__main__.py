@@ -5,8 +5,6 @@
 
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run one command and return its exit code."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from sayso import reviews
 from sayso.effects import Attempt, adrive, offload
 from sayso.held import HeldBase, HoldOptions, as_error, holding
-from sayso.model.parameters import checks_keywords
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.questions import aask as ask
@@ -88,7 +87,6 @@ class Review:
     `async for request in review.list()` goes through the whole list, `await review.list()` gives one page.
     """
 
-    @checks_keywords()
     def __init__(
         self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,

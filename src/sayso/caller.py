@@ -21,8 +21,6 @@ from sayso.scope import requester
 from sayso.stores.program import ProgramStore
 from sayso.view.summary import is_random
 
-__all__ = ["Block", "Caller", "not_found_again", "open_request", "started_before", "withdraw"]
-
 
 class Block(NamedTuple):
     """How to wait where the call stands.

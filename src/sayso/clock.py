@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-__all__ = ["instant", "is_replaced", "microseconds", "now", "use", "written"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -12,14 +12,6 @@ from typing import Any, cast
 from sayso import config, errors
 from sayso.stores.base import Store
 
-__all__ = [
-    "InMemoryTracingProvider",
-    "JsonlTracingProvider",
-    "SqliteTracingProvider",
-    "claim_approval",
-    "store_of",
-]
-
 
 class InMemoryTracingProvider:
     """Stands for `store="memory:"`: nothing survives the process. Given as it is, or configured."""

@@ -20,31 +20,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
-from sayso.model.parameters import checks_keywords
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
-
-__all__ = [
-    "absolute",
-    "address_nearby",
-    "base_url",
-    "channel_tables",
-    "check_store",
-    "configure",
-    "default_reviewer",
-    "default_store",
-    "default_store_path",
-    "only_settings",
-    "open_store",
-    "pinned",
-    "settings_file",
-    "signing_key",
-    "store_address",
-    "stores_at_hand",
-    "table",
-    "trusted_text",
-    "use",
-]
 
 _FILE = "sayso.toml"
 _TEXTS = ("base_url", "reviewer", "store")
@@ -72,7 +49,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@checks_keywords()
 def configure(
     *, store: Store | str | None = None, token: str | None = None, reviewer: Reviewer | str | None = None
 ) -> None:
@@ -388,6 +364,7 @@ def stores_at_hand() -> list[Store]:
 
 
 def _make(address: str) -> Store:
+    key = os.environ.get("SAYSO_KEY") or None
     if address.startswith("memory:"):
         from sayso.stores.memory import MemoryStore
 
@@ -395,38 +372,30 @@ def _make(address: str) -> Store:
     if address.startswith("sqlite:///") and address != "sqlite:///":
         from sayso.stores.sqlite import SqliteStore
 
-        return SqliteStore(address.removeprefix("sqlite:///"), key=os.environ.get("SAYSO_KEY") or None)
+        return SqliteStore(address.removeprefix("sqlite:///"), key=key)
     if address.startswith("jsonl:") and address != "jsonl:":
         from sayso.stores.jsonl import JsonlStore
 
-        return JsonlStore(_file_of(address)[1], key=os.environ.get("SAYSO_KEY") or None)
+        return JsonlStore(_file_of(address)[1], key=key)
     if address.startswith(_POSTGRES):
-        return _postgres(address)
+        try:
+            from sayso.stores.postgres import PostgresStore
+        except ModuleNotFoundError as error:
+            raise errors.ConfigError(
+                f'postgresql:// needs the extra `postgres`: pip install "sayso[postgres]" ({error}); nothing was opened'
+            ) from None
+        return PostgresStore(address, key=key)
     if address.startswith(_SERVERS):
         from sayso.stores.http import HttpStore
 
-        return HttpStore(address, _token(address))
+        token = _tokens.get(address) or os.environ.get("SAYSO_TOKEN")
+        if not token:
+            raise errors.ConfigError(
+                f"the sayso server {address} wants a token: set SAYSO_TOKEN, or configure(store=…, token=…); on the"
+                " server, `sayso token new --kind ask --name NAME` makes one"
+            )
+        return HttpStore(address, token)
     raise errors.ConfigError(_no_store(address))
-
-
-def _postgres(address: str) -> Store:
-    try:
-        from sayso.stores.postgres import PostgresStore
-    except ModuleNotFoundError as error:
-        raise errors.ConfigError(
-            f'postgresql:// needs the extra `postgres`: pip install "sayso[postgres]" ({error}); nothing was opened'
-        ) from None
-    return PostgresStore(address, key=os.environ.get("SAYSO_KEY") or None)
-
-
-def _token(address: str) -> str:
-    token = _tokens.get(address) or os.environ.get("SAYSO_TOKEN")
-    if not token:
-        raise errors.ConfigError(
-            f"the sayso server {address} wants a token: set SAYSO_TOKEN, or configure(store=…, token=…); on the server,"
-            " `sayso token new --kind ask --name NAME` makes one"
-        )
-    return token
 
 
 def default_reviewer() -> Reviewer:

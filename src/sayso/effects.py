@@ -17,11 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = [
-    "Attempt", "Effect", "Effects", "HookCall", "Pause", "StoreCall", "Suspended", "UserCall", "adrive", "drive",
-    "offload",
-]  # fmt: skip
-
 T = TypeVar("T")
 _THREADS = 8
 

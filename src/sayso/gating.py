@@ -26,11 +26,6 @@ from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Waiter
 
-__all__ = [
-    "ConfirmOptions", "GateOptions", "OnExpiry", "OnReject", "Wait", "call_function", "checked_on_reject", "gate",
-    "given_for_no", "value_for_no",
-]  # fmt: skip
-
 P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]

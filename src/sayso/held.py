@@ -23,9 +23,8 @@ from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_as
 from sayso.gates.call import replay, send_back, wanted_again, wanted_of
 from sayso.gates.foreign import ForeignGate, no_function
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial
-from sayso.gates.options import NOT_GIVEN, check_text, quorum_of, redact_names, rule_options
+from sayso.gates.options import NOT_GIVEN, check_known, check_text, quorum_of, redact_names, rule_options
 from sayso.model import canonical, duration
-from sayso.model.parameters import checks_keywords
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
@@ -36,8 +35,6 @@ from sayso.wait import Waiter, until_ended
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-__all__ = ["Held", "HeldBase", "HoldOptions", "as_error", "hold", "holding"]
 
 R = TypeVar("R")
 _NOES = {State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED}
@@ -279,12 +276,10 @@ class _OnceCaller(Waiter):
     has_run = False
 
     def wait(self, request: Request) -> Effects[None]:
-        """Raise `ConfirmationRequired`."""
         self.latest = request
         return Caller.wait(self, request)
 
     def running(self, request: Request) -> Effects[Request]:
-        """Wait for it, with a key or without one."""
         return _ended(self._store, request, self)
 
     def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  the handle is of this request
@@ -292,12 +287,10 @@ class _OnceCaller(Waiter):
         return False
 
     def refused(self, request: Request) -> BaseException:
-        """Return what is raised for a no."""
         self.latest = request
         return super().refused(request)
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  its request says it
-        """Take note that the call was made here."""
         yield from ()
         self.latest, self.has_run = request, True
 
@@ -459,32 +452,28 @@ def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
 H = TypeVar("H", bound=HeldBase)
 
 
-@checks_keywords(name="hold")
 def holding(
-    kind: type[H], tool: str, arguments: Mapping[str, Any], *, schema: Mapping[str, Any] | str | None = None,
-    key: str | None = None, run: str | None = None, quorum: int = 1, roles: Collection[str] = (),
-    redact: Collection[str] = (), expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h",
-    context: Mapping[str, Any] | None = None, store: Store | str | None = None, withdraw_on_exit: bool = False,
-    effect: str | Callable[..., Any] | None = None, title: str | None = None, description: str | None = None,
-    when: bool | Callable[..., Any] | Policy = NOT_GIVEN, always: bool = False,
-    suspends: type[BaseException] | Collection[type[BaseException]] = (),
+    kind: type[H], tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
 ) -> Effects[H]:  # fmt: skip
     """Check and ask, as `hold` says; written once for its sync and async form."""
-    texts: dict[str, Any] = {"effect": effect, "title": title, "description": description, **rule_options(when, always)}
-    given, shape = _given(arguments), _schema(schema)
+    check_known("hold", options, HoldOptions.__optional_keys__)
+    key, run, context = options.get("key"), options.get("run"), options.get("context")
+    texts: dict[str, Any] = {name: options.get(name) for name in ("effect", "title", "description")}
+    texts |= rule_options(options.get("when", NOT_GIVEN), options.get("always", False))
+    given, shape = _given(arguments), _schema(options.get("schema"))
     _check(tool, given, key, texts)
-    facts, names = None if context is None else dict(context), redact_names(redact)
+    facts, names = None if context is None else dict(context), redact_names(options.get("redact", ()))
     gate = ForeignGate(
-        no_function, named=tool, given=shape, quorum=quorum_of(quorum, roles),
-        expires=duration.option("expires", expires),
-        approval_expires=duration.option("approval_expires", approval_expires),
+        no_function, named=tool, given=shape, quorum=quorum_of(options.get("quorum", 1), options.get("roles", ())),
+        expires=duration.option("expires", options.get("expires", "24h")),
+        approval_expires=duration.option("approval_expires", options.get("approval_expires", "24h")),
         redaction=Redaction(names), redact=names,
         context=None if facts is None else lambda masked: facts,  # noqa: ARG005  the hook's name for it
-        suspends=exception_classes(suspends, "suspends="), **texts,
+        suspends=exception_classes(options.get("suspends", ()), "suspends="), **texts,
     )  # fmt: skip
     _must_fit(gate, given)
-    config.check_store(store)
-    where, around = config.open_store(store), scope.current()
+    config.check_store(options.get("store"))
+    where, around = config.open_store(options.get("store")), scope.current()
     here = around
     if run is not None:
         here = scope.Scope(scope.checked_name(run), acts_for=around.acts_for, outer=around)
@@ -499,7 +488,8 @@ def holding(
         request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
             raise started_before(request)
-    return kind(gate, where, here, occasion, given, request, denial, withdraw_on_exit=withdraw_on_exit)
+    withdraws = options.get("withdraw_on_exit", False)
+    return kind(gate, where, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
 
 
 def _must_fit(gate: Gate, arguments: dict[str, Any]) -> None:

@@ -12,13 +12,12 @@ from sayso import clock, config, scope, signals
 from sayso.caller import not_found_again, open_request
 from sayso.effects import Effects, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
-from sayso.gates.options import block_of, quorum_of
+from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.model import canonical, duration
 from sayso.model.escaping import storable
 from sayso.model.fingerprint import fingerprint, question_digest
 from sayso.model.ids import new_request_id
 from sayso.model.lifecycle import is_due
-from sayso.model.parameters import checks_keywords
 from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
@@ -27,8 +26,6 @@ from sayso.signals import say, trim
 from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.wait import Waiter
-
-__all__ = ["AskOptions", "Asking", "aask", "ask"]
 
 
 class Asking:
@@ -208,13 +205,13 @@ async def aask(question: str, **options: Any) -> Any:
         raise
 
 
-@checks_keywords(name="ask")
 def _asking(
     question: str, *, type: Any = None, choices: Sequence[Any] | None = None, expires: timedelta | str = "24h",
     roles: Collection[str] = (), risk: str | None = None, wait: Literal["block", "raise"] = "block",
     timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
-    store: Store | str | None = None,
+    store: Store | str | None = None, **unknown: Any,
 ) -> Effects[Any]:  # fmt: skip
+    check_known("ask", unknown, AskOptions.__optional_keys__ | {"type", "choices"})
     span, quorum = _checked(question, expires, roles, risk, store)
     question, schema = storable(question), _schema(_answer_type(type, choices))
     _lately.append(schema)

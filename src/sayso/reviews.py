@@ -20,7 +20,6 @@ from sayso.model.edit import edited_call, schema_of
 from sayso.model.escaping import storable
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
-from sayso.model.parameters import checks_keywords
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
@@ -30,8 +29,6 @@ from sayso.stores.grants import Stop
 from sayso.stores.request_store import is_lost
 from sayso.stores.search import Search
 from sayso.stores.transaction import LEASE
-
-__all__ = ["RequestPage", "Review"]
 
 _CHUNK, _MOST_EARLIER = 200, 2_000
 
@@ -88,7 +85,6 @@ class Review:
         undo_within: How long an approval can be undone; its call does not start before. None: it starts at once.
     """
 
-    @checks_keywords()
     def __init__(
         self, store: Store | str | None = None, *, by: Reviewer | str | None = None,
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,
@@ -103,7 +99,6 @@ class Review:
 
     # -- see ---------------------------------------------------------------------------------------------------
 
-    @checks_keywords()
     def list(
         self, *, state: State | str | Collection[State | str] | None = None, run: str | None = None,
         tool: str | None = None, risk: str | None = None, agent: str | None = None,
@@ -147,7 +142,6 @@ class Review:
         )  # fmt: skip
         return self._page(search, cursor, limit=limit, newest=newest)
 
-    @checks_keywords()
     def count(
         self, *, state: State | str | Collection[State | str] | None = None, run: str | None = None,
         tool: str | None = None, risk: str | None = None, agent: str | None = None,
@@ -244,7 +238,6 @@ class Review:
 
     # -- decide ------------------------------------------------------------------------------------------------
 
-    @checks_keywords()
     def approve(
         self, request_id: str, *, by: Reviewer | str | None = None, changes: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
@@ -287,7 +280,6 @@ class Review:
         looked_at = request.current_fingerprint if seen is None else seen
         return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited, again=again)
 
-    @checks_keywords()
     def reject(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         seen: str | None = None, channel: str | None = None,
@@ -298,7 +290,6 @@ class Review:
         """
         return self._decide(request_id, "reject", by, comment, seen, channel)
 
-    @checks_keywords()
     def feedback(
         self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
         channel: str | None = None,
@@ -306,7 +297,6 @@ class Review:
         """Send a call back with words to the program; it does not run. Durable on return; raises as `approve`."""
         return self._decide(request_id, "feedback", by, comment, seen, channel)
 
-    @checks_keywords()
     def answer(
         self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
         channel: str | None = None,
@@ -328,7 +318,6 @@ class Review:
             raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None
         return self._decide(request.id, "answer", by, comment, None, channel, answer=answer)
 
-    @checks_keywords()
     def cancel(
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         channel: str | None = None,
@@ -339,7 +328,6 @@ class Review:
         """
         return self._decide(request_id, "cancel", by, comment, None, channel)
 
-    @checks_keywords()
     def undo(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
         """Take back an approval, or a vote, of one's own within `undo_within`: it waits again. Durable on return.
 
@@ -350,7 +338,6 @@ class Review:
 
     # -- care --------------------------------------------------------------------------------------------------
 
-    @checks_keywords()
     def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
         """Take a pending request on: until it is released, nobody else can decide it. Durable on return.
 
@@ -361,7 +348,6 @@ class Review:
         who = self._who(by)
         return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
 
-    @checks_keywords()
     def release(
         self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None
     ) -> Request:
@@ -376,7 +362,6 @@ class Review:
             self.find(request_id), who.identity, roles=who.roles, force=force, channel=channel or self.channel
         )
 
-    @checks_keywords()
     def extend(
         self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None, channel: str | None = None
     ) -> Request:
@@ -387,7 +372,6 @@ class Review:
             channel=channel or self.channel,
         )  # fmt: skip
 
-    @checks_keywords()
     def resolve(
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
         force: bool = False, channel: str | None = None,
@@ -413,7 +397,6 @@ class Review:
 
     # -- grants and the stop -----------------------------------------------------------------------------------
 
-    @checks_keywords()
     def grant(
         self, request_id: str, *, count: int, lasts: timedelta | str, by: Reviewer | str | None = None,
         changes: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
@@ -458,7 +441,6 @@ class Review:
         telemetry.decided(after, "approve", channel)
         return grant
 
-    @checks_keywords()
     def preview_grant(
         self, request_id: str, *, changes: Mapping[str, Any] | None = None, here: bool = False,
         without: Collection[str] = (), at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (),
@@ -489,13 +471,11 @@ class Review:
         """Return the grants that count, newest first; with `ended`, those that were revoked or used up as well."""
         return self.store.grants(ended=ended)
 
-    @checks_keywords()
     def agree(self, grant_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Grant:
         """Agree to a grant of another reviewer, where the gate needs several people. Durable on return."""
         found = self.store.find_grant(grant_id)
         return self.store.agree(found.id, self._who(by), channel=channel or self.channel)
 
-    @checks_keywords()
     def revoke(
         self, grant_id: str, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None
     ) -> Grant:
@@ -504,13 +484,11 @@ class Review:
         by_whom = self._who(by).identity
         return self.store.revoke_grant(found.id, by_whom, channel=channel or self.channel, reason=words)
 
-    @checks_keywords()
     def stop(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> Stop:
         """Block every start, approved ones too, until `go`; no approval is spent. Durable on return."""
         words = None if reason is None else storable(reason)
         return self.store.stop(self._who(by).identity, channel=channel or self.channel, reason=words)
 
-    @checks_keywords()
     def go(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> bool:
         """Let calls start again; return whether they were stopped. Durable on return."""
         words = None if reason is None else storable(reason)

@@ -29,11 +29,6 @@ from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 
-__all__ = [
-    "Memory", "Occasion", "Recalled", "Scope", "checked_name", "covering", "current", "current_task",
-    "executing", "requester", "run",
-]  # fmt: skip
-
 _LONGEST_NAME = 200
 
 

@@ -26,21 +26,10 @@ from sayso.view import line
 from sayso.view.summary import is_random, short
 
 __all__ = [
-    "ConfirmationCancelled",
-    "ConfirmationDenied",
-    "ConfirmationExpired",
-    "ConfirmationFeedback",
-    "ConfirmationRejected",
-    "ConfirmationRequired",
-    "ToolCall",
-    "as_told_to_model",
-    "not_awaited",
-    "refused",
-    "say",
-    "tool_call_of",
-    "trim",
-    "trimmed",
-]
+    "ConfirmationCancelled", "ConfirmationDenied", "ConfirmationExpired", "ConfirmationFeedback",
+    "ConfirmationRejected", "ConfirmationRequired", "ToolCall", "as_told_to_model", "not_awaited", "refused", "say",
+    "tool_call_of", "trim", "trimmed",
+]  # fmt: skip
 
 
 class ToolCall(dict[str, Any]):
@@ -301,7 +290,7 @@ def trim(error: BaseException) -> None:
     Where the program has none, what nobody raises on purpose keeps its frames.
     """
     step = error.__traceback__
-    while step is not None and str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
+    while step is not None and _module(step).partition(".")[0] in _INSIDE:
         step = step.tb_next
     if step is not None or _is_meant(error):
         error.with_traceback(step)  # an error may let nobody set its attributes
@@ -316,7 +305,7 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except (SaysoError, TypeError, ValueError) as error:
             trim(error)
-            if error.__traceback__ is None or _is_inside(error.__traceback__):
+            if error.__traceback__ is None or _module(error.__traceback__).partition(".")[0] in _INSIDE:
                 error.__traceback__ = None
                 say(error)
             raise
@@ -337,18 +326,10 @@ def _is_meant(error: BaseException) -> bool:
     # By name: where nothing is async, asyncio is not loaded.
     if isinstance(error, _MEANT) or type(error).__name__ == "CancelledError":
         return True
-    last = _last(error.__traceback__)
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
     return isinstance(error, TypeError) and last is not None and _module(last) in {"inspect", "sayso.model.parameters"}
-
-
-def _is_inside(step: TracebackType) -> bool:
-    return _module(step).partition(".")[0] in _INSIDE
-
-
-def _last(step: TracebackType | None) -> TracebackType | None:
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    return step
 
 
 def _module(step: TracebackType) -> str:

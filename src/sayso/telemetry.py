@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["asked", "decided", "denied", "executing", "waiting"]
-
 _API = "opentelemetry.trace"
 _EXECUTE = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
 

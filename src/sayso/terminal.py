@@ -31,22 +31,6 @@ from sayso.view.card import decided, stands
 from sayso.view.hint import choices_of, kinds_of
 from sayso.view.summary import in_short, is_random, short, time_left, token
 
-__all__ = [
-    "PROGRAM_GONE",
-    "Dialog",
-    "Screen",
-    "Settled",
-    "TerminalClosed",
-    "announce",
-    "can_decide",
-    "command",
-    "converse",
-    "is_there",
-    "rows_at_sigterm",
-    "say_what_waits",
-    "turn",
-]
-
 _POLL = 0.1
 _WIDEST = 100
 _LONGEST_LINE = 65_536
@@ -111,7 +95,8 @@ class Screen:
         except (AttributeError, OSError, ValueError) as error:
             raise TerminalClosed from error
 
-    def forget_typed(self) -> None:
+    @staticmethod
+    def forget_typed() -> None:
         """Drop the input so far: it was typed before there was anything to see."""
         if sys.platform == "win32":
             return
@@ -222,7 +207,9 @@ class Dialog:
         self._show()
         self._screen.forget_typed()
         while True:
-            typed = self._screen.ask(self._menu())
+            words = "   ".join(f"{letter} {verb}" for letter, verb in self._verbs.items())
+            hint = "" if self._request.kind == "call" else f"{self._hint()}   "
+            typed = self._screen.ask(f"  {hint}{words}   (then enter)\n> ")
             letter = self._letter(typed)
             if letter in self._leave:
                 if self._may_leave():
@@ -253,11 +240,6 @@ class Dialog:
     def _verbs(self) -> dict[str, str]:
         verbs = {"r": "reject"} if self._request.kind == "question" else dict(_VERBS)
         return verbs | ({} if self._is_seen else {"v": "view the whole"}) | dict(self._leave)
-
-    def _menu(self) -> str:
-        words = "   ".join(f"{letter} {verb}" for letter, verb in self._verbs.items())
-        hint = "" if self._request.kind == "call" else f"{self._hint()}   "
-        return f"  {hint}{words}   (then enter)\n> "
 
     def _letter(self, typed: str) -> str:
         folded = typed.casefold()
@@ -290,16 +272,14 @@ class Dialog:
             self._screen.say("  nothing was changed")
             return None
         self._screen.say(*(f"  {change.line()}" for change in found))
-        if not self._is_meant(f"run {token(before.name)} with these arguments? [y/n] "):
+        question = f"run {token(before.name)} with these arguments? [y/n] "
+        # An edit that took its time is not lost by an empty line.
+        while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
+            self._screen.say("  y runs it so, n drops the changes")
+        if typed not in {"y", "yes"}:
             self._screen.say("  the changes were dropped, nothing was decided")
             return None
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
-
-    def _is_meant(self, question: str) -> bool:
-        """Ask until there is a yes or a no: an edit that took its time is not lost by an empty line."""
-        while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
-            self._screen.say("  y runs it so, n drops the changes")
-        return typed in {"y", "yes"}
 
     def _new_values(self, schema: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
         """Ask for each argument; enter keeps it."""
@@ -410,7 +390,7 @@ def announce(store: Store, request: Request) -> None:
     now = clock.now()
     asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
     call, name = card.headline(request), short(request.id)
-    _say(
+    say(
         f"sayso  waiting for a person  {call}   {name}   {waits}"
         if asked == _NOW
         else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
@@ -459,13 +439,17 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
     except (Settled, TerminalClosed) as end:
         after, is_over_elsewhere = store.get(request.id), isinstance(end, Settled)
     if is_left():
-        _say(*_not_awaited(store, request))
+        say(*_not_awaited(store, request))
     elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
-        _say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
+        say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
     elif after.state is State.PENDING:
         say_what_waits(store, after)
     else:
-        _say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *_edits(after))
+        edits = [] if after.edited is None else changed(after.call, after.edited, after.redact)
+        say(
+            f"sayso  {short(after.id)} {decided(after, clock.now())}",
+            *(f"{_INDENT}{change.line()}" for change in edits),
+        )
     return after
 
 
@@ -480,12 +464,6 @@ def _may_detach(screen: Screen, request: Request) -> bool:
     return screen.ask("withdraw it? [y/N] ").casefold() in {"y", "yes"}
 
 
-def _edits(request: Request) -> list[str]:
-    if request.edited is None:
-        return []
-    return [f"{_INDENT}{change.line()}" for change in changed(request.call, request.edited, request.redact)]
-
-
 def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
     """Print on stderr that a request still waits, how to decide it and what runs then. Never raises.
 
@@ -495,8 +473,8 @@ def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = Fal
         is_interrupted: Ctrl-C was pressed, and the terminal shows it at the end of a row.
     """
     if is_interrupted and Screen.is_shown():
-        _say()
-    _say(*(_not_awaited if is_interrupted else _still_waits)(store, request))
+        say()
+    say(*(_not_awaited if is_interrupted else _still_waits)(store, request))
 
 
 def rows_at_sigterm(store: Store, request: Request) -> list[str]:
@@ -548,13 +526,8 @@ def _where(store: Store, request: Request) -> str:
         return "its store is in memory: only this program can decide it (sayso.Review), and it ends with the program"
     if not can_decide(store):
         return f"decide at {escape(store.url)}/r/{request.id}"
-    return f"decide with: {_decide_with(store, request)}"
-
-
-def _decide_with(store: Store, request: Request) -> str:
-    verb = "approve" if request.kind == "call" else "answer"
-    value = "" if request.kind == "call" else " VALUE"
-    return f"{command(store)} {verb} {short(request.id)}{value}"
+    verb, value = ("approve", "") if request.kind == "call" else ("answer", " VALUE")
+    return f"decide with: {command(store)} {verb} {short(request.id)}{value}"
 
 
 def command(store: Store) -> str:
@@ -565,6 +538,7 @@ def command(store: Store) -> str:
     return f"sayso --store {escape(shlex.quote(store.public_url))}"
 
 
-def _say(*rows: str) -> None:
+def say(*rows: str) -> None:
+    """Print rows on stderr. Never raises."""
     with suppress(TerminalClosed):
         Screen(lambda: False).say(*rows)

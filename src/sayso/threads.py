@@ -14,8 +14,6 @@ from contextvars import Context
 from typing import Any
 from weakref import ref
 
-__all__ = ["PACE", "Job", "is_interrupted", "job", "on_sigterm", "when_done"]
-
 _POOLS = {"concurrent.futures.process", "multiprocessing.pool", "multiprocess.pool", "trio._core._thread_cache"}
 _SERVERS = {
     "billiard", "celery", "cheroot", "distributed", "dramatiq", "eventlet", "gevent", "gunicorn", "huey", "joblib",

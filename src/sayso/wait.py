@@ -29,8 +29,6 @@ from sayso.view.summary import is_random
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Waiter", "until_ended"]
-
 T = TypeVar("T")
 _TASK_ENDED = "the task that it was made for has ended"
 _MOST_WITHDRAWN = 5

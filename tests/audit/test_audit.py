@@ -337,7 +337,7 @@ def test_what_changes_during_the_walk_is_no_break(journal: Journal, monkeypatch:
 
     monkeypatch.setattr(store, "anchors", meanwhile)
     assert audit.verify(store).broken == ()
-    store.requests[requests[0].id] = requests[0]
+    store._content.rows[requests[0].id] = requests[0]
     assert [broken.run_id for broken in audit.verify(store).broken] == [RUNS[0]]
     scene.teardown_method()
 

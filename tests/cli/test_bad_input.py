@@ -103,7 +103,7 @@ ROWS = {
     ),
     "an edit that does not fit": Row(
         ask_refund, ("approve", "{id}", "--set", "amount=900"), 1,
-        ("amount: ", "less than or equal to 500", "nothing was decided", "try again"),
+        ("amount: ", "the maximum of 500", "nothing was decided", "try again"),
     ),
     "an edit of another type": Row(
         ask_refund, ("approve", "{id}", "--set", "amount=much"), 1,
@@ -164,7 +164,7 @@ ROWS = {
     "no command at all like it": Row(ask_refund, ("xyzzy",), 2, ("No such command 'xyzzy'", "--help")),
     "a bool for a number": Row(
         ask_refund, ("approve", "{id}", "--set", "amount=true"), 1,
-        ("amount: Input should be a valid number", "nothing was decided"),
+        ('amount: Input is not of type "number"', "nothing was decided"),
     ),
     "no such state": Row(ask_refund, ("ls", "--state", "waiting"), 2, ("'waiting'", "pending")),
     "no such cursor": Row(ask_refund, ("ls", "--cursor", "12"), 2, ("'12' is not a cursor of this list",)),

@@ -357,10 +357,10 @@ def test_edit_opens_the_masked_arguments_with_their_types(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("text = text.replace('320.0', '900')", "less than or equal to 500"),
+        ("text = text.replace('320.0', '900')", "the maximum of 500"),
         ("text = text.replace('320.0', '')", "this is no JSON"),
         ("text = '[1]'", "a JSON object"),
-        ("text = text.replace('reason', 'order_id')", "occurs twice"),
+        ("text = text.replace('reason', 'order_id')", "names a key twice"),
         ("sys.exit()", "nothing was saved"),
     ],
 )
@@ -376,7 +376,7 @@ def test_on_a_terminal_a_bad_edit_is_opened_again(tmp_path: Path) -> None:
     program = "text = text.replace('900', '44') if '900' in text else text.replace('320.0', '900')"
     edit = {**os.environ, "EDITOR": editor(tmp_path, program)}
     with Person("-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True) as person:
-        assert "less than or equal to 500" in person.sees("edit again? [Y/n]: ")
+        assert "the maximum of 500" in person.sees("edit again? [Y/n]: ")
         assert get(request.id).state is State.PENDING
         person.types("y")
         assert person.ends()[0] == 0

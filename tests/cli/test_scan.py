@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from sayso.cli import main
-from sayso.cli.scanning import files, patterns, scan_text
+from sayso.cli.scan import files, patterns, scan_text
 
 FOUND = {
     "import stripe\nstripe.Refund.create(charge='c')": "payment",

@@ -74,7 +74,7 @@ def test_keyword_arguments_that_name_another_parameter_are_no_edit(store: Store)
         ran.append((amount, more))
 
     request_id = held(pay, 1, tip=2).confirmation_id
-    with pytest.raises(errors.InvalidChangesError, match='more: Input has a name that is not allowed: "amount"'):
+    with pytest.raises(errors.InvalidChangesError, match="more: Input has a name that is not allowed"):
         sayso.Review().approve(request_id, by="ada", arguments={"amount": 1, "more": {"amount": 999}})
     assert store.get(request_id).state == "pending"
     assert ran == []

@@ -141,7 +141,7 @@ class Shelf:
 
     def _alter_in_memory(self, request_id: str, **columns: Any) -> None:
         assert isinstance(self.store, MemoryStore)
-        request = self.store.requests[request_id]
+        request = self.store._content.rows[request_id]
         call = {name: columns[name] for name in ("form", "digest", "masked") if name in columns}
         new: dict[str, Any] = {"subject": dataclasses.replace(request.call, **call)} if call else {}
         if "edited" in columns:
@@ -149,7 +149,7 @@ class Shelf:
             new["edited"] = dataclasses.replace(request.call, form=form, digest=digest, masked=masked)
         if "state" in columns:
             new["state"] = State(columns["state"])
-        self.store.requests[request_id] = dataclasses.replace(request, **new)
+        self.store._content.rows[request_id] = dataclasses.replace(request, **new)
 
 
 @pytest.fixture

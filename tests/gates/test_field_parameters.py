@@ -18,8 +18,7 @@ import sayso
 from sayso import errors
 from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
-from sayso.server.pages.form_input import read_edit
-from sayso.server.pages.forms import argument_fields
+from sayso.server.pages.forms import argument_fields, read_edit
 from sayso.view.hint import kinds_of
 from tests.support.acting import held
 
@@ -387,12 +386,3 @@ def test_the_seeds_tool_with_a_required_field_holds_and_runs() -> None:
     sayso.respond_to_confirmation(signal.confirmation_id, approved=True)
     assert delete_file.call(path="/tmp/test.txt") == "Deleted /tmp/test.txt"
     assert RAN == [{"path": "/tmp/test.txt"}]
-
-
-def test_a_field_of_pydantics_first_version_is_refused_where_it_stands() -> None:
-    v1 = pytest.importorskip("pydantic.v1")
-
-    def act(path: str = v1.Field(...)) -> None: ...
-
-    with pytest.raises(errors.ConfigError, match=r"'path' is a Field of pydantic\.v1; use pydantic\.Field"):
-        sayso.gate(act)

@@ -1,22 +1,16 @@
-"""What nobody comes back for is said: a request of a program that is gone, or of a function that has changed."""
+"""What nobody comes back for is said: a request of a program that is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import sayso
 from sayso import aio
-from sayso.model.request import State
 from sayso.server import create_app
 from sayso.stores.base import Store
-from sayso.view import card
-from tests.conftest import Clock
 from tests.support import commands
 from tests.support.acting import held, payer, program, running
 from tests.support.browsing import browser
@@ -92,52 +86,3 @@ def test_program_that_lives_is_not_gone(store: Store) -> None:
     assert request.process is not None
     assert review.program_is_gone(request) is False
     assert review.program_is_gone(review.approve(request.id)) is False
-
-
-V1 = """
-import sayso
-
-@sayso.gate(wait="raise")
-def pay(amount: int) -> None: ...
-"""
-V2 = V1.replace("amount: int", "amount: int, currency: str = 'EUR'")
-V1_IN_WORDS = V1.replace("def pay(amount: int) -> None: ...", 'def pay(amount: int) -> None:\n    """Pay."""')
-
-
-def loaded(text: str) -> Callable[..., Any]:
-    """The function as a version of the program has it."""
-    names: dict[str, Any] = {"__name__": "shop"}
-    exec(text, names)  # noqa: S102
-    return names["pay"]
-
-
-def test_request_says_that_an_earlier_version_of_the_function_waits(
-    file_store: Store, caplog: pytest.LogCaptureFixture, clock: Clock
-) -> None:
-    with sayso.run("order-1"), caplog.at_level(logging.WARNING, logger="sayso"):
-        old = held(loaded(V1), 5).confirmation_id
-        assert not caplog.records
-        new = held(loaded(V2), 5).confirmation_id
-    assert (len(caplog.records), old in caplog.text) == (1, True)
-    assert file_store.get(old).state is State.PENDING
-    rows = "".join(card.ask_rows(file_store.get(new), clock(), width=200))
-    assert f"an earlier version of this function waits as {old}" in rows
-
-
-@pytest.mark.parametrize(
-    ("text", "run"), [(V1, "order-1"), (V1_IN_WORDS, "order-1"), (V2, "order-2")], ids=["same", "words", "other run"]
-)
-def test_nothing_is_said_where_no_earlier_version_waits(
-    file_store: Store, caplog: pytest.LogCaptureFixture, text: str, run: str
-) -> None:
-    with sayso.run("order-1"):
-        held(loaded(V1), 5)
-    with sayso.run(run), caplog.at_level(logging.WARNING, logger="sayso"):
-        request = file_store.get(held(loaded(text), 6).confirmation_id)
-    assert (request.context, caplog.records) == (None, [])
-
-
-def test_nothing_is_said_of_an_earlier_version_that_was_decided_against(file_store: Store) -> None:
-    with sayso.run("order-1"):
-        sayso.Review().reject(held(loaded(V1), 5).confirmation_id, by="ada")
-        assert file_store.get(held(loaded(V2), 5).confirmation_id).context is None

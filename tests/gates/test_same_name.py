@@ -23,12 +23,10 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates import Gate
-from sayso.gates.options import _FEW, _asked, _limit
+from sayso.gates import Gate, captured
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from sayso.stores.base import Store
-from tests.conftest import Clock
 from tests.support.acting import aheld, approved, held, program, running
 from tests.support.ids import stable
 
@@ -77,12 +75,6 @@ def payer_of(client: Client, **options: Any) -> Callable[[int], str]:
         return client.pay(amount)
 
     return pay
-
-
-@pytest.fixture(autouse=True)
-def nothing_asked() -> None:
-    _asked.clear()
-    _limit[0] = _FEW
 
 
 # -- plain values ----------------------------------------------------------------------------------------------------
@@ -318,23 +310,19 @@ def test_two_functions_with_one_given_name_are_kept_apart(store: Store) -> None:
     assert one("/x") == "listed /x"
 
 
-def test_nothing_is_remembered_of_what_has_ended(store: Store, clock: Clock) -> None:
+def test_nothing_is_remembered_of_what_has_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured._asked.clear()
     pay = payer_of(Client())
     approved(pay, 1)
     pay(1)
-    assert _asked == {}
-    for amount in range(100):
+    assert len(captured._asked) == 0
+    monkeypatch.setattr(captured, "_MOST", 10)
+    for amount in range(20):
         held(pay, amount)
-    clock.tick(days=3)
-    for amount in range(201):
-        held(pay, amount)
-    assert len(_asked) == 201, "what ended in between is forgotten"
+    assert len(captured._asked) == 10, "the oldest are forgotten"
     del pay
     gc.collect()
-    other = deployer([])
-    for version in range(300):
-        held(other, version)
-    assert len(_asked) == 300, "nor is anything kept of a function that is gone"
+    assert len(captured._asked) == 0, "nor is anything kept of a function that is gone"
 
 
 # -- given names -----------------------------------------------------------------------------------------------------

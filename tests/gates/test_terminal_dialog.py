@@ -104,7 +104,7 @@ def test_edit_asks_for_each_argument_and_shows_the_changes_before_it_approves() 
 def test_an_edit_that_is_not_confirmed_or_does_not_fit_decides_nothing() -> None:
     with program() as person:
         dropped = False
-        for amount, after in (("80", "[y/n] "), ("900", "less than or equal to 500")):
+        for amount, after in (("80", "[y/n] "), ("900", "the maximum of 500")):
             dropped = "the changes were dropped, nothing was decided" in person.sees(MENU)
             person.types("e")
             for prompt, typed in (("order_id [", ""), ("amount [", amount)):

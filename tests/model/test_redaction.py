@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
 
 from sayso.errors import ConfigError
 from sayso.model import canonical
-from sayso.model.edit import UnmaskError, unmask
+from sayso.model.edit import unmask
 from sayso.model.redaction import DEFAULT_KEYS, FAILED, MASK, Redaction, agrees, scrub, shown_by
+from sayso.model.schema import SchemaError
 from tests.support.hanging import no_hanging
 
 BAIT = "bait-7f3a91"
@@ -387,7 +388,7 @@ def test_secret_follows_the_element_it_was_taken_from(users: list[Any], password
     ],
 )
 def test_edit_that_does_not_say_whose_secret_is_meant_is_refused(users: list[Any]) -> None:
-    with pytest.raises(UnmaskError, match="users") as refused:
+    with pytest.raises(SchemaError, match="users") as refused:
         unmask({"users": users}, USERS, masked(USERS))
     assert not any(word in str(refused.value) for word in ("one", "two", "three"))
 
@@ -395,7 +396,7 @@ def test_edit_that_does_not_say_whose_secret_is_meant_is_refused(users: list[Any
 def test_lone_secrets_in_a_list_keep_their_places() -> None:
     tree = tree_of(keys=[SecretStr("k1"), SecretStr("k2")])
     assert unmask({"keys": [MASK, "new"]}, tree, masked(tree)) == {"keys": [{"$secret": ["str", "k1"]}, "new"]}
-    with pytest.raises(UnmaskError):
+    with pytest.raises(SchemaError):
         unmask({"keys": [MASK]}, tree, masked(tree))
 
 
@@ -531,9 +532,9 @@ def test_edit_of_a_url_keeps_its_password_where_it_is_certain_whose_it_is() -> N
     back = unmask(copy.deepcopy(edited), tree, masked(tree))
     assert back == {"x": "postgres://u:p@h/other", "y": ["postgres://v:q@h/db", "zz"]}
     assert unmask({"x": "postgres://u:new@h/db"}, tree, masked(tree)) == {"x": "postgres://u:new@h/db"}
-    with pytest.raises(UnmaskError, match="x"):
+    with pytest.raises(SchemaError, match="x"):
         unmask({"x": "postgres://u:***@h/db,postgres://u:***@evil/db"}, tree, masked(tree))
-    with pytest.raises(UnmaskError, match="y"):
+    with pytest.raises(SchemaError, match="y"):
         unmask({"y": ["z", "new", "postgres://v:***@evil/db"]}, tree, masked(tree))
 
 

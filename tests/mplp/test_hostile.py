@@ -36,7 +36,7 @@ HALF = "\ud800"
 def saying(memory: MemoryStore, **context: Any) -> Request:
     """Let a plan wait with this in its context, as a program can that writes its own."""
     _, _, request = submitted()
-    memory.requests[request.id] = replace(request, context={**(request.context or {}), **context})
+    memory._tables().rows[request.id] = replace(request, context={**(request.context or {}), **context})
     return request
 
 
@@ -121,7 +121,7 @@ def test_what_is_no_plan_is_refused_as_one_and_left_out_of_samples(
     memory: MemoryStore, arguments: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     _, _, request = submitted()
-    memory.requests[request.id] = shown_as(request, arguments)
+    memory._tables().rows[request.id] = shown_as(request, arguments)
     reviewer().approve(request.id)
     paid = memory.ask(sample_call())
     reviewer().approve(paid.id)
@@ -182,7 +182,7 @@ def test_a_row_that_was_altered_is_a_confirm_all_the_same(fields: dict[str, Any]
 def test_a_request_whose_fingerprint_was_altered_is_exported(memory: MemoryStore) -> None:
     request = memory.ask(sample_call())
     reviewer().approve(request.id)
-    memory.requests[request.id] = replace(memory.requests[request.id], fingerprint="x")
+    memory._tables().rows[request.id] = replace(memory._tables().rows[request.id], fingerprint="x")
     assert read_confirm(request.id).export()["status"] == "approved"
     (sample,) = learning.samples(memory)
     assert sample["output"]["final_status"] == "approved"

@@ -358,7 +358,7 @@ def test_what_a_program_says_was_decided_is_in_no_confirm(memory: MemoryStore) -
     event = {"event_id": id_of("event"), "event_type": "confirm.decided", "timestamp": "2026-01-01T00:00:00Z"}
     forged = {"decisions": [said], "events": [event], "status": "approved", "requested_at": "2020-01-01T00:00:00Z"}
     forged |= {"confirm_id": id_of("x"), "target_id": id_of("y"), "governance": {"lifecyclePhase": "draft"}}
-    memory.requests[request.id] = replace(request, context={**(request.context or {}), "confirm": forged})
+    memory._tables().rows[request.id] = replace(request, context={**(request.context or {}), "confirm": forged})
     read = read_confirm(confirm.confirm_id)
     assert (read.status, read.decisions, read.requested_at) == ("pending", [], request.created_at)
     assert (read.confirm_id, read.target_id) == (confirm.confirm_id, plan.plan_id)
@@ -372,7 +372,7 @@ def test_what_a_program_says_was_decided_is_in_no_confirm(memory: MemoryStore) -
 def test_a_confirm_can_be_read_whatever_a_program_wrote_for_its_reason(memory: MemoryStore) -> None:
     _, confirm, request = submitted()
     context = {**(request.context or {}), "confirm": {"reason": {"a": [1]}, "meta": 7}}
-    memory.requests[request.id] = replace(request, context=context)
+    memory._tables().rows[request.id] = replace(request, context=context)
     assert read_confirm(confirm.confirm_id).reason == request.prompt
 
 

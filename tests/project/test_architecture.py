@@ -37,12 +37,12 @@ UNSAFE_CALLS = {"__import__", "compile", "eval", "exec", "execfile"}
 # person who starts it names.
 LOADS_BY_NAME = {
     "__init__.py",
+    "channels/registry.py",
     "testing/__init__.py",
     "cli/__init__.py",
     "cli/mcp.py",
     "integrations/fastmcp.py",
     "integrations/mcp_gateway/connection.py",
-    "integrations/mcp_server.py",
     "integrations/tool_hooks.py",
     "cli/worker.py",
 }

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.capacity import on_sqlite
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
@@ -24,4 +26,18 @@ def test_a_call_runs_once_with_every_piece_switched_off(name: str, store: str, t
     # In a process of its own, which nobody uses afterwards.
     command = [sys.executable, "-c", PROGRAM.format(name=name, store=store), str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_an_approval_is_one_request_and_four_rows_of_the_journal(tmp_path: Path) -> None:
+    each = {row.who: row.figures["each"] for row in on_sqlite(tmp_path / "store", 4)}
+    assert (each["rows in request"], each["rows in journal"]) == (1, 4)
+    assert each["bytes written, log too"] > each["bytes kept, indexes too"] > 230  # of arguments alone
+
+
+@pytest.mark.parametrize("command", ["benchmarks", "benchmarks.scale"])
+def test_a_benchmark_finds_all_that_it_imports(command: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", command, "--help"], capture_output=True, text=True, cwd=ROOT, check=False, timeout=120
+    )
     assert ended.returncode == 0, ended.stderr

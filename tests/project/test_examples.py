@@ -404,7 +404,7 @@ def test_pause_inside_an_inner_agent_surfaces_outside_and_its_no_goes_in() -> No
 def test_answer_that_does_not_fit_its_schema_is_refused_and_the_next_one_counts() -> None:
     lines = lines_of("ask_user.py")
     assert lines[:2] == ["Which account? ada", "The code for 40.00 to ada? 12-34"]
-    assert re.match(r"The code for 40\.00 to ada\? \(answer: .* pattern .*\) 123456$", lines[2])
+    assert re.match(r"The code for 40\.00 to ada\? \(answer: Input does not match .*\) 123456$", lines[2])
     assert lines[3:] == ["wired 40.00 to ada with code 12****"]
 
 

@@ -133,9 +133,9 @@ def imported(name: str) -> ModuleType | None:
 def faults_of(module: ModuleType) -> list[str]:
     own = top_level_names(module)
     faults = [] if (module.__doc__ or "").strip() else ["has no docstring"]
-    if not own and not hasattr(module, "__all__"):
-        return faults  # a package that only holds modules
-    exported = list(getattr(module, "__all__", ()))
+    if not hasattr(module, "__all__"):
+        return faults  # what begins with no underscore is public
+    exported = list(module.__all__)
     if in_order(exported) != exported:
         faults.append("exports in another order than the linter's")
     faults += [f"exports {name}, which it has not" for name in exported if not hasattr(module, name)]

@@ -18,7 +18,7 @@ from tests.mutants.guards import MUTANTS, Mutant
 CORE = {
     "audit/verifier.py",
     "gates/call.py",
-    "model/canonical/form.py",
+    "model/canonical/__init__.py",
     "model/edit.py",
     "model/fingerprint.py",
     "model/lifecycle.py",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from sayso.server.api import openapi, problems
-from sayso.server.api.routes import endpoints
+from sayso.server.api.openapi import endpoints
 
 
 def rows(root: Path, heading: str) -> list[list[str]]:

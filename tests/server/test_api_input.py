@@ -26,7 +26,7 @@ from sayso.server import create_app
 from sayso.server.api import limits, long_poll, problems
 from sayso.server.api.endpoint import MAX_BODY
 from sayso.server.api.limits import Slot
-from sayso.server.api.routes import endpoints
+from sayso.server.api.openapi import endpoints
 from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
 from sayso.stores.http_messages import etag_of
@@ -316,13 +316,15 @@ def test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others(
 
 
 def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    queued, until_turn = threading.Event(), Slot.wait
+    queued, take = threading.Event(), Slot.take
 
-    async def noted(slot: Slot, _: float) -> bool:
-        queued.set()
-        return await until_turn(slot, 30)
+    async def noted(slot: Slot, *, queues: bool) -> None:
+        if queues:
+            queued.set()
+        await take(slot, queues=queues)
 
-    monkeypatch.setattr(Slot, "wait", noted)
+    monkeypatch.setattr(limits, "_QUEUE_TIMEOUT", 30)
+    monkeypatch.setattr(Slot, "take", noted)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()

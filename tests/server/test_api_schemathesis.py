@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from sayso.server import create_app
 from sayso.server.api import openapi
 from sayso.server.api.endpoint import Endpoint
-from sayso.server.api.routes import endpoints
+from sayso.server.api.openapi import endpoints
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE

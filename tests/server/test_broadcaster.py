@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import pytest
 
 from sayso import errors
 from sayso.model.reviewer import Identity, Reviewer
+from sayso.server import events as hubs
 from sayso.server.api import events
 from sayso.server.api.endpoint import Principal
-from sayso.server.api.events import Batches, Broadcaster, Broadcasters, EventLog, Listener, LoggedEvent
+from sayso.server.api.events import Broadcaster, EventLog, Listener, LoggedEvent
 from sayso.server.auth.tokens import TokenKind
+from sayso.server.events import PerLoop
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 
@@ -29,7 +32,7 @@ def listener(
     log: EventLog, name: str = "ada", kind: TokenKind = "review", is_authorized: Callable[[], bool] = lambda: True
 ) -> Listener:
     who = Principal(kind, Reviewer(name), f"token of {name}", "api")
-    return Listener(who, is_authorized, log.number, asyncio.Event())
+    return Listener(who, is_authorized, log.number)
 
 
 def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Awaitable[None]]) -> None:
@@ -37,7 +40,7 @@ def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Await
 
     async def main() -> None:
         log = EventLog(store)
-        here = Broadcasters(log).here()
+        here = PerLoop(partial(Broadcaster, log)).here()
         end = log.listen(here.wake)
         with here.open():
             await work(log, here)
@@ -153,7 +156,7 @@ def test_who_is_shut_out_hears_no_more_and_the_others_do(memory: Store) -> None:
 
 
 def test_who_is_shut_out_while_nothing_happens_is_found_out(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_RECHECK", 0.05)
+    monkeypatch.setattr(hubs, "_RECHECK", 0.05)
 
     async def work(log: EventLog, here: Broadcaster) -> None:
         good = [True, True, False]
@@ -188,40 +191,8 @@ def test_nothing_is_kept_for_who_does_not_read(memory: Store) -> None:
         for number in range(1, 4):
             ask(memory)
             assert await take(here, quick, 1) == [number]
-        assert (slow.payload, slow.seen) == (None, 0)
+        assert (slow.handed, slow.seen) == (None, 0)
         assert await take(here, slow, 3) == [1, 2, 3]
-
-    with_broadcaster(memory, work)
-
-
-def test_what_was_sent_is_not_kept(memory: Store) -> None:
-    async def work(log: EventLog, here: Broadcaster) -> None:
-        one = listener(log)
-        ask(memory)
-        assert await take(here, one, 1) == [1]
-        assert one.payload is None
-
-    with_broadcaster(memory, work)
-
-
-def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store) -> None:
-    class Late(asyncio.Event):
-        """Rings for a loop that is so busy that who waits wakes much later."""
-
-        async def wait(self) -> Literal[True]:
-            await super().wait()
-            await asyncio.sleep(0.3)
-            return True
-
-    async def work(log: EventLog, here: Broadcaster) -> None:
-        slow, quick = listener(log, "bob"), listener(log)
-        slow.wakeup = Late()
-        waiting = asyncio.create_task(take(here, slow, 3))
-        await asyncio.sleep(0)
-        for number in range(1, 4):
-            ask(memory)
-            assert await take(here, quick, 1) == [number]
-        assert await waiting == [1, 2, 3]
 
     with_broadcaster(memory, work)
 
@@ -229,7 +200,7 @@ def test_what_a_stream_was_handed_is_not_replaced_before_it_wakes(memory: Store)
 def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
     memory: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(events, "_RETRY", 0.05)
+    monkeypatch.setattr(hubs, "_RETRY", 0.05)
     faults = [errors.StoreBusyError("busy")] * 3
 
     def busy_at_first() -> bool:
@@ -242,7 +213,7 @@ def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
         waiting = [asyncio.create_task(heard(here, one)) for one in bad]
         ask(memory)
         assert await take(here, good, 1) == [1]
-        assert all(one.payload is None and one.seen == 0 for one in bad if faults)
+        assert all(one.seen == 0 for one in bad if faults)
         assert [ids_in(await one) for one in waiting] == [[1]] * 20
 
     with_broadcaster(memory, work)
@@ -253,7 +224,7 @@ def test_while_a_token_cannot_be_looked_at_its_own_streams_hear_nothing(
 def test_a_store_that_did_not_answer_is_looked_at_again_though_nothing_happens(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_RETRY", 0.05)
+    monkeypatch.setattr(hubs, "_RETRY", 0.05)
     since, faults = EventLog.since, [errors.StoreBusyError("busy")]
 
     def busy_once(log: EventLog, number: int) -> list[LoggedEvent] | None:
@@ -276,7 +247,7 @@ def test_a_look_that_fails_ends_the_streams_and_is_no_silence(
 ) -> None:
     async def work(log: EventLog, here: Broadcaster) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Batches, "look", lambda *_: 1 // 0)
+            patch.setattr(EventLog, "batch", lambda *_: 1 // 0)
             assert await asyncio.gather(*(heard(here, listener(log)) for _ in range(20))) == [None] * 20
         ask(memory)
         one = listener(log)
@@ -289,16 +260,16 @@ def test_a_look_that_fails_ends_the_streams_and_is_no_silence(
 
 
 def test_what_happens_while_it_looks_is_heard(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    of, is_first = Batches.of, [True]
+    batch, is_first = EventLog.batch, [True]
 
     def late(*args: Any) -> Any:
-        found = of(*args)
+        found = batch(*args)
         if is_first:
             is_first.clear()
             ask(memory)  # after this look has read the store
         return found
 
-    monkeypatch.setattr(Batches, "of", late)
+    monkeypatch.setattr(EventLog, "batch", late)
 
     async def work(log: EventLog, here: Broadcaster) -> None:
         assert await take(here, listener(log), 2) == [1, 2]
@@ -340,7 +311,7 @@ def test_many_streams_that_come_and_go_hear_each_event_once(each_store: Store) -
 def test_a_broadcaster_ends_with_its_last_stream_and_begins_with_the_next(memory: Store) -> None:
     async def main() -> None:
         log = EventLog(memory)
-        broadcasters = Broadcasters(log)
+        broadcasters = PerLoop(partial(Broadcaster, log))
         here = broadcasters.here()
         end = log.listen(here.wake)
         with here.open():

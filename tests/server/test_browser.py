@@ -201,6 +201,7 @@ def test_without_scripts_a_person_signs_in_edits_and_approves(chromium: Any, sur
         page.goto(link)
         pressed(page, "Open the inbox")
         page.get_by_role("link", name="pay(amount=5, to='alice')").click()
+        page.wait_for_url(f"**/r/{request_id}*")  # nothing on the page before could be unfolded
         unfold(page)
         page.locator("#f1").fill("bob")
         pressed(page, "See what changes")

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 import sayso
 from sayso.model.request import changed
 from sayso.server import create_app
-from sayso.server.pages.code import differences, highlighted, language_of, zone_warnings
+from sayso.server.pages.arguments import differences, highlighted, language_of, zone_warnings
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_edit
 from tests.support.acting import held

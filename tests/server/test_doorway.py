@@ -26,8 +26,8 @@ from sayso import errors
 from sayso.cli.listen import listening_by_name, place_of
 from sayso.cli.serve import LoginPage
 from sayso.model.reviewer import Reviewer
-from sayso.server import create_app, hosts, login_path
-from sayso.server.hosts import LocalhostRedirect, local_hostname
+from sayso.server import create_app, login_path
+from sayso.server.hosts import OwnName, local_hostname
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.calling import bearer
@@ -38,21 +38,10 @@ URL = f"http://{NAME}:{PORT}"
 SHARED = ["127.0.0.1", "localhost", "[::1]"]
 
 
-def inbox(store: Store, *, is_neighbour: bool = True, came: list[str] | None = None) -> Any:
+def inbox(store: Store, came: list[str] | None = None) -> Any:
     app = create_app(store, hosts=[NAME])
     seen = [] if came is None else came
-    return app, LocalhostRedirect(app, URL, on_stranger=lambda: seen.append("x"), is_neighbour=lambda _: is_neighbour)
-
-
-@pytest.mark.parametrize("host", SHARED)
-def test_a_page_under_a_shared_name_leads_to_the_inboxs_own(memory: Store, host: str) -> None:
-    _, front = inbox(memory)
-    client = TestClient(front, base_url=f"http://{host}:{PORT}", follow_redirects=False)
-    for path in ("/", "/r/rq_1?a=b%20c", "/login?token=abc", "/static/app.css"):
-        answer = client.get(path)
-        assert (answer.status_code, answer.headers["location"]) == (307, URL + path)
-        assert answer.headers["cache-control"] == "no-store"
-        assert "set-cookie" not in answer.headers
+    return app, OwnName(app, on_stranger=lambda: seen.append("x"))
 
 
 @pytest.mark.parametrize("host", SHARED)
@@ -67,14 +56,18 @@ def test_no_session_begins_under_a_shared_name(memory: Store, host: str) -> None
     assert own.post("/login", data={"token": token}, headers={"origin": URL}).status_code == 200
 
 
-def test_another_user_of_the_machine_is_not_told_the_name(memory: Store) -> None:
+@pytest.mark.parametrize("host", SHARED)
+def test_no_page_is_shown_and_no_name_told_under_a_shared_name(memory: Store, host: str) -> None:
     came: list[str] = []
-    _, front = inbox(memory, is_neighbour=False, came=came)
-    answer = TestClient(front, base_url="http://127.0.0.1:8600", follow_redirects=False).get("/")
-    assert answer.status_code == 421
-    assert NAME not in answer.text + str(answer.headers)
-    assert "its terminal shows it" in answer.text
-    assert came == ["x"]  # and the terminal shows it, for if that was its own person
+    _, front = inbox(memory, came)
+    client = TestClient(front, base_url=f"http://{host}:{PORT}", follow_redirects=False)
+    for path in ("/", "/r/rq_1?a=b%20c", "/login?token=abc", "/static/app.css"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["cache-control"]) == (421, "no-store")
+        assert "set-cookie" not in answer.headers
+        assert NAME not in answer.text + str(answer.headers)
+        assert "its terminal shows it" in answer.text
+    assert came == ["x"] * 4  # and the terminal shows it
 
 
 def test_programs_are_answered_under_every_name_of_this_machine(memory: Store) -> None:
@@ -94,26 +87,6 @@ def test_the_name_stays_and_cannot_be_worked_out_without_the_secret(
     assert local_hostname(file_store) == first  # an address in a message is good after a restart
     monkeypatch.setenv("SAYSO_SECRET", "1" * 32)
     assert local_hostname(file_store) != first
-
-
-def test_who_is_at_the_other_end_is_known_by_the_system() -> None:
-    if not Path("/proc/net/tcp").exists():
-        pytest.skip("this system does not say whose a connection is; then nobody is led on")
-    with (
-        closing(socket.create_server(("127.0.0.1", 0))) as listener,
-        closing(socket.create_connection(listener.getsockname())) as client,
-    ):
-        scope = {"client": client.getsockname(), "server": listener.getsockname()}
-        assert hosts._is_of_same_user(scope)
-        real, os.geteuid = os.geteuid, lambda: 4_242
-        try:
-            assert not hosts._is_of_same_user(scope)
-        finally:
-            os.geteuid = real
-        assert not hosts._is_of_same_user(scope | {"client": ("127.0.0.1", 1)})
-        # Another user takes the port of this connection on another address of the machine.
-        assert not hosts._is_of_same_user(scope | {"client": ("127.0.0.2", client.getsockname()[1])})
-    assert not hosts._is_of_same_user({"client": None, "server": None})
 
 
 def test_it_listens_wherever_a_browser_looks_for_the_name() -> None:

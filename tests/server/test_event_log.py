@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,11 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.request import Request
+from sayso.model.reviewer import Reviewer
 from sayso.server.api import events
-from sayso.server.api.events import Broadcasters, EventLog, _Stream
+from sayso.server.api.endpoint import Principal
+from sayso.server.api.events import Broadcaster, EventLog, Listener, _events
+from sayso.server.events import PerLoop
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
@@ -94,8 +98,9 @@ def test_a_request_that_cannot_be_read_keeps_nobody_from_hearing_of_the_others(
 
 def test_a_stream_that_closes_while_the_store_is_slow_holds_up_no_loop() -> None:
     log = EventLog(MemoryStore())
-    state = SimpleNamespace(event_log=log, broadcasters=Broadcasters(log))
-    asked: Any = SimpleNamespace(http=SimpleNamespace(app=SimpleNamespace(state=state)), principal=None)
+    state = SimpleNamespace(event_log=log, broadcasters=PerLoop(partial(Broadcaster, log)))
+    asked: Any = SimpleNamespace(http=SimpleNamespace(app=SimpleNamespace(state=state)))
+    listener = Listener(Principal("review", Reviewer("ada"), "token", "api"), lambda: True, 0)
     held = list[str]()
 
     class Watched:
@@ -107,7 +112,7 @@ def test_a_stream_that_closes_while_the_store_is_slow_holds_up_no_loop() -> None
         def __exit__(self, *_: object) -> None: ...
 
     async def main() -> None:
-        events = _Stream(asked, None).events()
+        events = _events(asked, listener, None)
         await anext(events)
         lock: Any = Watched()
         log._lock = lock

@@ -213,7 +213,7 @@ def test_the_stream_of_a_session_that_ended_ends(store: Store, monkeypatch: pyte
 
     async def count() -> list[dict[str, str]]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        events = live._Stream(http, session, {}, []).events()
+        events = live._Page(http, session, {}, []).events()
         await anext(events)
         app.state.settings.sessions.end(session)
         return [event async for event in events]
@@ -227,7 +227,7 @@ def test_who_signs_out_ends_the_streams_of_every_tab_at_once(store: Store) -> No
 
     async def told() -> list[dict[str, str]]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        events = live._Stream(http, session_at(app, ada), {}, []).events()
+        events = live._Page(http, session_at(app, ada), {}, []).events()
         await anext(events)
         csrf = fields_of((await asyncio.to_thread(ada.get, "/")).text)["csrf"]
         await asyncio.to_thread(ada.submit, "/logout", csrf=csrf)
@@ -248,7 +248,7 @@ def test_one_stream_tells_each_page_what_is_new_to_it(store: Store, clock: Clock
 
     async def first() -> str:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        events = live._Stream(http, session, made, []).events()
+        events = live._Page(http, session, made, []).events()
         said = await anext(events)
         await events.aclose()
         return said["data"]
@@ -273,7 +273,7 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
 
     async def both_told() -> list[list[dict[str, str]]]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        streams = [live._Stream(http, session, {}, [request.id]).events() for _ in range(200)]
+        streams = [live._Page(http, session, {}, [request.id]).events() for _ in range(200)]
         first = await asyncio.gather(*map(anext, streams))
         begun = len(looks)
         await asyncio.to_thread(sayso.Review(store).reject, request.id, by="bob")
@@ -296,7 +296,7 @@ def test_a_page_that_is_left_is_watched_no_more(store: Store) -> None:
 
     async def leave() -> tuple[int, int]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        one, other = (live._Stream(http, session, {}, rows).events() for rows in (ids[:2], ids[1:]))
+        one, other = (live._Page(http, session, {}, rows).events() for rows in (ids[:2], ids[1:]))
         await anext(one)
         await anext(other)
         await one.aclose()
@@ -316,18 +316,18 @@ def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytes
     request = store.ask(sample_call())
     sayso.Review(store).claim(request.id, by="bob")
     faults: list[Exception] = [errors.StoreBusyError("locked"), ValueError("a row that cannot be read")]
-    look = live._Hub._look
+    look = live.PageHub._look
 
-    def flaky(hub: live._Hub, changed: set[str]) -> Any:
+    def flaky(hub: live.PageHub, changed: set[str]) -> Any:
         if faults:
             raise faults.pop()
         return look(hub, changed)
 
-    monkeypatch.setattr(live._Hub, "_look", flaky)
+    monkeypatch.setattr(live.PageHub, "_look", flaky)
 
     async def first() -> dict[str, str]:
         http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
-        events = live._Stream(http, session, {}, [request.id]).events()
+        events = live._Page(http, session, {}, [request.id]).events()
         said = await anext(events)
         await events.aclose()
         return said

@@ -1,4 +1,4 @@
-"""What decisions say in numbers, and where the boxes of a chart stand."""
+"""What decisions say in numbers, and where the parts of a chart stand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
-from sayso.server.pages.insights import HEIGHT, WIDTH, bar, counts_chart, waits_chart
+from sayso.server.pages.insights import QUESTIONS, Insight, Period, Tally, bar, counts_chart, insight, waits_chart
 from sayso.server.pages.rendering import brief_span, percent
-from sayso.server.statistics import QUESTIONS, Insight, Period, Tally, insight
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
@@ -157,26 +156,23 @@ def periods(*tallies: Tally) -> list[Period]:
 
 def test_parts_of_a_column_stand_one_on_another_within_the_picture() -> None:
     chart = counts_chart(periods(Tally(approved=3, refused=1), Tally(), Tally(answered=2, expired=2)))
-    assert [box.said for box in chart.boxes] == [
-        "01 Jan: 3 approved", "01 Jan: 1 refused", "03 Jan: 2 answered", "03 Jan: 2 expired",
+    assert [column.said for column in chart.columns] == [
+        "01 Jan: 3 approved, 1 refused", "02 Jan: ", "03 Jan: 2 answered, 2 expired",
     ]  # fmt: skip
-    approved, refused = chart.boxes[:2]
-    assert approved.height == pytest.approx(3 * refused.height, abs=0.3)
-    assert refused.y + refused.height == pytest.approx(approved.y, abs=0.2)
-    for box in chart.boxes:
-        assert 0 <= box.x < box.x + box.width <= WIDTH
-        assert 0 <= box.y < box.y + box.height <= HEIGHT
-    assert [line.label for line in chart.lines] == ["0", "2", "4"]
+    assert [column.parts for column in chart.columns] == [
+        [("approved", 0, 75), ("refused", 75, 25)], [], [("answered", 0, 50), ("expired", 50, 50)],
+    ]  # fmt: skip
+    assert chart.lines == [(0, "0"), (50, "2"), (100, "4")]
 
 
 def test_longer_waits_stand_higher_and_none_leaves_the_picture() -> None:
     spans = [timedelta(0), timedelta(seconds=30), timedelta(hours=2), timedelta(days=400)]
     chart = waits_chart([Tally(spans=[spans[hour]]) if hour < len(spans) else Tally() for hour in range(24)])
-    middles = [box.y for box in chart.boxes if box.kind == "median"]
-    assert middles == sorted(middles, reverse=True)
-    assert all(box.y >= 0 and box.y + box.height <= HEIGHT and box.height > 0 for box in chart.boxes)
-    assert all(box.x >= 0 and box.x + box.width <= WIDTH for box in chart.boxes)
-    assert [mark.label for mark in chart.marks] == ["00", "06", "12", "18"]
+    parts = [part for column in chart.columns for part in column.parts]
+    heights = [at for kind, at, _ in parts if kind == "median"]
+    assert heights == sorted(heights)
+    assert all(at >= 0 and length > 0 and at + length <= 100 for _, at, length in parts)
+    assert [column.name for column in chart.columns] == [f"{hour:02}" for hour in range(24)]
 
 
 def test_a_request_counts_for_the_hour_at_which_it_was_asked(store: MemoryStore, clock: Clock) -> None:
@@ -198,9 +194,9 @@ def test_the_parts_of_a_bar_follow_one_another_and_empty_ones_are_left_out() -> 
 
 
 @pytest.mark.parametrize("tallies", [[], [Tally()], [Tally(), Tally(waiting=4)]])
-def test_a_chart_of_nothing_has_no_boxes(tallies: list[Tally]) -> None:
-    assert counts_chart(periods(*tallies)).boxes == ()
-    assert waits_chart(tallies).boxes == ()
+def test_a_chart_of_nothing_has_no_columns(tallies: list[Tally]) -> None:
+    assert counts_chart(periods(*tallies)).columns == ()
+    assert waits_chart(tallies).columns == ()
 
 
 def test_figures_are_said_as_people_read_them() -> None:

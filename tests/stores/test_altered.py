@@ -265,7 +265,7 @@ def test_a_state_that_no_row_led_to_shows_also_without_digests() -> None:
     with scene_on(MemoryStore()) as scene:
         request = scene.in_state(State.REJECTED)
         assert isinstance(scene.store, MemoryStore)
-        scene.store.requests[request.id] = replace(request, state=State.APPROVED)
+        scene.store._content.rows[request.id] = replace(request, state=State.APPROVED)
         [found] = audit.verify(scene.store).broken
         assert "says approved, and row 2 left it rejected" in found.reason
 

@@ -12,18 +12,18 @@ from sayso.stores.base import Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
-from sayso.testing import StoreContract
+from tests.stores.full_contract import FullContract
 from tests.support.postgres import server
 
 KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
 
 
-class TestMemory(StoreContract):
+class TestMemory(FullContract):
     def make_store(self) -> Store:
         return MemoryStore()
 
 
-class TestSqlite(StoreContract):
+class TestSqlite(FullContract):
     key: str | None = None
 
     @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ class TestSealedSqlite(TestSqlite):
     searches_words = False  # what people wrote is sealed, and only ids, runs and names are looked through
 
 
-class TestJsonl(StoreContract):
+class TestJsonl(FullContract):
     key: str | None = None
 
     @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ class TestSealedJsonl(TestJsonl):
     searches_words = False
 
 
-class TestPostgres(StoreContract):
+class TestPostgres(FullContract):
     key: str | None = None
     place = 0  # in the list of servers
 

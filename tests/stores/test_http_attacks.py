@@ -136,7 +136,7 @@ def mutated(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
     """Return a copy in which one leaf is another one."""
     head, *rest = path
     if head is None:
-        return canonical.text_of(mutated(json.loads(tree), tuple(rest), value))
+        return canonical.dump(mutated(json.loads(tree), tuple(rest), value))
     tree = copy.copy(tree)
     tree[head] = value if not rest else mutated(tree[head], tuple(rest), value)
     return tree
@@ -228,7 +228,7 @@ def test_a_view_that_is_not_the_call_is_refused(stage: Stage) -> None:
     ]
     for lie in lies:
         with pytest.raises(errors.AskRefusedError, match="not what would run"):
-            send(program, lying(request, masked=canonical.text_of(lie)))
+            send(program, lying(request, masked=canonical.dump(lie)))
     assert stage.store.count(Filter()) == 0
 
 
@@ -347,7 +347,7 @@ def working(form: str | None = None, run_id: str = "run_1") -> Request:
 def rewritten(change: Callable[[dict[str, Any]], object]) -> str:
     tree = canonical.load(working().call.form)
     change(tree)
-    return canonical.text_of(tree)
+    return canonical.dump(tree)
 
 
 def rest_of(tree: dict[str, Any]) -> dict[str, Any]:
@@ -404,7 +404,7 @@ def test_of_every_changed_tree_what_is_shown_is_what_runs(
         held[name] = value
     elif isinstance(held, list):
         held.append({name: value})
-    form, shape = canonical.text_of(tree), Schema.of(work)
+    form, shape = canonical.dump(tree), Schema.of(work)
     try:
         validate_arguments(form, shape.text)
         values = canonical.decode(form, shape.classes)
@@ -415,8 +415,8 @@ def test_of_every_changed_tree_what_is_shown_is_what_runs(
     named = fields_of(canonical.load(form)["part"])
     if isinstance(part, Part):
         assert named is not None
-        assert {key: canonical.text_of(canonical.form_of(getattr(part, key))) for key in named} == {
-            key: canonical.text_of(item) for key, item in named.items()
+        assert {key: canonical.dump(canonical.form_of(getattr(part, key))) for key in named} == {
+            key: canonical.dump(item) for key, item in named.items()
         }
 
 
@@ -445,7 +445,7 @@ def test_what_a_gate_binds_is_taken_as_it_is(stage: Stage) -> None:
 
 def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(stage: Stage) -> None:
     request = sample_call("run_1", SENT)
-    row = send(stage.program(), lying(request, masked=canonical.text_of(dict.fromkeys(SENT, MASK))))
+    row = send(stage.program(), lying(request, masked=canonical.dump(dict.fromkeys(SENT, MASK))))
     said = "the program hides 3 values that sayso would not mask by itself"
     assert card.cautions(stage.store.get(row["id"])) == [said]
     row = send(stage.program(), lying(sample_call("run_2", SENT), redact=["amount", "to", "lines"]))
@@ -456,7 +456,7 @@ def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(sta
 
 
 def test_a_view_in_which_a_redactor_failed_is_refused(stage: Stage) -> None:
-    masked = canonical.text_of(dict(FAILED))
+    masked = canonical.dump(dict(FAILED))
     with pytest.raises(errors.AskRefusedError, match="redactor failed"):
         send(stage.program(), lying(sample_call("run_1"), masked=masked))
 

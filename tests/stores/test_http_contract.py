@@ -25,10 +25,10 @@ from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.records import RecordRow
 from sayso.stores.sqlite import SqliteStore
-from sayso.testing import StoreContract
 from sayso.testing.contract_evidence import EvidenceContract
-from sayso.testing.contract_grants import AlteredRecordContract, BudgetContract
 from sayso.testing.contract_records import RecordContract
+from tests.stores.contract_grants import AlteredRecordContract, BudgetContract
+from tests.stores.full_contract import FullContract
 from tests.support.serving import Serving, new_token, serving
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ def server() -> Iterator[Serving]:
         yield one
 
 
-class TestHttp(StoreContract):
+class TestHttp(FullContract):
     @pytest.fixture(autouse=True)
     def _serving(self, server: Serving, tmp_path: Any) -> None:
         self.serving, self.folder = server, tmp_path

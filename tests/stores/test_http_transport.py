@@ -30,8 +30,6 @@ from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
-from tests.gates.test_left_behind import V1, V2, loaded
-from tests.support.acting import held
 from tests.support.evidence import as_somebody_with_the_file
 from tests.support.serving import Serving, new_token, reserved_port, serving
 
@@ -154,19 +152,6 @@ def test_a_call_whose_gate_calls_hooks_is_looked_for_before_they_are_called_agai
                 refund(90)
     assert prompted == [90]
     assert verbs == ["find", "ask", "find"]
-
-
-def test_the_server_notes_what_waits_for_an_earlier_version_of_the_function(
-    here: HttpStore, there: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = loaded(V1), loaded(V2)
-    with sayso.run("order-4721"):
-        old, new = held(first, 5).confirmation_id, held(second, 5).confirmation_id
-    note = f"an earlier version of this function waits as {old}"
-    assert note in str(there.get(new).context)
-    assert note in caplog.text
-    with sayso.run("order-4722"):
-        assert there.get(held(second, 5).confirmation_id).context is None
 
 
 def test_who_stands_at_the_gate_goes_on_when_it_is_decided_on_the_server(here: HttpStore, there: Store) -> None:

@@ -440,7 +440,7 @@ def test_a_forked_child_goes_on_by_itself_whatever_was_locked_in_its_parent(scen
     scene.ask()
     store = scene.store
     assert isinstance(store, JsonlStore)
-    with store._write_lock, store._state_lock:
+    with store._write_lock, store._lock:
         child = os.fork()
         if child == 0:
             signal.alarm(20)

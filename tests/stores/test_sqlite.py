@@ -454,11 +454,10 @@ def test_a_verb_that_changes_one_request_is_one_statement(
     scene: Scene, store: SqliteStore, failing: type[Failing]
 ) -> None:
     store.close()
-    store.find(scene.approved().fingerprint)  # opens the file, writes the schema, and sees who else has written
+    scene.approved()  # opens the file, and writes the schema
     ran = list[str]()
     failing.before = staticmethod(lambda sql: ran.append(sql.split()[0]))
     request = scene.decide("approve", store.ask(sample_call()))
-    assert store.find(request.fingerprint) is request
     store.start(request.id, "token")
     store.finish(request.id, "token", Outcome("done"))
     assert [sql for sql in ran if sql != "PRAGMA"] == ["INSERT", "UPDATE", "UPDATE", "UPDATE"]
@@ -489,17 +488,6 @@ def test_no_start_is_given_out_where_the_newest_row_of_the_journal_was_altered(
     refusal(errors.AlteredRequestError, lambda: store.start(request.id, "token"))
 
 
-def test_what_this_process_wrote_is_not_found_by_memory_after_others_wrote(
-    scene: Scene, store: SqliteStore, path: Path
-) -> None:
-    request = scene.approved()
-    assert store.find(request.fingerprint) is request
-    with closing(SqliteStore(path)) as other:
-        other.start(request.id, "token")
-    assert (found := store.find(request.fingerprint)) is not None
-    assert found.state is State.RUNNING
-
-
 def test_no_chain_goes_on_from_a_row_that_was_rolled_back(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -518,22 +506,6 @@ def test_no_chain_goes_on_from_a_row_that_was_rolled_back(
     assert store._commit([_Op(lambda tx: tx.insert(asked(sample_call("order", {"amount": 4}))))])
     assert [row.seq for row in store.journal(run_id="order")] == [1, 2, 3]
     assert audit.verify(store).broken == ()
-
-
-def test_what_was_rolled_back_is_not_found(scene: Scene, store: SqliteStore, failing: type[Failing]) -> None:
-    store.close()
-    store.keep(Record("channel", "ops", {}))  # so that asking is a transaction
-    store.find(scene.approved().fingerprint)  # sees who else has written
-
-    def fail(sql: str) -> None:
-        if sql == "COMMIT":
-            raise sqlite3.OperationalError("disk I/O error")
-
-    asked = sample_call("run_new")
-    failing.before = staticmethod(fail)
-    refusal(errors.StoreError, lambda: store.ask(asked))
-    failing.before = str
-    assert store.find(asked.fingerprint) is None
 
 
 def test_a_channel_that_another_process_registers_is_owed_a_message_at_once(store: SqliteStore, path: Path) -> None:

@@ -19,7 +19,6 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.prometheus")
 
-from sayso.server import metrics
 from sayso.server.api import long_poll
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
@@ -90,11 +89,7 @@ def read_the_stream(server: Serving, store: SqliteStore) -> Any:
     return closing(asked(server, "/api/v1/events", authorization=f"Bearer {new_token(store, 'review')}"))
 
 
-def scrape(server: Serving, store: SqliteStore) -> Any:
-    return closing(asked(server, "/metrics"))
-
-
-@pytest.mark.parametrize("begin", [wait_for_any, wait_for_one, read_the_stream, scrape])
+@pytest.mark.parametrize("begin", [wait_for_any, wait_for_one, read_the_stream])
 def test_a_server_that_ends_leaves_nothing_watched(begin: Callable[..., Any], store: SqliteStore) -> None:
     with serving(store=store) as server, begin(server, store):
         until(lambda: not store._bell.is_idle)
@@ -102,9 +97,8 @@ def test_a_server_that_ends_leaves_nothing_watched(begin: Callable[..., Any], st
         until(lambda: store._bell.is_idle)
 
 
-@pytest.mark.parametrize(("begin", "kept"), [(ask_once, long_poll), (scrape, metrics)])
 def test_what_is_watched_for_a_while_longer_is_not_watched_for_ever(
-    begin: Callable[..., Any], kept: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched, watch_all = list[Callable[[], None]](), store.watch_all
 
@@ -112,9 +106,9 @@ def test_what_is_watched_for_a_while_longer_is_not_watched_for_ever(
         watched.append(wake)
         return watch_all(wake)
 
-    monkeypatch.setattr(kept, "_LINGER", 0.05)
+    monkeypatch.setattr(long_poll, "_LINGER", 0.05)
     monkeypatch.setattr(store, "watch_all", noted)
-    with serving(store=store) as server, begin(server, store) as connection:
+    with serving(store=store) as server, ask_once(server, store) as connection:
         assert connection.getresponse().status == 200
         assert watched
         until(lambda: store._bell.is_idle)

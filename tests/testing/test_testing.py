@@ -23,7 +23,7 @@ from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Page, Store
-from sayso.stores.memory import MemoryStore
+from sayso.stores.memory import MemoryStore, MemoryTables
 from sayso.testing import ScriptedReviewer, StoreContract, frozen_clock, sample_call, sample_edit, sample_question
 
 # -- the clock -----------------------------------------------------------------------------------------------------
@@ -158,16 +158,25 @@ class AsksTwice(MemoryStore):
 
 
 class ForgetsTheNo(MemoryStore):
-    def _keep(self, transition: Transition) -> None:
-        super()._keep(transition)
-        if transition.request.state is State.REJECTED:
-            self.holders.pop(transition.request.fingerprint, None)
+    class Here(MemoryTables):
+        def keep(self, transition: Transition) -> None:
+            super().keep(transition)
+            if transition.request.state is State.REJECTED:
+                self._holders.pop(transition.request.fingerprint, None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._content = self.Here()
 
 
 class LosesARow(MemoryStore):
-    def _add(self, run_id: str, request_id: str, event: str, *rest: Any) -> None:
-        if event != "started":
-            super()._add(run_id, request_id, event, *rest)
+    class Here(MemoryTables):
+        def note(self, run_id: str, about: Any, event: str, *rest: Any) -> int:
+            return 0 if event == "started" else super().note(run_id, about, event, *rest)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._content = self.Here()
 
 
 class WritesBeforeItChecks(MemoryStore):

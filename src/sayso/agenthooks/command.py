@@ -13,8 +13,6 @@ from sayso.agenthooks.hosts import HOSTS, HookEvent, Host
 from sayso.agenthooks.options import Answer, Options, read_options
 from sayso.agenthooks.trust import find_settings
 
-__all__ = ["answer", "main", "run"]
-
 
 def answer(host: Host, text: str | bytes, options: Options) -> Answer:
     """Return the answer to one hook."""

@@ -29,8 +29,6 @@ from sayso.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.stores import worker
 from sayso.stores.base import Store
 
-__all__ = ["by_policy", "hold_call", "report"]
-
 _NEVER_REPORTED = "the session ended, and the host did not report how the call ended"
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "ash"})
 
@@ -85,11 +83,10 @@ def _find_or_ask(
         def policy_file() -> Verdict:
             return verdict
 
+        about = host.about(event)
+        about["description"] += more
         return hold(
-            event.tool, event.arguments, key=key, run=event.session, store=store, when=policy_file,
-            title=describe(event).replace("{", "{{").replace("}", "}}"),
-            description=f"{host.title} wants to run this in {event.folder or 'an unknown folder'}{more}",
-            context={"host": host.name, "folder": event.folder, "agent": event.agent},
+            event.tool, event.arguments, key=key, run=event.session, store=store, when=policy_file, **about
         )  # fmt: skip
 
     for ticket in session.entries("ticket", shape):
@@ -168,7 +165,7 @@ def report(host: Host, event: HookEvent) -> Answer:
             "unknown": Outcome("unknown", error=error[:2_000]),
         }[event.kind]
         _finish(entry, outcome)
-    return Answer(0, host.tell(told))
+    return Answer(0, host.tell(told) if told else "{}")
 
 
 def _finish(entry: Entry, outcome: Outcome) -> None:

@@ -11,8 +11,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-__all__ = ["EXECUTED", "HOSTS", "HookEvent", "Host", "MalformedInput", "describe"]
-
 Kind = Literal["before", "done", "failed", "unknown", "end", "other"]
 _LONGEST = 200
 _AMBIGUOUS = {"unknown", "unhandled_exception", "mcp_tool_error", "shell_execute_error"}  # types of Gemini CLI
@@ -55,26 +53,26 @@ class Host(NamedTuple):
         title: As people know it.
         kinds: What its events mean.
         reading: Its tools that only read or plan: they pass where no policy says otherwise.
+        approve: The answer to a call that a person approved, from the changed input (or None) and a note for the model.
+        deny: The answer that keeps a call from running, from the reason.
+        tell: The answer to a call that ended, with a text for the model; where there is none, the answer is empty.
+        allow: The answer to a call that nobody was asked about: the host's own rules decide.
         session_keys: Where the payload has the session's id; the first that is there counts.
         has_ids: Whether its tool calls have ids.
         merges: Whether a changed input is merged into the model's, so that nothing can be taken away.
-        allow: The answer to a call that nobody was asked about: the host's own rules decide.
-        approve: The answer to a call that a person approved, from the changed input (or None) and a note for the model.
-        deny: The answer that keeps a call from running, from the reason.
-        tell: The answer to a call that ended, with a text for the model.
     """
 
     name: str
     title: str
     kinds: Mapping[str, Kind]
     reading: frozenset[str]
-    session_keys: tuple[str, ...]
-    has_ids: bool
-    merges: bool
-    allow: str
     approve: Callable[[dict[str, Any] | None, str], str]
     deny: Callable[[str], str]
-    tell: Callable[[str], str]
+    tell: Callable[[str], str] = lambda _: "{}"  # where the model was told before the call
+    allow: str = "{}"
+    session_keys: tuple[str, ...] = ("session_id",)
+    has_ids: bool = True
+    merges: bool = False
 
     def read(self, text: str | bytes) -> HookEvent:
         """Return what the host says.
@@ -88,7 +86,10 @@ class Host(NamedTuple):
             raise MalformedInput(f"the hook's input is no JSON: {error}") from None
         if not isinstance(payload, dict):
             raise MalformedInput(f"the hook's input is a {type(payload).__name__}, not an object")
-        given = cast("dict[str, Any]", payload)
+        return self.event(cast("dict[str, Any]", payload))
+
+    def event(self, given: Mapping[str, Any]) -> HookEvent:
+        """Return what the host says in a payload that was read already; raises as `read`."""
         name = given.get("hook_event_name")
         if not isinstance(name, str):
             raise MalformedInput("the hook's input has no hook_event_name")
@@ -111,6 +112,14 @@ class Host(NamedTuple):
             kind, session, tool, cast("dict[str, Any]", arguments), call_id if self.has_ids else None, folder,
             agent if isinstance(agent, str) else None, error,
         )  # fmt: skip
+
+    def about(self, event: HookEvent) -> dict[str, Any]:
+        """Return what `sayso.hold` is told for people about a call."""
+        return {
+            "title": describe(event).replace("{", "{{").replace("}", "}}"),
+            "description": f"{self.title} wants to run this in {event.folder or 'an unknown folder'}",
+            "context": {"host": self.name, "folder": event.folder, "agent": event.agent},
+        }
 
 
 def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
@@ -182,7 +191,7 @@ def _specific(event: str, **fields: Any) -> str:
     return _json({"hookSpecificOutput": {"hookEventName": event, **given}})
 
 
-def _approve_claude(changed: dict[str, Any] | None, note: str) -> str:
+def _pre_tool_use(changed: dict[str, Any] | None, note: str) -> str:
     return _specific("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
 
 
@@ -190,86 +199,67 @@ def _approve_codex(changed: dict[str, Any] | None, note: str) -> str:
     # `allow` without `updatedInput` is an error there; saying nothing lets the call through to the host's own rules.
     if changed is None:
         return _specific("PreToolUse", additionalContext=note) if note else "{}"
-    return _specific("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
+    return _pre_tool_use(changed, note)
 
 
 def _deny_pre_tool_use(reason: str) -> str:
     return _specific("PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
 
 
-def _tell_post_tool_use(text: str) -> str:  # noqa: ARG001  the model was told before the call
-    return "{}"
-
-
 def _approve_gemini(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  told after the call
-    if changed is None:
-        return _json({"decision": "allow"})
-    return _json({"decision": "allow", "hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": changed}})
-
-
-def _deny_gemini(reason: str) -> str:
-    return _json({"decision": "deny", "reason": reason})
+    specific = {"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": changed}}
+    return _json({"decision": "allow"} | ({} if changed is None else specific))
 
 
 def _tell_gemini(text: str) -> str:
-    return _specific("AfterTool", additionalContext=text) if text else "{}"
+    return _specific("AfterTool", additionalContext=text)
 
 
-def _approve_cursor(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  told after the call
+def _approve_cursor(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  the same
     return _json({"permission": "allow"} | ({} if changed is None else {"updated_input": changed}))
 
 
-def _deny_cursor(reason: str) -> str:
-    return _json({"permission": "deny", "user_message": reason, "agent_message": reason})
+def _text_in(*names: str, **fixed: str) -> Callable[[str], str]:
+    """Return what makes an answer of a text: with the text under these names, beside what is fixed."""
+    return lambda text: _json({**fixed, **dict.fromkeys(names, text)})
 
 
-def _tell_cursor(text: str) -> str:
-    return _json({"additional_context": text}) if text else "{}"
-
-
-_CLAUDE_EVENTS: dict[str, Kind] = {
-    "PreToolUse": "before", "PostToolUse": "done", "PostToolUseFailure": "failed", "SessionEnd": "end",
-}  # fmt: skip
-
-HOSTS = {
-    host.name: host
-    for host in (
-        Host(
-            "claude-code", "Claude Code", _CLAUDE_EVENTS,
-            frozenset({
-                "Read", "Glob", "Grep", "LS", "NotebookRead", "TodoRead", "TodoWrite", "TaskCreate", "TaskGet",
-                "TaskList", "TaskUpdate", "TaskOutput", "BashOutput", "ToolSearch", "AskUserQuestion", "EnterPlanMode",
-                "ExitPlanMode", "Task", "Agent",
-            }),
-            ("session_id",), True, False, "{}", _approve_claude, _deny_pre_tool_use, _tell_post_tool_use,
-        ),
-        Host(
-            "codex", "Codex",
-            {"PreToolUse": "before", "PostToolUse": "done", "Stop": "end"},
-            frozenset({"update_plan", "view_image"}),
-            ("session_id",), True, False, "{}", _approve_codex, _deny_pre_tool_use, _tell_post_tool_use,
-        ),
-        Host(
-            "gemini", "Gemini CLI",
-            {"BeforeTool": "before", "AfterTool": "done", "SessionEnd": "end"},
-            frozenset({
-                "read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content",
-                "write_todos", "get_internal_docs", "ask_user", "enter_plan_mode", "exit_plan_mode", "update_topic",
-                "complete_task",
-            }),
-            ("session_id",), False, True, "{}", _approve_gemini,
-            _deny_gemini, _tell_gemini,
-        ),
-        Host(
-            "cursor", "Cursor",
-            {
-                "preToolUse": "before", "postToolUse": "done", "postToolUseFailure": "failed", "sessionEnd": "end",
-            },
-            frozenset({"Read", "Grep", "Task"}),
-            # An empty answer is an error in the IDE.
-            ("conversation_id", "session_id"), True, False, _json({"permission": "allow"}), _approve_cursor,
-            _deny_cursor, _tell_cursor,
-        ),
-    )
-}  # fmt: skip
+_ALL = (
+    Host(
+        "claude-code", "Claude Code",
+        {"PreToolUse": "before", "PostToolUse": "done", "PostToolUseFailure": "failed", "SessionEnd": "end"},
+        frozenset({
+            "Read", "Glob", "Grep", "LS", "NotebookRead", "TodoRead", "TodoWrite", "TaskCreate", "TaskGet",
+            "TaskList", "TaskUpdate", "TaskOutput", "BashOutput", "ToolSearch", "AskUserQuestion", "EnterPlanMode",
+            "ExitPlanMode", "Task", "Agent",
+        }),
+        approve=_pre_tool_use, deny=_deny_pre_tool_use,
+    ),
+    Host(
+        "codex", "Codex",
+        {"PreToolUse": "before", "PostToolUse": "done", "Stop": "end"},
+        frozenset({"update_plan", "view_image"}),
+        approve=_approve_codex, deny=_deny_pre_tool_use,
+    ),
+    Host(
+        "gemini", "Gemini CLI",
+        {"BeforeTool": "before", "AfterTool": "done", "SessionEnd": "end"},
+        frozenset({
+            "read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content",
+            "write_todos", "get_internal_docs", "ask_user", "enter_plan_mode", "exit_plan_mode", "update_topic",
+            "complete_task",
+        }),
+        has_ids=False, merges=True, approve=_approve_gemini,
+        deny=_text_in("reason", decision="deny"), tell=_tell_gemini,
+    ),
+    Host(
+        "cursor", "Cursor",
+        {"preToolUse": "before", "postToolUse": "done", "postToolUseFailure": "failed", "sessionEnd": "end"},
+        frozenset({"Read", "Grep", "Task"}), session_keys=("conversation_id", "session_id"),
+        allow=_json({"permission": "allow"}),  # an empty answer is an error in the IDE
+        approve=_approve_cursor, deny=_text_in("user_message", "agent_message", permission="deny"),
+        tell=_text_in("additional_context"),
+    ),
+)  # fmt: skip
+HOSTS = {host.name: host for host in _ALL}
 """The hosts by the name that the command line has for them."""

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, cast
 
 from sayso.agenthooks.hosts import EXECUTED, HookEvent
 
-__all__ = ["WAIT", "Answer", "Options", "read_options"]
-
 WAIT = "50s"
 """How long a hook waits unless it is told otherwise: less than the shortest limit of a host (Gemini CLI, 60 s)."""
 

@@ -17,8 +17,6 @@ from typing import Any, Literal, NamedTuple, cast
 from sayso import clock
 from sayso.model.ids import new_token
 
-__all__ = ["Entry", "Session", "shape_of", "state_folder"]
-
 _OLD = 30 * 24 * 3600.0
 
 

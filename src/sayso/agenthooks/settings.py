@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -18,8 +18,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso.errors import ConfigError
 from sayso.model import duration
-
-__all__ = ["WAIT", "Change", "hook_command", "installed", "removed"]
 
 WAIT = "570s"
 """How long an installed hook waits for a person: its timeout, which is written beside it, is half a minute longer."""
@@ -39,7 +37,9 @@ class _Settings(NamedTuple):
         home: The environment variable that moves the one in the home.
         file: The file in it.
         events: The events, the one before a call first.
-        handler: One entry, from the event's place, the command and the seconds that it may take.
+        first: What the entry before a call has beside the command and its timeout.
+        every: What each entry has beside them.
+        unit: How much of its timeout is a second.
         is_flat: Whether an event lists its entries, and not groups of them.
         new: What a new file has beside the hooks.
         note: What the user has to do beside, for the hook to run.
@@ -49,45 +49,32 @@ class _Settings(NamedTuple):
     home: str | None
     file: str
     events: tuple[str, ...]
-    handler: Callable[[int, str, int], dict[str, Any]]
+    first: Mapping[str, Any] = {}
+    every: Mapping[str, Any] = {"type": "command"}
+    unit: int = 1
     is_flat: bool = False
     new: Mapping[str, Any] = {}
     note: str = ""
 
 
-def _claude(place: int, command: str, seconds: int) -> dict[str, Any]:
-    entry = {"type": "command", "command": command, "timeout": seconds}
-    return entry | {"onFailure": "block"} if place == 0 else entry
-
-
-def _codex(place: int, command: str, seconds: int) -> dict[str, Any]:
-    entry = {"type": "command", "command": command, "timeout": seconds}
-    return entry | {"statusMessage": "Waiting for a person in sayso"} if place == 0 else entry
-
-
-def _gemini(place: int, command: str, seconds: int) -> dict[str, Any]:  # noqa: ARG001  the same for each event
-    return {"type": "command", "command": command, "name": "sayso", "timeout": seconds * 1000}
-
-
-def _cursor(place: int, command: str, seconds: int) -> dict[str, Any]:
-    entry: dict[str, Any] = {"command": command, "timeout": seconds}
-    return entry | {"failClosed": True} if place == 0 else entry
-
-
 _SETTINGS = {
     "claude-code": _Settings(
         ".claude", "CLAUDE_CONFIG_DIR", "settings.json",
-        ("PreToolUse", "PostToolUse", "PostToolUseFailure", "SessionEnd"), _claude,
+        ("PreToolUse", "PostToolUse", "PostToolUseFailure", "SessionEnd"), {"onFailure": "block"},
     ),
     "codex": _Settings(
-        ".codex", "CODEX_HOME", "hooks.json", ("PreToolUse", "PostToolUse", "Stop"), _codex,
+        ".codex", "CODEX_HOME", "hooks.json", ("PreToolUse", "PostToolUse", "Stop"),
+        {"statusMessage": "Waiting for a person in sayso"},
         note="Codex skips a hook that you have not trusted, without a word, and nothing waits then: start `codex`, type"
         " /hooks, and trust these; again after each change of them.",
     ),
-    "gemini": _Settings(".gemini", None, "settings.json", ("BeforeTool", "AfterTool", "SessionEnd"), _gemini),
+    "gemini": _Settings(
+        ".gemini", None, "settings.json", ("BeforeTool", "AfterTool", "SessionEnd"),
+        every={"type": "command", "name": "sayso"}, unit=1000,
+    ),
     "cursor": _Settings(
-        ".cursor", None, "hooks.json", ("preToolUse", "postToolUse", "postToolUseFailure", "sessionEnd"), _cursor,
-        is_flat=True, new={"version": 1},
+        ".cursor", None, "hooks.json", ("preToolUse", "postToolUse", "postToolUseFailure", "sessionEnd"),
+        {"failClosed": True}, every={}, is_flat=True, new={"version": 1},
     ),
 }  # fmt: skip
 
@@ -160,7 +147,9 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
     tree = _without(host, tree) if before is not None else dict(settings.new)
     hooks: dict[str, Any] = tree.setdefault("hooks", {})
     for place, event in enumerate(settings.events):
-        entry = settings.handler(place, f"{command} {_OR_BLOCK}" if place == 0 else command, seconds)
+        text = f"{command} {_OR_BLOCK}" if place == 0 else command
+        entry = {**settings.every, "command": text, "timeout": seconds * settings.unit}
+        entry |= settings.first if place == 0 else {}
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list):
             raise _odd(path, f"hooks.{event} is no list")
@@ -217,7 +206,9 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     rest: dict[str, Any] = dict(tree)
     hooks: dict[str, Any] = {}
     for event, groups in tree.get("hooks", {}).items():
-        left = [kept for group in groups if (kept := _kept(host, group)) is not None] if _is_list(groups) else groups
+        left: Any = groups
+        if isinstance(groups, list):
+            left = [kept for group in cast("list[Any]", groups) if (kept := _kept(host, group)) is not None]
         if left or left == groups:
             hooks[event] = left
     if "hooks" in rest:
@@ -227,10 +218,6 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
-
-
 def _kept(host: str, group: Any) -> Any:
     """Return a group, or an entry, without what is ours; None where nothing of it is left."""
     if not isinstance(group, dict):
@@ -238,10 +225,8 @@ def _kept(host: str, group: Any) -> Any:
     found = cast("dict[str, Any]", group)
     if _is_ours(host, found):
         return None
-    entries: list[Any] = found["hooks"] if _is_list(found.get("hooks")) else []
-    left: list[Any] = [
-        entry for entry in entries if not (isinstance(entry, dict) and _is_ours(host, cast("Any", entry)))
-    ]
+    entries: list[Any] = found["hooks"] if isinstance(found.get("hooks"), list) else []
+    left: list[Any] = [one for one in entries if not (isinstance(one, dict) and _is_ours(host, cast("Any", one)))]
     if left == entries:
         return found
     return {**found, "hooks": left} if left else None

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, cast
 
 from sayso.agenthooks.session import state_folder
 
-__all__ = ["NotTrusted", "Settings", "find_settings", "revoke", "trust", "trusted"]
-
 _FILE = "sayso.toml"
 
 

@@ -18,8 +18,6 @@ from sayso.clock import instant
 from sayso.model.journal import Head
 from sayso.stores.base import Store
 
-__all__ = ["AnchorFile", "anchor_text", "read_anchor", "read_anchor_file"]
-
 _KIND = "anchor"
 _LIMIT = 512 << 20
 

@@ -31,11 +31,6 @@ from sayso.model.journal import Entry, Head, first_link
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.stores.base import Store
 
-__all__ = [
-    "CHAIN", "Checkpoint", "History", "Schedule", "checkpoint", "checkpointing", "first_of", "head_lines", "history",
-    "parse_head", "problems",
-]  # fmt: skip
-
 CHAIN = "sayso:checkpoints"
 """The run id of the chain of checkpoints."""
 

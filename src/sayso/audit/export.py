@@ -22,8 +22,6 @@ from sayso.model.journal import KINDS, Entry
 from sayso.model.reviewer import PROGRAM
 from sayso.stores.base import Store
 
-__all__ = ["FORMATS", "Format", "entry_document", "exported"]
-
 Format = Literal["jsonl", "csv", "ocsf"]
 FORMATS: tuple[str, ...] = get_args(Format)
 

@@ -20,8 +20,6 @@ from sayso.model.run import RunState
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 
-__all__ = ["Purged", "purge"]
-
 _PAGE = 200
 _WORDS = ('"comment":"', '"reason":"')
 

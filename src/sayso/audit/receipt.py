@@ -23,8 +23,6 @@ from sayso.model.journal import Entry, Trail, chained, first_link
 from sayso.model.request import Call, Question, Request
 from sayso.stores.base import Store
 
-__all__ = ["receipt_of", "receipt_text", "verify_receipt", "verify_receipt_file"]
-
 _KIND = "receipt"
 _LIMIT = 64 << 20
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

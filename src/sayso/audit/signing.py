@@ -12,18 +12,6 @@ from typing import Any, NamedTuple, cast
 
 from sayso import errors
 
-__all__ = [
-    "SignedDocument",
-    "Signer",
-    "checked_key",
-    "document_text",
-    "make_key",
-    "read_bytes",
-    "read_document",
-    "signed_by",
-    "signer_at",
-]
-
 _MARK = "ed25519:"
 _PUBLIC = re.compile(r"ed25519:[0-9a-f]{64}")
 _SIGNATURE = re.compile(r"[0-9a-f]{128}")

@@ -14,17 +14,6 @@ from sayso.channels.outbox import ChannelHealth, deliver, forget, health
 from sayso.channels.queue import create_queue_requester, queue_channel
 
 __all__ = [
-    "Channel",
-    "ChannelHealth",
-    "HumanInputRequest",
-    "Notification",
-    "Requester",
-    "UndeliverableError",
-    "console_requester",
-    "create_queue_requester",
-    "deliver",
-    "forget",
-    "health",
-    "human_in_the_loop",
-    "queue_channel",
-]
+    "Channel", "ChannelHealth", "HumanInputRequest", "Notification", "Requester", "UndeliverableError",
+    "console_requester", "create_queue_requester", "deliver", "forget", "health", "human_in_the_loop", "queue_channel",
+]  # fmt: skip

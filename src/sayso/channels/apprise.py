@@ -18,8 +18,6 @@ import apprise
 from sayso.channels.notification import DeliveryError, Notification
 from sayso.channels.settings import Table
 
-__all__ = ["AppriseChannel", "make"]
-
 _KNOWN = ("type", "urls", "urls_env")
 _SECONDS = 20.0
 _MOST_REMEMBERED = 1_000

@@ -29,8 +29,6 @@ from sayso.view import card
 from sayso.view.card import decided
 from sayso.view.summary import short
 
-__all__ = ["ReadCancelled", "StdinReader", "console_requester"]
-
 _POLL = 0.1
 _LONGEST = 65_536
 
@@ -61,14 +59,17 @@ class StdinReader:
             return input(prompt)
         if os.isatty(fd):
             self._buffer = b""
-            _forget_typed(fd)
+            terminal.Screen.forget_typed()
         with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
             sys.stderr.write(prompt)
             sys.stderr.flush()
         while b"\n" not in self._buffer:
             is_ready = False
             while not is_ready:
-                is_ready = _has_input(fd)
+                if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
+                    time.sleep(_POLL)  # in the background, where reading would stop the process
+                else:
+                    is_ready = bool(select.select([fd], [], [], _POLL)[0])
                 if is_cancelled():
                     raise ReadCancelled  # what is there belongs to the next read
             piece = os.read(fd, 4096)
@@ -89,21 +90,6 @@ def _fd() -> int | None:
         return sys.stdin.fileno()
     except (AttributeError, ValueError, io.UnsupportedOperation):  # no stdin, a closed one, or a replaced one
         return None
-
-
-def _has_input(fd: int) -> bool:
-    if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
-        time.sleep(_POLL)  # in the background, where reading would stop the process
-        return False
-    return bool(select.select([fd], [], [], _POLL)[0])
-
-
-def _forget_typed(fd: int) -> None:
-    if sys.platform != "win32":
-        import termios
-
-        with suppress(OSError, termios.error):
-            termios.tcflush(fd, termios.TCIFLUSH)
 
 
 _LOOK_AGAIN = 0.05
@@ -174,11 +160,7 @@ def _prompt(request: HumanInputRequest) -> str:
 
 def _say_it_still_waits(request: HumanInputRequest) -> None:
     known = request.known
-    if known is None:
-        return
-    if known.state is State.PENDING:
+    if known is not None and known.state is State.PENDING:
         terminal.say_what_waits(request.store, known, is_interrupted=True)
-        return
-    with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
-        sys.stderr.write(f"\nsayso  {short(known.id)} {decided(known, clock.now())}\n")
-        sys.stderr.flush()
+    elif known is not None:
+        terminal.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")

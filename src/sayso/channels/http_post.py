@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["AddressRefusedError", "Destination", "addresses_of", "exchange", "post"]
-
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PORTS = frozenset({443, 8443})
@@ -180,14 +178,6 @@ SECONDS = 10.0
 
 
 def post(
-    where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None,
-    seconds: float = SECONDS,
-) -> int:  # fmt: skip
-    """Send a body and return the status of the answer, which itself is not read; arguments and errors of `exchange`."""
-    return exchange(where, body, headers, ca_file=ca_file, seconds=seconds)[0]
-
-
-def exchange(
     where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None,
     seconds: float = SECONDS, room: int = 0,
 ) -> tuple[int, bytes]:  # fmt: skip

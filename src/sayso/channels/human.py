@@ -15,7 +15,6 @@ from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates.options import quorum_of
 from sayso.model import duration
 from sayso.model.escaping import storable
-from sayso.model.parameters import checks_keywords
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
@@ -26,8 +25,6 @@ from sayso.runs.tool import Tool
 from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Waiter
-
-__all__ = ["HumanInputRequest", "Requester", "carried", "human_in_the_loop"]
 
 
 class HumanInputRequest:
@@ -226,7 +223,6 @@ def _report(work: asyncio.Future[None]) -> None:
 
 
 @trimmed
-@checks_keywords()
 def human_in_the_loop(
     requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
     roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,

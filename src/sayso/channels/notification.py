@@ -18,19 +18,6 @@ from sayso.model.reviewer import PROGRAM, Escalation
 from sayso.view.document import moment
 from sayso.view.summary import name_of, time_left, token
 
-__all__ = [
-    "Channel",
-    "DeliveryError",
-    "Event",
-    "Notification",
-    "TerminalChannel",
-    "UndeliverableError",
-    "make",
-    "notification_for",
-    "outcome_of",
-    "test_notification",
-]  # fmt: skip
-
 Event = Literal["asked", "reminder", "escalated", "outcome", "test"]
 
 

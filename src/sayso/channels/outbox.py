@@ -34,20 +34,9 @@ from sayso.stores.transaction import delivery_kind
 from sayso.stores.worker import Lease
 
 __all__ = [
-    "GIVES_UP_AFTER",
-    "KEPT_FOR",
-    "LEASE",
-    "ChannelHealth",
-    "Deliverer",
-    "Delivery",
-    "Listener",
-    "deliver",
-    "delivering",
-    "due_at",
-    "due_mark",
-    "forget",
-    "health",
-]
+    "GIVES_UP_AFTER", "KEPT_FOR", "LEASE", "ChannelHealth", "Deliverer", "Delivery", "Listener", "deliver",
+    "delivering", "due_at", "due_mark", "forget", "health",
+]  # fmt: skip
 
 LEASE = timedelta(minutes=2)
 """How long a deliverer may take for a message before another one sends it again."""
@@ -276,24 +265,18 @@ class Deliverer:
 
     def _record(self, request_id: str, after: Callable[[Delivery], tuple[Delivery, datetime | None]]) -> None:
         """Record a delivery after an attempt; `after` returns it, and when to try again after a failure."""
-        while (found := self._held(request_id)) is not None:
-            record, known = found
+        while (record := self._store.record(self._kind, request_id)) is not None:
+            if record.body.get("holder") != self._lease.holder:
+                return  # the lease ended, and another one took it
             # Read after the record: a change that comes later changes the record, too, and then the swap fails.
             request, now = self._store.get(request_id), clock.now()
-            new, retry_at = after(known)
+            new, retry_at = after(Delivery.of(record))
             due = due_at(new, request, now) if retry_at is None else retry_at
             if due is None and request.is_final:
                 if self._store.drop(record.kind, record.key):
                     return
             elif self._store.swap(record, replace(new, holder=None).record(self.channel.name, due)):
                 return
-
-    def _held(self, request_id: str) -> tuple[Record, Delivery] | None:
-        """Return the delivery if this deliverer still has it; None where its lease ended and another one took it."""
-        record = self._store.record(self._kind, request_id)
-        if record is None or record.body.get("holder") != self._lease.holder:
-            return None
-        return record, Delivery.of(record)
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from typing import Any
 from sayso.channels.human import HumanInputRequest, Requester
 from sayso.channels.notification import Notification
 
-__all__ = ["QueueChannel", "create_queue_requester", "queue_channel"]
-
 _SECONDS = 10  # to wait for room on a queue, or for a busy event loop
 
 

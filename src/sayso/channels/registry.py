@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,23 +18,11 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.records import Record
 from sayso.stores.transaction import CHANNEL, delivery_kind
 
-__all__ = [
-    "MOST_WAITING",
-    "ChannelCheck",
-    "ChannelHealth",
-    "all_records",
-    "announce_waiting",
-    "check",
-    "configured",
-    "forget",
-    "forget_removed",
-    "health",
-    "make",
-    "record_attempts",
-    "register",
-]
-
-_EXTRAS = {"apprise": "notify", "slack": "slack", "terminal": None, "webhook": None}
+# The module of each type, imported where it is configured, and the extra that it needs.
+_TYPES = {
+    "apprise": ("apprise", "notify"), "slack": ("slack", "slack"), "terminal": ("notification", None),
+    "webhook": ("webhook", None),
+}  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -53,21 +42,12 @@ def make(name: str, settings: Mapping[str, Any]) -> Channel:
         raise ConfigError(
             f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_channel there, and take this out"
         )
-    if not isinstance(kind, str) or kind not in _EXTRAS:
-        raise ConfigError(f"[channels.{name}] type is one of {', '.join(_EXTRAS)}, not {kind!r}")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ConfigError(f"[channels.{name}] type is one of {', '.join(_TYPES)}, not {kind!r}")
+    module, extra = _TYPES[kind]
     try:
-        match kind:
-            case "apprise":
-                from sayso.channels.apprise import make as made
-            case "slack":
-                from sayso.channels.slack import make as made
-            case "webhook":
-                from sayso.channels.webhook import make as made
-            case _:
-                from sayso.channels.notification import make as made
-        return made(name, settings)
+        return importlib.import_module(f"sayso.channels.{module}").make(name, settings)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS[kind]
         if extra is None:
             raise
         raise ConfigError(
@@ -224,23 +204,20 @@ def forget(store: Store, name: str) -> bool:
 
 def health(store: Store) -> list[ChannelHealth]:
     """Return the health of the channels that a store knows, by name."""
-    return [_health(store, record) for record in store.records(CHANNEL)]
-
-
-def _health(store: Store, channel: Record) -> ChannelHealth:
-    body, now = channel.body, clock.now()
-    waiting = failing = given_up = 0
-    for record in all_records(store, delivery_kind(channel.key)):
-        if record.body.get("given_up"):
-            given_up += 1
-        elif record.body.get("tries"):
-            failing += 1
-        elif record.due is not None and record.due <= now:
-            waiting += 1
-    times = {name: instant(body[name]) if name in body else None for name in ("seen_at", "sent_at", "failed_at")}
-    return ChannelHealth(
-        channel.key, body["kind"], waiting, failing, given_up, error=body.get("error"), **times
-    )  # fmt: skip
+    found, now = list[ChannelHealth](), clock.now()
+    for channel in store.records(CHANNEL):
+        body, waiting, failing, given_up = channel.body, 0, 0, 0
+        for record in all_records(store, delivery_kind(channel.key)):
+            if record.body.get("given_up"):
+                given_up += 1
+            elif record.body.get("tries"):
+                failing += 1
+            elif record.due is not None and record.due <= now:
+                waiting += 1
+        times = {name: instant(body[name]) if name in body else None for name in ("seen_at", "sent_at", "failed_at")}
+        counts = waiting, failing, given_up
+        found.append(ChannelHealth(channel.key, body["kind"], *counts, error=body.get("error"), **times))
+    return found
 
 
 def all_records(store: Store, kind: str) -> Iterator[Record]:

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 from sayso import config, errors
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["ReviewerAllowlist", "Table", "allowed_reviewers"]
-
 T = TypeVar("T")
 
 _PERSON = ("issuer", "name", "roles")

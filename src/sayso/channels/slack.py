@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from slack_sdk.socket_mode.client import BaseSocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
 
-__all__ = ["SlackChannel", "make", "message", "outcome"]
-
 _log = logging.getLogger("sayso.slack")
 
 _KNOWN = ("api_url", "app_token_env", "bot_token_env", "channel", "inline", "people", "type")

@@ -32,11 +32,6 @@ from sayso.view import card
 from sayso.view.card import stands
 from sayso.view.summary import short
 
-__all__ = [
-    "CALLBACK", "REVIEW", "ROOM", "Block", "SlackReviews", "WebApi", "button", "context", "inbox_button", "is_high",
-    "modal", "part", "post", "section",
-]  # fmt: skip
-
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
 
 Block = dict[str, Any]
@@ -144,7 +139,7 @@ def _inputs(request: Request, *, can_repeat: bool) -> list[Block]:
     if request.kind == "question":
         return [_input("answer", "Your answer", long, True), _choice(_QUESTION_VERBS), note]
     changes = [
-        _input(_field(at), escape(name), {"type": "plain_text_input", "action_id": "text", "initial_value": text})
+        _input(f"argument-{at}", escape(name), {"type": "plain_text_input", "action_id": "text", "initial_value": text})
         for at, (name, text) in enumerate(_editable(request).items())
     ]
     again = {"type": "checkboxes", "action_id": "again", "options": [_option("yes", "Approve all the same")]}
@@ -171,11 +166,6 @@ def _choice(verbs: Mapping[str, str]) -> Block:
 
 def _option(value: str, label: str) -> Block:
     return {"text": _text(label, 70), "value": value}
-
-
-def _field(at: int) -> str:
-    """Return the name of the input for an argument."""
-    return f"argument-{at}"
 
 
 def _editable(request: Request) -> dict[str, str]:
@@ -276,7 +266,8 @@ class SlackReviews:
 
     def open_modal(self, payload: Mapping[str, Any]) -> None:
         """Open the modal for the person who pressed Review, or tell them why not; ignore other buttons."""
-        request_id = _reviewed_id(payload)
+        actions: list[Any] = payload.get("actions") or []
+        request_id = next((str(action["value"]) for action in actions if action["action_id"] == REVIEW), None)
         if request_id is None:
             return
         try:
@@ -362,11 +353,11 @@ class SlackReviews:
 
     def _decided(self, payload: Mapping[str, Any]) -> str:
         review = self._review(payload)
-        request_id, seen = _shown(payload)
-        request = review.get(request_id)
+        shown: dict[str, str] = json.loads(part(payload, "view").get("private_metadata") or "{}")
+        request = review.get(shown.get("id", "?"))
         if self._is_elsewhere(request):
             raise _NotHere("This is risky, and decided in the inbox; nothing was decided.")
-        after = _apply(review, request, part(payload, "view", "state", "values"), seen)
+        after = _apply(review, request, part(payload, "view", "state", "values"), shown["seen"])
         is_edited = after.kind == "call" and after.edited is not None and request.edited != after.edited
         changes = changed(request.effective, after.effective, after.redact) if is_edited else []
         return "\n".join([card.headline(after), stands(after, clock.now()), *(change.line() for change in changes)])
@@ -402,10 +393,10 @@ def _apply(review: Review, request: Request, inputs: Mapping[str, Any], seen: st
 
 def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: str) -> Request:
     fields = _editable(request) if request.state is State.PENDING and request.kind == "call" else {}
-    names = {escape(name): _field(at) for at, name in enumerate(fields)}
+    names = {escape(name): f"argument-{at}" for at, name in enumerate(fields)}
     changes, problems = dict[str, Any](), list[str]()
     for at, (name, before) in enumerate(fields.items()):
-        text = _written(inputs, _field(at))
+        text = _written(inputs, f"argument-{at}")
         if text is None or text == before:
             continue
         try:
@@ -444,22 +435,3 @@ def _wrong(problems: Sequence[str], names: Mapping[str, str]) -> _InvalidSubmiss
 
 def _update(words: str) -> Reply:
     return {"response_action": "update", "view": _window("sayso", "Close", [section(words)])}
-
-
-def _shown(payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the request id and the fingerprint that the modal showed."""
-    try:
-        found: Any = json.loads(str(part(payload, "view").get("private_metadata", "")))
-        return str(found["id"]), str(found["seen"])
-    except (KeyError, TypeError, ValueError):
-        raise errors.RequestNotFoundError("?") from None
-
-
-def _reviewed_id(payload: Mapping[str, Any]) -> str | None:
-    actions = payload.get("actions")
-    for action in cast("list[Any]", actions) if isinstance(actions, list) else []:
-        if isinstance(action, dict):
-            named = cast("dict[str, Any]", action)
-            if named.get("action_id") == REVIEW and isinstance(named.get("value"), str):
-                return named["value"]
-    return None

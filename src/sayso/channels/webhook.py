@@ -22,8 +22,6 @@ from sayso.channels.http_post import Destination, post
 from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import Table
 
-__all__ = ["ID", "SIGNATURE", "TIMESTAMP", "WINDOW", "WebhookChannel", "WebhookKeys", "document", "make"]
-
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 WINDOW = timedelta(minutes=5)
 
@@ -125,7 +123,7 @@ class WebhookChannel:
             "content-type": "application/json", "user-agent": "sayso",
             **self._keys.headers(notification.id, clock.now(), body),
         }  # fmt: skip
-        status = post(self._where, body, headers, ca_file=self._ca_file)
+        status, _ = post(self._where, body, headers, ca_file=self._ca_file)
         if status == _GONE:
             raise UndeliverableError(f"{self._where.origin} is gone for good (410); nothing more is sent there")
         if not 200 <= status < 300:

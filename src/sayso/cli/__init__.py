@@ -124,39 +124,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not hide the rest
     try:
-        if any(not _is_text(word) for word in given):
-            raise click.UsageError("an argument is not valid UTF-8")
+        try:
+            "".join(given).encode()
+        except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 arrive as lone surrogates
+            raise click.UsageError("an argument is not valid UTF-8") from None
         code = _sayso.main(given, prog_name="sayso", standalone_mode=False)
     except click.exceptions.Abort:
-        code = _interrupted()
+        from sayso.cli.output import complain
+
+        complain("stopped; what was not reported as decided was not decided")
+        code = 130
     except click.ClickException as error:
         code = _usage(error)
-    return _flushed(code if isinstance(code, int) else 0)
-
-
-def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         from sayso.cli.output import silence
 
         silence()
-    return code
-
-
-def _interrupted() -> int:
-    from sayso.cli.output import complain
-
-    complain("stopped; what was not reported as decided was not decided")
-    return 130
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 arrive as lone surrogates
-        return False
-    return True
+    return code if isinstance(code, int) else 0
 
 
 def _one_line(error: click.ClickException) -> str:

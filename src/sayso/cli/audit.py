@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -32,8 +31,6 @@ from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
 from sayso.view.document import event_rows
 from sayso.view.summary import RUN_ROOM, SHORT, short, token
-
-__all__ = ["checkpoint_text", "log", "purge", "receipt", "signer"]
 
 
 def signer() -> Signer | None:
@@ -96,23 +93,14 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
     broken = [*found.broken, *(audit.Break(CHAIN, past.last.seq, reason) for reason in past.broken)]
     if by is not None and past.newest is None:
         broken.append(audit.Break(CHAIN, 0, f"there is no checkpoint, and {by} must have signed one"))
-    if cli.as_json:
-        print_json(_document(found, broken, past, held_to))
-    else:
-        out(*_rows(found, broken, past, held_to), *_limits(past, held_to, is_held=by is not None or mine is not None))
-    return WRONG if broken else 0
-
-
-def _document(
-    found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None
-) -> dict[str, Any]:
-    return {
+    content = {
         "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
         "broken": [{"run": one.run_id, "seq": one.seq, "reason": one.reason} for one in broken],
-        "checkpoints": past.number,
-        "newest": _checkpoint_values(past.newest),
-        "anchor": _checkpoint_values(None if anchor is None else anchor.checkpoint),
+        "checkpoints": past.number, "newest": _checkpoint_values(past.newest),
+        "anchor": _checkpoint_values(None if held_to is None else held_to.checkpoint),
     }  # fmt: skip
+    limits = _limits(past, held_to, is_held=by is not None or mine is not None)
+    return cli.answer(content, [*_rows(found, broken, past, held_to), *limits], WRONG if broken else 0)
 
 
 def _rows(found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None) -> list[str]:
@@ -159,15 +147,12 @@ def _make_checkpoint(cli: CliContext) -> int:
     store = cli.store
     before = history(store)
     after = checkpoint(store, signer(), since=before)
-    is_new = after.number > before.number
-    if cli.as_json:
-        print_json({"is_new": is_new, "checkpoints": after.number, "newest": _checkpoint_values(after.newest)})
-    elif after.newest is None:
-        out("the journal is empty, so there is no checkpoint")
-    else:
+    is_new, row = after.number > before.number, "the journal is empty, so there is no checkpoint"
+    if after.newest is not None:
         what = "checkpoint" if is_new else "nothing happened since checkpoint"
-        out(f"{what} {after.newest.seq} {checkpoint_text(after.newest)}")
-    return 0
+        row = f"{what} {after.newest.seq} {checkpoint_text(after.newest)}"
+    content = {"is_new": is_new, "checkpoints": after.number, "newest": _checkpoint_values(after.newest)}
+    return cli.answer(content, [row])
 
 
 def _make_anchor(cli: CliContext, path: Path) -> int:
@@ -176,14 +161,13 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
     with file_to_write(path, may_replace=False) as file:
         file.write(anchor_text(cli.store, who))
     made = read_anchor_file(path.expanduser())
-    if cli.as_json:
-        print_json({"file": str(path.expanduser()), "key": made.key, "anchor": _checkpoint_values(made.checkpoint)})
-    else:
-        out(
+    return cli.answer(
+        {"file": str(path.expanduser()), "key": made.key, "anchor": _checkpoint_values(made.checkpoint)},
+        [
             f"anchor {checkpoint_text(made.checkpoint)}, written to {escape(str(path.expanduser()))}",
             "  keep it where no writer of the store can reach it; `sayso log --verify --anchor FILE` compares",
-        )
-    return 0
+        ],
+    )
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
@@ -236,24 +220,17 @@ def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit:
     rows = 0
 
     def place(entry: audit.Entry) -> tuple[int, str, int]:
+        nonlocal rows
+        rows += 1  # it is asked once of each row
         return entry.at, entry.run_id, entry.seq
 
-    def every() -> Iterator[audit.Entry]:
-        nonlocal rows
-        for entry in audit.entries(cli.store, run_id=run_id, request_id=found):
-            rows += 1
-            yield entry
-
-    last = sorted(heapq.nlargest(limit, every(), key=place), key=place)
-    if cli.as_json:
-        print_json({"entries": [entry_document(entry) for entry in last], "left_out": rows - len(last)})
-        return 0
-    if rows > len(last):
-        out(f"({rows - len(last):,} of {rows:,} rows before these not shown; --limit {rows})")
+    last = heapq.nlargest(limit, audit.entries(cli.store, run_id=run_id, request_id=found), key=place)[::-1]
+    left_out = rows - len(last)
+    shown = [f"({left_out:,} of {rows:,} rows before these not shown; --limit {rows})"] if left_out else []
     for entry, row in zip(last, event_rows(last), strict=True):
         of = short(entry.request_id) if entry.request_id else "-"
-        out(f"{of:{SHORT}}  {row}  run {token(entry.run_id, RUN_ROOM)}")
-    return 0
+        shown.append(f"{of:{SHORT}}  {row}  run {token(entry.run_id, RUN_ROOM)}")
+    return cli.answer({"entries": [entry_document(entry) for entry in last], "left_out": left_out}, shown)
 
 
 @log.command("export", short_help="Write the journal for other systems: JSON, CSV, OCSF.")
@@ -324,11 +301,9 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
             raise
         print_json({"ok": False, "reason": str(fault)})
         return WRONG
-    if cli.as_json:
-        print_json({"ok": True, "key": found.key, "receipt": found.body})
-        return 0
-    out(*_receipt_rows(found, is_trusted=key is not None))
-    return 0
+    return cli.answer(
+        {"ok": True, "key": found.key, "receipt": found.body}, _receipt_rows(found, is_trusted=key is not None)
+    )
 
 
 def _receipt_rows(found: SignedDocument, *, is_trusted: bool) -> list[str]:
@@ -376,24 +351,18 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
     if not dry_run and not is_sure:
         store.sweep()  # so that what ran out by then is counted before anybody is asked
         would = let_go(store, before=before, by=who.identity, channel="cli", is_dry=True)
-        if not _is_sure(would, before):
+        if not sys.stdin.isatty():
+            raise click.UsageError("say --yes, or --dry-run to see how much would go; nothing was removed")
+        what = f"remove what {plural(would.requests, 'request')} and {plural(would.runs, 'run')} were about"
+        question = f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?"
+        if (would.requests or would.runs) and not confirmed(question):
             complain("nothing was removed")
             return WRONG
     done = let_go(store, before=before, by=who.identity, channel="cli", is_dry=dry_run)
-    if cli.as_json:
-        print_json({**done._asdict(), "before": clock.written(before), "dry_run": dry_run})
-    else:
-        out(*_purge_rows(done, before, is_dry=dry_run))
-    return 0 if done.is_scrubbed else WRONG
-
-
-def _is_sure(would: Purged, before: datetime) -> bool:
-    if not sys.stdin.isatty():
-        raise click.UsageError("say --yes, or --dry-run to see how much would go; nothing was removed")
-    if not would.requests and not would.runs:
-        return True
-    what = f"remove what {plural(would.requests, 'request')} and {plural(would.runs, 'run')} were about"
-    return confirmed(f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?")
+    return cli.answer(
+        {**done._asdict(), "before": clock.written(before), "dry_run": dry_run},
+        _purge_rows(done, before, is_dry=dry_run), 0 if done.is_scrubbed else WRONG,
+    )  # fmt: skip
 
 
 def _purge_rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:

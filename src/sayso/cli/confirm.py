@@ -16,14 +16,12 @@ import click
 
 from sayso import config, errors
 from sayso.cli.context import CliContext, json_option, output_option
-from sayso.cli.output import WRONG, complain, file_to_write, out, print_json
+from sayso.cli.output import WRONG, complain, file_to_write, print_json
 from sayso.model.escaping import escape
 from sayso.view.summary import short
 
 if TYPE_CHECKING:
     from sayso.mplp import Confirm, LearningSample, Plan
-
-__all__ = ["confirm"]
 
 _KINDS = ("confirm", "plan", "learning-sample")
 _MOST = 100
@@ -68,6 +66,7 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
 def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None, lenient: bool) -> int:
     """Submit a plan or a Confirm: a request opens for it, and somebody decides it. FILE may be `-`."""
     from sayso.mplp import Confirm, Plan, submit_for_approval, submit_plan_for_approval
+    from sayso.mplp.lookup import find_confirm
 
     store = config.open_store(cli.address)
     taken = _taken(file, lenient=lenient)
@@ -86,18 +85,11 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
         if not isinstance(plan, Plan):
             raise click.UsageError("--plan takes a plan")
         opened = submit_plan_for_approval(plan, role or taken.requested_by_role, confirm=taken, store=store)
-    _report(cli, opened)
-    return 0
-
-
-def _report(cli: CliContext, opened: Confirm) -> None:
-    from sayso.mplp.lookup import find_confirm
-
     request = find_confirm(cli.store, opened.confirm_id).last
-    if cli.as_json:
-        print_json({"request": request.id, "confirm_id": opened.confirm_id, "status": opened.status})
-    else:
-        out(f"{short(request.id)} {opened.status}   Confirm {opened.confirm_id} about {opened.target_type}")
+    return cli.answer(
+        {"request": request.id, "confirm_id": opened.confirm_id, "status": opened.status},
+        [f"{short(request.id)} {opened.status}   Confirm {opened.confirm_id} about {opened.target_type}"],
+    )
 
 
 @confirm.command("validate", short_help="Say whether documents conform.")
@@ -112,14 +104,11 @@ def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient
     A file `*.jsonl` holds one document on each line.
     """
     results = [_judged(file, kind, lenient=lenient) for file in files]
-    code = 0 if all(found["ok"] for found in results) else WRONG
-    if cli.as_json:
-        print_json(results)
-        return code
+    rows = list[str]()
     for found in results:
-        out(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
-        out(*(f"  {escape(line)}" for line in (*found["problems"], *found["changes"])))
-    return code
+        rows.append(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
+        rows += [f"  {escape(line)}" for line in (*found["problems"], *found["changes"])]
+    return cli.answer(results, rows, 0 if all(found["ok"] for found in results) else WRONG)
 
 
 def _judged(file: str, kind: str | None, *, lenient: bool) -> dict[str, Any]:

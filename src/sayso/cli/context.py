@@ -6,7 +6,7 @@ Invariant: a command never creates a store silently. A missing store, or a misty
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,17 +18,11 @@ from typing import Any, TypeVar
 import click
 
 from sayso import clock, config, errors
-from sayso.cli.output import complain
+from sayso.cli.output import complain, out, print_json
 from sayso.model import duration
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
-
-__all__ = [
-    "CliContext", "NoRunError", "NoStoreYetError", "Number", "as_date", "as_option", "as_span", "file_of",
-    "filter_options", "handling_signals", "json_option", "message_option", "needing_web", "output_option",
-    "reviewer_of", "reviewer_options",
-]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,6 +102,14 @@ class CliContext:
         """Who decides: `--as`, else the configured reviewer, with the roles of `--role` added."""
         return reviewer_of(self.as_name, self.as_roles)
 
+    def answer(self, content: Any, rows: Iterable[str], code: int = 0) -> int:
+        """Print the result of a command, as JSON where `--json` was given, else as rows; return the exit code."""
+        if self.as_json:
+            print_json(content)
+        else:
+            out(*rows)
+        return code
+
     def list_keywords(self) -> dict[str, Any]:
         """Return the keywords of `Review.list` that the filters are."""
         found = dict(self.filters)
@@ -171,20 +173,13 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Genera
 # -- options -------------------------------------------------------------------------------------------------------
 
 
-def _shared(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return an option whose value is kept in the context of the command in place of being passed to it."""
+def _shared(*names: str, selects: bool = False, **settings: Any) -> Callable[[F], F]:
+    """Return an option whose value is kept in the context of the command, or in its filters if it selects requests."""
 
     def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        setattr(ctx.obj, str(param.name), value)
-
-    return click.option(*names, **settings, expose_value=False, callback=keep)
-
-
-def _filter(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return an option that selects requests; see `CliContext.filters`."""
-
-    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if value not in {None, False}:
+        if not selects:
+            setattr(ctx.obj, str(param.name), value)
+        elif value not in {None, False}:
             ctx.obj.filters[param.name] = value
 
     return click.option(*names, **settings, expose_value=False, callback=keep)
@@ -234,27 +229,24 @@ def message_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     return click.option("-m", "--message", "--comment", "message", metavar="TEXT", required=required, help=text)
 
 
-_FILTERS = (
-    _filter("--run", metavar="ID", help="Only of this run."),
-    _filter("--tool", metavar="NAME", help="Only calls of this function, by name or module:name."),
-    _filter("--risk", metavar="WORD", help="Only with this risk."),
-    _filter("--agent", metavar="NAME", help="Only what this program asked, by name or issuer:name."),
-    _filter("--kind", type=click.Choice(["call", "question"]), help="Only calls, or only questions."),
-    _filter(
-        "--text",
-        "--search",
-        "text",
-        metavar="TEXT",
-        help="Only with this in id, run, function, arguments, prompt or question.",
+_FILTERS: tuple[tuple[Sequence[str], dict[str, Any]], ...] = (
+    (["--run"], {"metavar": "ID", "help": "Only of this run."}),
+    (["--tool"], {"metavar": "NAME", "help": "Only calls of this function, by name or module:name."}),
+    (["--risk"], {"metavar": "WORD", "help": "Only with this risk."}),
+    (["--agent"], {"metavar": "NAME", "help": "Only what this program asked, by name or issuer:name."}),
+    (["--kind"], {"type": click.Choice(["call", "question"]), "help": "Only calls, or only questions."}),
+    (
+        ["--text", "--search", "text"],
+        {"metavar": "TEXT", "help": "Only with this in id, run, function, arguments, prompt or question."},
     ),
-    _filter("--older-than", metavar="SPAN", type=as_span, help="Only what was asked this long ago: 90s, 1h, 7d."),
-    _filter("--claimed-by", metavar="NAME", help="Only what this reviewer has claimed."),
-    _filter("--mine", is_flag=True, help="Only what you have claimed."),
+    (["--older-than"], {"metavar": "SPAN", "type": as_span, "help": "Only what was asked this long ago: 90s, 1h, 7d."}),
+    (["--claimed-by"], {"metavar": "NAME", "help": "Only what this reviewer has claimed."}),
+    (["--mine"], {"is_flag": True, "help": "Only what you have claimed."}),
 )
 
 
 def filter_options(command: F) -> F:
     """Add the options by which `ls`, `approve` and `reject` select requests; see `CliContext.filters`."""
-    for option in reversed(_FILTERS):
-        command = option(command)
+    for names, settings in reversed(_FILTERS):
+        command = _shared(*names, selects=True, **settings)(command)
     return command

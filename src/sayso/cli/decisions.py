@@ -7,10 +7,13 @@ are listed first and decided after one question; a request that came later, or c
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import click
 
@@ -19,7 +22,9 @@ from sayso.cli.context import CliContext, as_span, filter_options, json_option, 
 from sayso.cli.errors import report
 from sayso.cli.grants import grant_rows
 from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
+from sayso.model import strict_json
 from sayso.model.edit import edited_call
+from sayso.model.escaping import escape, hidden_in
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
 from sayso.model.schema import SchemaError
@@ -27,17 +32,24 @@ from sayso.reviews import schema_of
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
 from sayso.view import card
 from sayso.view.document import grant_document, request_document
+from sayso.view.hint import kinds_of
 from sayso.view.summary import name_of, short, time_left
-
-__all__ = [
-    "answer", "approve", "cancel", "claim", "extend", "feedback", "next",
-    "reject", "release", "resolve",
-]  # fmt: skip
 
 _WIDTH, _LINE, _ENDLESS = 96, 60, 1_000_000
 _MIN_ID, _MIN_SEEN = 4, 8
 
 Verb = Literal["approve", "reject"]
+
+
+def _long_enough(request_id: str) -> str:
+    """Return the beginning of an id; refuse one that could match a request by chance."""
+    if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:
+        raise errors.DecisionRefusedError(
+            request_id,
+            f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_MIN_ID} characters of the"
+            " id after `rq_`",
+        )
+    return request_id
 
 
 def _deciding(*params: Callable[[Any], Any]) -> Callable[[Callable[..., int]], click.Command]:
@@ -71,13 +83,7 @@ def _for_each(
     worst, documents = 0, list[object]()
     for request_id in request_ids:
         try:
-            if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:  # it can match a request by chance
-                raise errors.DecisionRefusedError(
-                    request_id,
-                    f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_MIN_ID} characters"
-                    " of the id after `rq_`",
-                )
-            after = action(request_id)
+            after = action(_long_enough(request_id))
         except errors.SaysoError as fault:
             worst = max(worst, report(fault))
             error = {"kind": type(fault).__name__, "message": str(fault), "exit": exit_code(fault)}
@@ -107,8 +113,8 @@ def _check_selection(cli: CliContext, ids: Sequence[str], verb: Verb, *, is_sure
         raise click.UsageError(f"--yes goes with filters; an id is decided without a question; {nothing}")
 
 
-def _decide_all(cli: CliContext, verb: Verb, decide: Callable[[Request], Request], *, is_sure: bool) -> int:
-    """List what waits and matches, ask, and decide each; return the exit code."""
+def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, is_sure: bool) -> int:
+    """List what waits and matches, ask, and decide each as it was listed; return the exit code."""
     if not is_sure and (cli.as_json or not is_there()):
         why = "--json asks nobody" if cli.as_json else "there is no terminal to ask at"
         raise click.UsageError(f"{why}: look with `sayso ls` and the same filters, then say --yes; nothing was decided")
@@ -131,7 +137,7 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[[Request], Request
     after: list[Request] = []
 
     def action(request_id: str) -> Request:
-        after.append(decide(selected[request_id]))
+        after.append(decide(request_id, seen=selected[request_id].current_fingerprint))
         return after[-1]
 
     code = _for_each(cli, list(selected), action)
@@ -199,15 +205,15 @@ def approve(
     With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
     """
     _check_selection(cli, ids, "approve", is_sure=is_sure)
-    _check_changes(ids, settings, seen, edit=edit)
+    if len(ids) != 1 and (settings or edit or seen is not None):
+        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
+    if settings and edit:
+        raise click.UsageError("give --set or --edit, not both")
     if alike or any(terms.values()):
         return _grant(cli, ids, settings, message, seen, is_plain=alike and not (edit or again), **terms)
     review = cli.review
     if not ids:
-
-        def decide(shown: Request) -> Request:
-            return review.approve(shown.id, comment=message, seen=shown.current_fingerprint, again=again)
-
+        decide = partial(review.approve, comment=message, again=again)
         return _decide_all(cli, "approve", decide, is_sure=is_sure)
     before: dict[str, Call] = {}
 
@@ -219,21 +225,12 @@ def approve(
         if request.kind != "call" or request.state is not State.PENDING:
             return decided()  # which is refused with the reason
         if edit:
-            from sayso.cli.editor import edited
-
-            return decided(arguments=edited(request))
+            return decided(arguments=_edited_in_editor(request))
         if seen is None and not card.is_whole(request):
             raise _not_seen(request.id)
         return decided(changes=_changes(request, settings)) if settings else decided()
 
     return _for_each(cli, ids, action, partial(_approved_rows, cli, before))
-
-
-def _check_changes(ids: Sequence[str], settings: tuple[str, ...], seen: str | None, *, edit: bool) -> None:
-    if len(ids) != 1 and (settings or edit or seen is not None):
-        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
-    if settings and edit:
-        raise click.UsageError("give --set or --edit, not both")
 
 
 def _not_seen(request_id: str) -> errors.DecisionRefusedError:
@@ -255,9 +252,7 @@ def _grant(
             "--alike takes one ID, --count and --for, and neither --edit nor --again; --here, --without, --at-most and"
             " --exactly go with it"
         )
-    if 0 < len(ids[0].removeprefix("rq_")) < _MIN_ID:
-        raise click.UsageError(f"{ids[0]!r} is too short to decide by; give at least {_MIN_ID} characters after `rq_`")
-    request, bounds = cli.review.get(ids[0]), dict[str, float]()
+    request, bounds = cli.review.get(_long_enough(ids[0])), dict[str, float]()
     if seen is None and not card.is_whole(request):
         raise _not_seen(request.id)
     for bound in at_most:
@@ -271,11 +266,8 @@ def _grant(
         changes=_changes(request, settings) if settings else None, without=without, at_most=bounds, exactly=exactly,
     )  # fmt: skip
     after = cli.review.get(request.id)
-    if cli.as_json:
-        print_json({"request": request_document(after), "grant": grant_document(grant)})
-    else:
-        out(*_status_rows(after), *grant_rows(grant))
-    return 0
+    content = {"request": request_document(after), "grant": grant_document(grant)}
+    return cli.answer(content, [*_status_rows(after), *grant_rows(grant)])
 
 
 def _fingerprint(request: Request, seen: str | None) -> str:
@@ -316,6 +308,70 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
     return [*rows, *(gone or ["waiting for the program to run it"])]
 
 
+# -- arguments in $EDITOR ------------------------------------------------------------------------------------------
+# It gets masked arguments only, with hidden characters as JSON escapes, under a few lines of comment.
+
+
+def _edited_in_editor(request: Request) -> Mapping[str, Any]:
+    """Return the arguments as the person wrote them, valid for the function; with a terminal, ask again until they are.
+
+    Raises:
+        InvalidChangesError: They do not fit, or nothing was saved.
+        ConfigError: The editor did not run, or failed.
+    """
+    text = _editor_text(request)
+    while True:
+        written = _edit(request, text)
+        if written is None:
+            raise errors.InvalidChangesError(request.id, ["nothing was saved in the editor"])
+        try:
+            arguments = _read_back(request, written)
+            edited_call(request, arguments=arguments)
+        except errors.InvalidChangesError as refusal:
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                raise
+            complain(f"error: {escape(str(refusal))}")
+            if not click.confirm("edit again?", default=True, err=True):
+                raise
+            text = written
+        else:
+            return arguments
+
+
+def _edit(request: Request, text: str) -> str | None:
+    try:
+        return click.edit(text, extension=".json")
+    except UnicodeDecodeError:
+        raise errors.InvalidChangesError(request.id, ["what the editor saved is not UTF-8"]) from None
+    except (click.ClickException, ValueError) as error:  # the latter where quotes in EDITOR do not close
+        raise errors.ConfigError(
+            f"the editor failed ({error}); set EDITOR to one that runs, or change arguments with --set NAME=VALUE"
+        ) from error
+
+
+def _editor_text(request: Request) -> str:
+    call = request.effective
+    heads = [f"{escape(call.name)}: save and close to approve it with these arguments; *** stays what it is."]
+    heads += [f"  {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
+    text = json.dumps(call.arguments, indent=2, ensure_ascii=False)
+    for name in hidden_in(text):
+        character = chr(int(name.removeprefix("U+"), 16))
+        text = text.replace(character, json.dumps(character)[1:-1])
+    return "".join(f"// {head}\n" for head in heads) + text + "\n"
+
+
+def _read_back(request: Request, written: str) -> dict[str, Any]:
+    # Heads become blank lines, so that the numbers in error messages are the editor's.
+    body = re.sub(r"\A(?:[ \t]*(?://[^\n]*)?\n)+", lambda heads: "\n" * heads[0].count("\n"), written)
+    try:
+        arguments = strict_json.loads(body)
+    except ValueError as error:
+        raise errors.InvalidChangesError(request.id, [f"this is no JSON: {error}"]) from None
+    if not isinstance(arguments, dict):
+        raise errors.InvalidChangesError(request.id, ["a JSON object with the arguments is needed"])
+    return cast("dict[str, Any]", arguments)
+
+
 # -- the other decisions -------------------------------------------------------------------------------------------
 
 
@@ -333,12 +389,8 @@ def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | 
     _check_selection(cli, ids, "reject", is_sure=is_sure)
     review = cli.review
     if not ids:
-
-        def decide(shown: Request) -> Request:
-            return review.reject(shown.id, message, seen=shown.current_fingerprint)
-
-        return _decide_all(cli, "reject", decide, is_sure=is_sure)
-    return _for_each(cli, ids, lambda request_id: review.reject(request_id, message))
+        return _decide_all(cli, "reject", partial(review.reject, comment=message), is_sure=is_sure)
+    return _for_each(cli, ids, partial(review.reject, comment=message))
 
 
 @_deciding(
@@ -376,8 +428,7 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
 
     def action(found: str) -> Request:
         request = cli.review.get(found)
-        if cli.review.program_is_gone(request):
-            gone.append(PROGRAM_GONE)
+        gone.extend([PROGRAM_GONE] if cli.review.program_is_gone(request) else [])
         return decide(request)
 
     return _for_each(cli, [request_id], action, lambda request: [*_status_rows(request), *gone])
@@ -389,7 +440,7 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
 )
 def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
     """End the whole run at these requests, also where they were approved and not started."""
-    return _for_each(cli, ids, lambda request_id: cli.review.cancel(request_id, message))
+    return _for_each(cli, ids, partial(cli.review.cancel, comment=message))
 
 
 # -- around a decision ---------------------------------------------------------------------------------------------
@@ -414,10 +465,8 @@ def claim(cli: CliContext, request_id: str) -> int:
 )
 def release(cli: CliContext, request_id: str, force: bool) -> int:
     """Give a claimed request back."""
-    return _for_each(
-        cli, [request_id], lambda found: cli.review.release(found, force=force),
-        lambda request: [f"{short(request.id)} released; anybody can decide it"],
-    )  # fmt: skip
+    action = partial(cli.review.release, force=force)
+    return _for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; anybody can decide it"])
 
 
 @_deciding(
@@ -455,11 +504,8 @@ def resolve(
         then = "; the program may try again" if request.state is State.APPROVED else ""
         return [f"{short(request.id)} {request.state}: {outcome}{then}"]
 
-    review = cli.review
-    return _for_each(
-        cli, [request_id],
-        lambda found: review.resolve(found, happened=happened, comment=message, force=force), rows,
-    )  # fmt: skip
+    action = partial(cli.review.resolve, happened=happened, comment=message, force=force)
+    return _for_each(cli, [request_id], action, rows)
 
 
 # -- one after another ---------------------------------------------------------------------------------------------
@@ -475,31 +521,25 @@ def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
     skipped, cursor = 0, None
     while True:
         page = cli.review.list(state=State.PENDING, cursor=cursor, limit=1)
-        if page.requests:
-            after, key = _converse(cli, page.requests[0])
+        for request in page.requests:
+
+            def is_over(request_id: str = request.id) -> bool:
+                now = cli.store.get(request_id)
+                return now.state is not State.PENDING or is_due(now, clock.now())
+
+            try:
+                after, key = Dialog(Screen(is_over), cli.review, request, {"s": "skip", "q": "quit"}).run()
+            except Settled:
+                after, key = cli.review.get(request.id), ""
+            except TerminalClosed:
+                return 0
             if key == "q":
                 return 0
+            if not key:
+                out(f"{short(after.id)} {card.decided(after, clock.now())}")
             skipped += after.state is State.PENDING
         cursor = page.cursor
         if cursor is None:
             break
     out("nothing more waits" if not skipped else f"nothing more waits; {skipped:,} skipped")
     return 0
-
-
-def _converse(cli: CliContext, request: Request) -> tuple[Request, str]:
-    """Have the conversation of a blocking gate, with skip and quit; return the request after it, and the last key."""
-
-    def is_over() -> bool:
-        now = cli.store.get(request.id)
-        return now.state is not State.PENDING or is_due(now, clock.now())
-
-    try:
-        after, key = Dialog(Screen(is_over), cli.review, request, {"s": "skip", "q": "quit"}).run()
-    except Settled:
-        after, key = cli.review.get(request.id), ""
-    except TerminalClosed:
-        return cli.review.get(request.id), "q"
-    if not key:
-        out(f"{short(after.id)} {card.decided(after, clock.now())}")
-    return after, key

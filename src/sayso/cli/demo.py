@@ -10,8 +10,6 @@ import click
 
 import sayso
 
-__all__ = ["demo"]
-
 
 def _loaded() -> click.Command:
     package = Path(sayso.__file__).parent

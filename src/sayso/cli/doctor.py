@@ -11,7 +11,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
@@ -20,17 +20,15 @@ import click
 
 from sayso import __version__, clock, config
 from sayso.audit.checkpoint import first_of, history, problems
-from sayso.channels.registry import ChannelCheck, ChannelHealth, check, health
+from sayso.channels.registry import ChannelHealth, check, health
 from sayso.cli.audit import checkpoint_text, signer
 from sayso.cli.context import CliContext, NoStoreYetError, file_of, json_option
-from sayso.cli.output import WRONG, out, paint, print_json
+from sayso.cli.output import WRONG, paint
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
-from sayso.model.request import Request, State
+from sayso.model.request import State
 from sayso.stores.base import Filter, Store
-
-__all__ = ["doctor"]
 
 _SLACK = timedelta(seconds=5)
 
@@ -50,21 +48,21 @@ class _Finding:
 @click.pass_obj
 def doctor(cli: CliContext, seal: bool) -> int:
     """Check the store, the clock and the settings; exit with 1 if something is wrong."""
-    done = _sealed(cli) if seal else ()
-    found = [*done, *_versions(), *_looked_at(cli)]
-    is_wrong = any(finding.wrong is not None for finding in found)
-    if cli.as_json:
-        print_json({
-            "ok": not is_wrong,
-            "found": {finding.name: finding.value for finding in found},
-            "wrong": [{"name": one.name, "problem": one.wrong} for one in found if one.wrong is not None],
-        })  # fmt: skip
-    else:
-        for finding in found:
-            wrong = "" if finding.wrong is None else f"   {paint('WRONG', 'red')}: {escape(finding.wrong)}"
-            out(f"{finding.name:16}  {_text(finding.value)}{wrong}")
-        out("something is wrong" if is_wrong else "all is well")
-    return WRONG if is_wrong else 0
+    versions = {"sayso": __version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    versions |= {name: metadata.version(name) for name in ("pydantic", "click")}
+    found = [*(_sealed(cli) if seal else ()), *(_Finding(*one) for one in versions.items()), *_looked_at(cli)]
+    wrong = [one for one in found if one.wrong is not None]
+    rows = list[str]()
+    for one in found:
+        problem = "" if one.wrong is None else f"   {paint('WRONG', 'red')}: {escape(one.wrong)}"
+        rows.append(f"{one.name:16}  {_text(one.value)}{problem}")
+    return cli.answer(
+        {
+            "ok": not wrong, "found": {one.name: one.value for one in found},
+            "wrong": [{"name": one.name, "problem": one.wrong} for one in wrong],
+        },
+        [*rows, "something is wrong" if wrong else "all is well"], WRONG if wrong else 0,
+    )  # fmt: skip
 
 
 def _sealed(cli: CliContext) -> Iterator[_Finding]:
@@ -86,14 +84,6 @@ def _text(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if type(value) is int else escape(str(value))
 
 
-def _versions() -> Iterator[_Finding]:
-    yield _Finding("sayso", __version__)
-    yield _Finding("python", platform.python_version())
-    yield _Finding("sqlite", sqlite3.sqlite_version)
-    for name in ("pydantic", "click"):
-        yield _Finding(name, metadata.version(name))
-
-
 def _looked_at(cli: CliContext) -> Iterator[_Finding]:
     has_key = bool(os.environ.get("SAYSO_KEY"))
     yield _Finding(
@@ -112,7 +102,11 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
             known = health(store)
         except StoreForbiddenError:
             return  # the channels of a server, and its checkpoints, are looked at there
-        yield _checkpoints(store)
+        past = history(store)  # whether its rows follow from each other says `log --verify`
+        wrong = problems(store, past)
+        text = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
+        problem = f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None
+        yield _Finding("checkpoints", text, problem)
     except NoStoreYetError as fault:
         # Before the first program asks, the usual place is empty; a place that was named is not.
         yield _Finding("store", str(fault), None if cli.address is None else "name another one with --store")
@@ -133,14 +127,6 @@ def _settings() -> Iterator[_Finding]:
         yield _Finding("signing key", "none, evidence is not signed" if who is None else who.key)
 
 
-def _checkpoints(store: Store) -> _Finding:
-    """Hold the journal to what its checkpoints know; whether its rows follow from each other says `log --verify`."""
-    past = history(store)
-    wrong = problems(store, past)
-    text = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
-    return _Finding("checkpoints", text, f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None)
-
-
 def _file(file: Path) -> Iterator[_Finding]:
     try:
         status = file.stat()
@@ -152,7 +138,8 @@ def _file(file: Path) -> Iterator[_Finding]:
     yield _Finding("mode", f"{mode:04o}", "others can read or write it; chmod 600" if is_open else None)
     sizes = [part.stat().st_size for part in (file, Path(f"{file}-wal")) if part.exists()]
     yield _Finding("bytes", sum(sizes))
-    yield _Finding("readable", os.access(file, os.R_OK), None if os.access(file, os.R_OK) else "it cannot be read")
+    can_read = os.access(file, os.R_OK)
+    yield _Finding("readable", can_read, None if can_read else "it cannot be read")
     can_write = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
     yield _Finding("writable", can_write, None if can_write else "it, or its folder, cannot be written")
     yield _Finding("schema", _schema(file))
@@ -175,9 +162,11 @@ def _content(store: Store) -> Iterator[_Finding]:
     unknown = counts[State.UNKNOWN]
     hint = "find out, then `sayso resolve ID --happened` or `--did-not`; `sayso ls --state unknown` lists them"
     yield _Finding("unknown outcomes", unknown, hint if unknown else None)
-    latest = max(
-        (at for one in store.list(Filter(), limit=100, newest=True).requests for at in _instants(one)), default=None
-    )
+    newest = store.list(Filter(), limit=100, newest=True).requests
+    instants = [one.created_at for one in newest]
+    instants += [one.decision.at for one in newest if one.decision is not None]
+    instants += [one.execution.finished_at or one.execution.started_at for one in newest if one.execution is not None]
+    latest = max(instants, default=None)
     is_ahead = latest is not None and latest > clock.now() + _SLACK
     yield _Finding(
         "newest record", None if latest is None else clock.written(latest),
@@ -191,20 +180,10 @@ def _channels(known: list[ChannelHealth] | None) -> Iterator[_Finding]:
     if fault is not None:
         yield _Finding("channels", "cannot be read", fault)
     for one in found:
-        yield _Finding(f"channel {one.name}", f"{one.kind}, {_how_it_is(one, is_known=known is not None)}", one.problem)
-
-
-def _how_it_is(one: ChannelCheck, *, is_known: bool) -> str:
-    health = one.health
-    if health is None:
-        return "configured, and nobody has delivered to it yet" if is_known else "configured"
-    sent = "nothing sent yet" if health.sent_at is None else f"last sent {ago(health.sent_at, clock.now())}"
-    return sent + (f", {health.waiting} waiting" if health.waiting else "")
-
-
-def _instants(request: Request) -> Iterator[datetime]:
-    yield request.created_at
-    if request.decision is not None:
-        yield request.decision.at
-    if request.execution is not None:
-        yield request.execution.finished_at or request.execution.started_at
+        if one.health is None:
+            text = "configured" if known is None else "configured, and nobody has delivered to it yet"
+        else:
+            sent = one.health.sent_at
+            text = "nothing sent yet" if sent is None else f"last sent {ago(sent, clock.now())}"
+            text += f", {one.health.waiting} waiting" if one.health.waiting else ""
+        yield _Finding(f"channel {one.name}", f"{one.kind}, {text}", one.problem)

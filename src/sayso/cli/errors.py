@@ -16,8 +16,6 @@ from sayso.cli.output import complain, exit_code
 from sayso.model.escaping import escape
 from sayso.view.summary import in_short, short
 
-__all__ = ["did_you_mean", "report"]
-
 _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.AlreadyDecidedError, "`{sayso} show {id}` shows what became of it"),
     (errors.RequestExpiredError, "nothing runs without a decision in time; `{sayso} ls` lists what waits now"),
@@ -39,14 +37,15 @@ _ALSO_OF_READERS = (
 
 def report(fault: errors.SaysoError) -> int:
     """Print an error, with ids as `ls` shows them, and what to do next to stderr; return the exit code."""
-    hint, text = _hint(fault), str(fault)
+    text = str(fault)
+    hint = _hint(fault, text)
     if not isinstance(fault, errors.AmbiguousIdError):  # the beginnings of its ids are what does not tell them apart
         text = in_short(text)
     complain(f"error: {escape(text)}", *([hint] if hint else []))
     return exit_code(fault)
 
 
-def _hint(fault: errors.SaysoError) -> str:
+def _hint(fault: errors.SaysoError, text: str) -> str:
     context = click.get_current_context(silent=True)
     cli = None if context is None else context.find_object(CliContext)
     if isinstance(fault, errors.RequestNotFoundError):
@@ -57,7 +56,8 @@ def _hint(fault: errors.SaysoError) -> str:
     sayso = "sayso" if cli is None or cli.address is None else f"sayso --store {escape(shlex.quote(cli.address))}"
     role = next(iter(getattr(fault, "roles", ())), "")
     hint = words.format(sayso=sayso, id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
-    if isinstance(fault, errors.InvalidAnswerError) and "valid list" in str(fault):
+    # The words of pydantic, and those of the validator of JSON Schemas.
+    if isinstance(fault, errors.InvalidAnswerError) and any(one in text for one in ("valid list", 'type "array"')):
         hint += """; a list is written as JSON, '["a", "b"]'"""
     undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
     return "; ".join(filter(None, [undecided, hint]))

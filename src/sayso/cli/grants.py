@@ -6,13 +6,10 @@ import click
 
 from sayso import clock
 from sayso.cli.context import CliContext, json_option, message_option, reviewer_options
-from sayso.cli.output import out, print_json
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
 from sayso.view.document import grant_document, moment
 from sayso.view.summary import name_of, time_left
-
-__all__ = ["go", "grant_rows", "grants", "stop"]
 
 
 def grant_rows(grant: Grant) -> list[str]:
@@ -25,14 +22,6 @@ def grant_rows(grant: Grant) -> list[str]:
     where = "" if grant.run is None else f" in run {escape(grant.run)}"
     head = f"{grant.id[:11]} {escape(grant.name)} for {name_of(grant.requester)}{where}: {state}; by {people}"
     return [head, *(f"  {line}" for line in grant.lines())]
-
-
-def _show(cli: CliContext, grant: Grant) -> int:
-    if cli.as_json:
-        print_json(grant_document(grant))
-    else:
-        out(*grant_rows(grant))
-    return 0
 
 
 @click.group(invoke_without_command=True)
@@ -50,11 +39,8 @@ def grants(ctx: click.Context) -> None:
 def _ls(cli: CliContext, *, ended: bool) -> int:
     """List the grants that count, newest first."""
     found = cli.reader.grants(ended=ended)
-    if cli.as_json:
-        print_json([grant_document(grant) for grant in found])
-    else:
-        out(*(row for grant in found for row in grant_rows(grant)), *([] if found else ["no grants"]))
-    return 0
+    rows = [row for grant in found for row in grant_rows(grant)]
+    return cli.answer([grant_document(grant) for grant in found], rows or ["no grants"])
 
 
 @grants.command("revoke")
@@ -65,7 +51,8 @@ def _ls(cli: CliContext, *, ended: bool) -> int:
 @click.pass_obj
 def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
     """End a grant, for what has not started as well."""
-    return _show(cli, cli.review.revoke(grant_id, reason=message))
+    grant = cli.review.revoke(grant_id, reason=message)
+    return cli.answer(grant_document(grant), grant_rows(grant))
 
 
 @grants.command("agree")
@@ -75,7 +62,8 @@ def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
 @click.pass_obj
 def _agree(cli: CliContext, grant_id: str) -> int:
     """Agree to a grant of another reviewer."""
-    return _show(cli, cli.review.agree(grant_id))
+    grant = cli.review.agree(grant_id)
+    return cli.answer(grant_document(grant), grant_rows(grant))
 
 
 @click.command()
@@ -86,12 +74,11 @@ def _agree(cli: CliContext, grant_id: str) -> int:
 def stop(cli: CliContext, reason: str | None) -> int:
     """Block every start, approved ones too, until `sayso go`. No approval is spent; what runs goes on."""
     found = cli.review.stop(reason=reason)
-    if cli.as_json:
-        print_json({"stopped": True, "by": found.by.qualified, "at": moment(found.at), "reason": found.reason})
-    else:
-        why = "" if found.reason is None else f": {escape(found.reason)}"
-        out(f"every start is stopped by {name_of(found.by)}{why}", "`sayso go` lets calls start again")
-    return 0
+    why = "" if found.reason is None else f": {escape(found.reason)}"
+    return cli.answer(
+        {"stopped": True, "by": found.by.qualified, "at": moment(found.at), "reason": found.reason},
+        [f"every start is stopped by {name_of(found.by)}{why}", "`sayso go` lets calls start again"],
+    )
 
 
 @click.command()
@@ -102,8 +89,5 @@ def stop(cli: CliContext, reason: str | None) -> int:
 def go(cli: CliContext, reason: str | None) -> int:
     """Let calls start again."""
     was_stopped = cli.review.go(reason=reason)
-    if cli.as_json:
-        print_json({"stopped": False, "was_stopped": was_stopped})
-    else:
-        out("calls start again" if was_stopped else "nothing was stopped; nothing changed")
-    return 0
+    row = "calls start again" if was_stopped else "nothing was stopped; nothing changed"
+    return cli.answer({"stopped": False, "was_stopped": was_stopped}, [row])

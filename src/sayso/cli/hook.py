@@ -23,8 +23,6 @@ from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.policy import Policy
 
-__all__ = ["hook"]
-
 
 @click.group()
 def hook() -> None:

@@ -9,34 +9,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from sayso import clock, errors
+from sayso import clock
 from sayso.cli.context import CliContext, as_date, json_option, output_option
-from sayso.cli.output import complain, file_to_write, out, paint, plural, print_json, write_lines
+from sayso.cli.output import complain, paint, plural, write_lines
 from sayso.learning import Share
 from sayso.model.canonical.tags import dumps
 from sayso.model.duration import text as span_text
-from sayso.model.escaping import csv_row, escape, storable
+from sayso.model.escaping import csv_row, escape
 from sayso.model.reviewer import Identity
 from sayso.view.summary import name_of, short, token
 
 if TYPE_CHECKING:
-    from sayso.learning import Candidate, Report
+    from sayso.learning import Report
 
-__all__ = [
-    "export",
-    "learn",
-    "report",
-]
-
-_FORMATS = ("jsonl", "csv", "parquet")
-_BATCH = 5_000  # records that are written to Parquet at once
+_FORMATS = ("jsonl", "csv")
 _DAYS = 90
 _ROOM = 100
 _NAMED = 5
@@ -55,9 +46,7 @@ def learn() -> None:
     "--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="In which form."
 )
 @click.option("--pairs", "as_pairs", is_flag=True, help="What was proposed against what a reviewer made of it.")
-@click.option(
-    "--table", "as_table", is_flag=True, help="One flat row for each decision; csv and parquet are always so."
-)
+@click.option("--table", "as_table", is_flag=True, help="One flat row for each decision; csv is always so.")
 @output_option
 @click.pass_obj
 def export(
@@ -73,9 +62,10 @@ def export(
     unread: list[str] = []
     read = pairs if as_pairs else rows if as_table or form != "jsonl" else partial(samples, unread=unread)
     found = read(cli.store, since=since, until=until, tool=tool)
-    if form == "parquet":
-        return _as_parquet(found, columns, output)
-    lines = _json_lines(found) if form == "jsonl" else _csv_lines(found, columns)
+    if form == "jsonl":
+        lines: Iterable[str] = (dumps(record) + "\n" for record in found)
+    else:
+        lines = _csv_lines(found, columns)
     write_lines(lines, output, "record", headers=form == "csv")
     if unread:
         named = ", ".join(map(short, unread[:_NAMED]))
@@ -83,39 +73,9 @@ def export(
     return 0
 
 
-def _json_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
-    yield from (dumps(record) + "\n" for record in records)
-
-
 def _csv_lines(records: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
     yield csv_row(columns)
     yield from (csv_row([record[name] for name in columns]) for record in records)
-
-
-def _as_parquet(records: Iterable[dict[str, Any]], columns: tuple[str, ...], output: Path | None) -> int:
-    try:
-        arrow: Any = import_module("pyarrow")
-        parquet: Any = import_module("pyarrow.parquet")
-    except ModuleNotFoundError as error:
-        raise errors.ConfigError(
-            "--format parquet needs pyarrow, which is not installed; nothing was written: `pip install pyarrow`, or"
-            " take --format jsonl or csv"
-        ) from error
-    if output is None:
-        raise click.UsageError("--format parquet is no text; where to? -o FILE")
-    types = {"seconds": arrow.float64(), "votes": arrow.int64(), "is_edited": arrow.bool_()}
-    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in columns])
-    pending, count = iter(records), 0
-    with file_to_write(output) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
-        while batch := [_storable(record) for record in islice(pending, _BATCH)]:
-            writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
-            count += len(batch)
-    complain(f"{plural(count, 'record')} written to {escape(str(output))}")
-    return 0
-
-
-def _storable(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: storable(value) if isinstance(value, str) else value for name, value in record.items()}
 
 
 @learn.command(short_help="Say what decisions teach.")
@@ -132,34 +92,24 @@ def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
 
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
     found = reported(cli.store, since=begin, tool=tool)
-    if cli.as_json:
-        print_json({"since": clock.written(begin), **_plain(found)})
-        return 0
-    out(f"{plural(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z")
+    return cli.answer({"since": clock.written(begin), **_plain(found)}, [*_shown(found, begin), *_habits(found)])
+
+
+def _shown(found: Report, begin: datetime) -> Iterator[str]:
+    yield f"{plural(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z"
     if found.is_cut:
-        out("there are more; only those of the newest requests were read")
-    out(*_candidates(found), *_proposals(found), *_edits(found), *_stamps(found), *_reasons(found))
-    return 0
-
-
-def _candidates(found: Report) -> Iterator[str]:
+        yield "there are more; only those of the newest requests were read"
     yield from _headed("Always approved as proposed", bool(found.candidates))
     for one in found.candidates:
-        yield from _candidate(one)
-
-
-def _candidate(one: Candidate) -> Iterator[str]:
-    risk = f", risk {token(one.risk)}" if one.risk else ""
-    people = plural(one.reviewers, "reviewer")
-    yield f"  {token(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
-    if one.is_hasty:
-        yield paint("    no rule is proposed: half of these decisions took less than 3 s, and prove little", "yellow")
-    if one.went_wrong:
-        yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
-    yield from (f"    {token(name)}: {escape(values)}" for name, values in one.fields.items())
-
-
-def _proposals(found: Report) -> Iterator[str]:
+        risk = f", risk {token(one.risk)}" if one.risk else ""
+        people = plural(one.reviewers, "reviewer")
+        yield f"  {token(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
+        if one.is_hasty:
+            warning = "no rule is proposed: half of these decisions took less than 3 s, and prove little"
+            yield paint(f"    {warning}", "yellow")
+        if one.went_wrong:
+            yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
+        yield from (f"    {token(name)}: {escape(values)}" for name, values in one.fields.items())
     yield from _headed("Rules to consider, for the policy file", bool(found.proposals))
     if found.not_proposed is not None:
         yield f"  {escape(found.not_proposed)}"
@@ -167,15 +117,12 @@ def _proposals(found: Report) -> Iterator[str]:
         yield from (f"  {escape(line)}" for line in one.toml.splitlines())
 
 
-def _edits(found: Report) -> Iterator[str]:
+def _habits(found: Report) -> Iterator[str]:
     yield from _headed("Changed before approving", bool(found.edits))
     for one in found.edits:
         directions = [f"{count:,} {way}" for count, way in ((one.lowered, "lowered"), (one.raised, "raised")) if count]
         more = f": {', '.join(directions)}" if directions else ""
         yield f"  {token(one.tool)} {token(one.name)}: {one.changed}{more}"
-
-
-def _stamps(found: Report) -> Iterator[str]:
     yield from _headed("Time to decide, by reviewer and risk", bool(found.stamps))
     for one in found.stamps:
         risk = f"risk {token(one.risk)}" if one.risk else "no risk word"
@@ -185,12 +132,10 @@ def _stamps(found: Report) -> Iterator[str]:
         )
         if one.is_warning:
             yield paint("    WARNING: half of these took less than 3 s; nobody can have read what would run", "red")
-
-
-def _reasons(found: Report) -> Iterator[str]:
     yield from _headed("Reasons of refusals", bool(found.reasons))
     for one in found.reasons:
-        words = f'"{_brief(one.words)}"' if one.words else "without a word"
+        shown = escape(one.words)
+        words = f'"{shown if len(shown) <= _ROOM else shown[:_ROOM] + "…"}"' if one.words else "without a word"
         yield f"  {one.count:,} x {words} ({', '.join(map(token, one.tools[:3]))})"
     if found.more_reasons:
         yield f"  and {plural(found.more_reasons, 'further reason')}"
@@ -201,11 +146,6 @@ def _headed(title: str, has_rows: bool) -> Iterator[str]:
     yield paint(title, "cyan")
     if not has_rows:
         yield "  nothing to say yet: decisions are too few, or none was like this"
-
-
-def _brief(words: str) -> str:
-    shown = escape(words)
-    return shown if len(shown) <= _ROOM else f"{shown[:_ROOM]}…"
 
 
 def _span(span: timedelta) -> str:

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 
 from sayso import errors
 
-__all__ = ["Place", "listening", "listening_by_name", "place_of"]
-
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _BOTH = ("127.0.0.1", "::1")  # where a browser looks for NAME.localhost
 _TRIES = 20

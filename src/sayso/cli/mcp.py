@@ -22,8 +22,6 @@ from sayso.agenthooks.trust import NotTrusted, find_settings
 from sayso.cli.context import CliContext, Number
 from sayso.cli.output import complain, out
 
-__all__ = ["mcp_gateway", "mcp_server"]
-
 _RUNNERS = {"npx", "uvx", "node", "bunx", "deno", "docker", "pipx", "python", "python3", "uv", "run", "exec", "env"}
 _HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
@@ -94,27 +92,26 @@ def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) ->
         out(json.dumps(_config(options["client"], name, words), indent=2))
         return 0
     make = _upstream(command, options["url"], options["header"])
-    open_session = partial(_part("gateway").Gateway, _settings(cli, name, options), make)
+    same = {option: options[option] for option in ("run", "allow", "hold", "wait", "patience", "timeout", "elicit_as")}
+    store = config.open_store(cli.address or config.store_address())
+    settings = _part("gateway").Settings(name, policy=_rules(options), store=store, **same)
+    open_session = partial(_part("gateway").Gateway, settings, make)
     if options["listen"] is None:
         asyncio.run(_part("connection").serve_stdio(open_session))
         return 0
-    host, port = _address(options["listen"])
-    asyncio.run(_http().serve_http(open_session, host, port))
+    host, _, port = options["listen"].rpartition(":")
+    if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
+        raise click.UsageError(
+            f"--listen takes an address of this machine, such as 127.0.0.1:8700, not {options['listen']!r}: whoever"
+            " reaches it can call the tools, so put a proxy with a sign-in before it to share it"
+        )
+    asyncio.run(_http().serve_http(open_session, host.strip("[]"), int(port)))
     return 0
 
 
 def _part(name: str) -> Any:
     """Return a module of the gateway; nothing of sayso imports an integration, and a command only when it is called."""
     return importlib.import_module(f"sayso.integrations.mcp_gateway.{name}")
-
-
-def _settings(cli: CliContext, name: str, options: Mapping[str, Any]) -> Any:
-    rules = _rules(options)
-    return _part("gateway").Settings(
-        name, run=options["run"], policy=rules, allow=options["allow"], hold=options["hold"], wait=options["wait"],
-        patience=float(options["patience"]), timeout=float(options["timeout"]), elicit_as=options["elicit_as"],
-        store=config.open_store(cli.address or config.store_address()),
-    )  # fmt: skip
 
 
 def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
@@ -154,16 +151,6 @@ def _from_environment(found: re.Match[str]) -> str:
     return value
 
 
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
-        raise click.UsageError(
-            f"--listen takes an address of this machine, such as 127.0.0.1:8700, not {listen!r}: whoever reaches it can"
-            " call the tools, so put a proxy with a sign-in before it to share it"
-        )
-    return host.strip("[]"), int(port)
-
-
 def _name_of(command: Sequence[str], url: str | None) -> str:
     """Return what a server is called where nobody said it: its package, program or host."""
     if url is not None:
@@ -181,13 +168,8 @@ def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> 
             " it in ~/.pgpass or a service file"
         )
     _rules(options)  # what the gateway would refuse is not printed
-    words = [
-        "--store",
-        config.absolute(address),
-        "mcp-gateway",
-        "--folder",
-        str(Path(options["folder"] or "").resolve()),
-    ]
+    folder = str(Path(options["folder"] or "").resolve())
+    words = ["--store", config.absolute(address), "mcp-gateway", "--folder", folder]
     if options["policy_file"] is not None:
         words += ["--policy", str(Path(options["policy_file"]).resolve())]
     for option in ("name", "run", "elicit_as", "url", "listen"):

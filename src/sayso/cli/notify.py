@@ -20,8 +20,6 @@ from sayso.model.escaping import escape
 from sayso.model.redaction import words
 from sayso.stores.base import Store
 
-__all__ = ["notify"]
-
 
 @click.command()
 @click.option("--once", is_flag=True, help="Send what is due now, and end.")

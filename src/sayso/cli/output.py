@@ -26,11 +26,6 @@ from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.summary import RUN_ROOM, SHORT, columns, is_random, padded, short, time_left, token
 
-__all__ = [
-    "COLOURS", "DECIDED", "EXPIRED", "WRONG", "complain", "confirmed", "exit_code", "file_to_write", "is_reader_gone",
-    "out", "paint", "plural", "print_json", "silence", "table", "text_table", "write_lines",
-]  # fmt: skip
-
 WRONG, DECIDED, EXPIRED = 1, 3, 4
 _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.RequestExpiredError, EXPIRED),
@@ -184,11 +179,14 @@ def table(
     now = clock.now()
     has_states = any(request.state is not State.PENDING for request in requests)
     before = [_cells(request, now, has_states=has_states, is_gone=request.id in gone) for request in requests]
-    room = _call_room(sum(max(columns(row[place]) for row in before) + 2 for place in range(4)))
-    cells = [
-        ("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM"),
-        *((*row, _call(request, room), _from(request)) for row, request in zip(before, requests, strict=True)),
-    ]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
+    taken = sum(max(columns(row[place]) for row in before) + 2 for place in range(4))
+    room = min(max(width - taken - _FROM_ROOM, _NARROWEST_CALL), _WIDEST_CALL)
+    cells = [("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")]
+    for row, one in zip(before, requests, strict=True):
+        run = f"{one.run_id[:12]}…" if is_random(one.run_id) else token(one.run_id, RUN_ROOM)
+        call = card.headline(one, room) + (" !" if card.cautions(one) else "")
+        cells.append((*row, call, f"{token(one.requester.subject, _FROM_ROOM)}/{run}"))
     first, *others = text_table(cells)
     rows = ["  ".join(first)]
     for request, row in zip(requests, others, strict=True):
@@ -197,15 +195,10 @@ def table(
         rows.append("  ".join(row).rstrip())
         words = card.program_words(request, _WORDS_ROOM)
         rows += [f"{'':{SHORT}}  the program says {words}"] if words else []
-    return [*rows, *_foot(pending, oldest, unknown, now), *_notes(requests, cursor, gone)]
+    return [*rows, *_notes(requests, cursor, pending, oldest, unknown, gone, now)]
 
 
-def _call_room(before: int) -> int:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
-    return min(max(width - before - _FROM_ROOM, _NARROWEST_CALL), _WIDEST_CALL)
-
-
-def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) -> tuple[str, ...]:
+def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) -> tuple[str, str, str, str]:
     match request.state:
         case State.PENDING:
             rest = _GONE if is_gone else time_left(request.expires_at, now)
@@ -222,27 +215,16 @@ def _age(request: Request, now: datetime) -> str:
     return span(timedelta(seconds=max(0, (now - request.created_at) // timedelta(seconds=1))))
 
 
-def _from(request: Request) -> str:
-    run = f"{request.run_id[:12]}…" if is_random(request.run_id) else token(request.run_id, RUN_ROOM)
-    return f"{token(request.requester.subject, _FROM_ROOM)}/{run}"
-
-
-def _call(request: Request, room: int) -> str:
-    return card.headline(request, room) + (" !" if card.cautions(request) else "")
-
-
-def _foot(pending: int, oldest: Request | None, unknown: int, now: datetime) -> list[str]:
+def _notes(
+    requests: Sequence[Request], cursor: str | None, pending: int, oldest: Request | None, unknown: int,
+    gone: Collection[str], now: datetime,
+) -> list[str]:  # fmt: skip
     rows: list[str] = []
     if pending:
         rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
     if unknown:
         count = f"{plural(unknown, 'outcome')} unknown"
         rows.append(f"{paint(count, 'red')}: find out, then `sayso resolve ID --happened` or `--did-not`")
-    return rows
-
-
-def _notes(requests: Sequence[Request], cursor: str | None, gone: Collection[str]) -> list[str]:
-    rows: list[str] = []
     if gone:
         rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` clears it away")
     if any(card.cautions(request) for request in requests):

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 import click
 
 from sayso import clock, config, errors
 from sayso.cli.context import CliContext, NoStoreYetError, as_date, json_option
-from sayso.cli.output import WRONG, out, plural, print_json
+from sayso.cli.output import WRONG, plural
 from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.schema import Schema
@@ -23,8 +23,6 @@ from sayso.policy import Answer, Policy
 from sayso.policy.replay import Replay
 from sayso.policy.replay import replay as replayed
 from sayso.view.summary import short
-
-__all__ = ["policy"]
 
 _DAYS = 30
 _NEWEST = 2_000  # requests in which the schemas of tools are looked for
@@ -49,19 +47,18 @@ def check(cli: CliContext, file: str | None) -> int:
     """
     rules, tools = Policy.of_file(file), _tools(cli)
     problems = rules.problems(tools)
-    unknown = _unknown_channels(rules) if not problems else []
-    notes = list(_of_any_server(rules)) if not problems else []
-    if cli.as_json:
-        print_json({
-            "file": rules.label, "problems": [one._asdict() for one in problems], "channels": unknown, "notes": notes,
-        })  # fmt: skip
-    else:
-        out(*(f"{escape(rules.label)}:{one.line}:{one.column}: {escape(one.message)}" for one in problems))
-        out(*(f"{escape(rules.label)}: no channel is called {name!a}" for name in unknown))
-        out(*(f"{escape(rules.label)}:{escape(one)}" for one in notes))
-        if not problems and not unknown:
-            out(f"{escape(rules.label)}: {plural(len(rules.rules), 'rule')}, checked with {plural(len(tools), 'tool')}")
-    return WRONG if problems or unknown else 0
+    named = set[str]() if problems else {name for rule in rules.rules for name in rule.verdict.channels}
+    unknown = sorted(named - config.channel_tables().keys()) if named else []
+    notes = [] if problems else list(_of_any_server(rules))
+    rows = [f":{one.line}:{one.column}: {one.message}" for one in problems]
+    rows += [f": no channel is called {name!a}" for name in unknown]
+    rows += [f":{one}" for one in notes]
+    if not problems and not unknown:
+        rows.append(f": {plural(len(rules.rules), 'rule')}, checked with {plural(len(tools), 'tool')}")
+    return cli.answer(
+        {"file": rules.label, "problems": [one._asdict() for one in problems], "channels": unknown, "notes": notes},
+        [escape(rules.label + row) for row in rows], WRONG if problems or unknown else 0,
+    )  # fmt: skip
 
 
 def _of_any_server(rules: Policy) -> Iterator[str]:
@@ -97,16 +94,11 @@ def explain(
     known = {name.rpartition(":")[2]: schema for name, schema in tools.items()} | tools
     answer = Policy.load(file).explain(tool, given, schema=known.get(tool), run=run, agent=agent)
     verdict = answer.verdict
-    if cli.as_json:
-        steps = [
-            {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note}
-            for one in answer.steps
-        ]
-        said = None if verdict is None else {"kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason}
-        print_json({"verdict": said, "steps": steps})
-    else:
-        out(*_explained(answer))
-    return WRONG if verdict is None else 0
+    steps = [
+        {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note} for one in answer.steps
+    ]
+    said = None if verdict is None else {"kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason}
+    return cli.answer({"verdict": said, "steps": steps}, _explained(answer), WRONG if verdict is None else 0)
 
 
 def _explained(answer: Answer) -> Iterator[str]:
@@ -139,14 +131,10 @@ def test(cli: CliContext, file: str | None) -> int:
             note = answer.steps[-1].note if answer.verdict is None else answer.verdict.rule
             rows.append({"line": one.line, "tool": one.tool, "expect": one.expect, "verdict": said, "by": note})
     wrong = [row for row in rows if row["expect"] != row["verdict"]]
-    if cli.as_json:
-        print_json({"examples": rows, "wrong": len(wrong)})
-    else:
-        for row in wrong:
-            text = "{line}: {tool}: {expect} was expected, and it is {verdict} ({by})".format(**row)
-            out(escape(f"{rules.label}:{text}"))
-        out(f"{plural(len(rows), 'example')}, {len(wrong)} wrong" if rows else "no examples: nothing was tested")
-    return WRONG if wrong or not rows else 0
+    text = "{line}: {tool}: {expect} was expected, and it is {verdict} ({by})"
+    shown = [escape(f"{rules.label}:{text.format(**row)}") for row in wrong]
+    shown.append(f"{plural(len(rows), 'example')}, {len(wrong)} wrong" if rows else "no examples: nothing was tested")
+    return cli.answer({"examples": rows, "wrong": len(wrong)}, shown, WRONG if wrong or not rows else 0)
 
 
 @policy.command(short_help="Say what a policy would have decided on past requests.")
@@ -163,11 +151,7 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     new, before = Policy.load(file), Policy.load() if file is not None else None
     requests = takewhile(lambda request: request.created_at >= begin, _newest_first(cli))
     found = replayed(requests, new, before)
-    if cli.as_json:
-        print_json({"since": clock.written(begin), **found.as_json()})
-    else:
-        out(*_shown(found))
-    return 0
+    return cli.answer({"since": clock.written(begin), **found.as_json()}, _shown(found))
 
 
 @policy.command(short_help="Propose rules that past decisions suggest.")
@@ -187,19 +171,16 @@ def propose(cli: CliContext, since: datetime | None, tool: str | None) -> int:
     found = report(cli.store, since=clock.now() - timedelta(days=90) if since is None else since, tool=tool)
     if found.not_proposed is not None:
         raise errors.ConfigError(found.not_proposed)
-    if cli.as_json:
-        print_json([
-            {
-                "tool": one.tool, "verdict": one.verdict, "rule": one.rule, "seen": one.seen.whole,
-                "people": one.people, "replayed": one.replayed, "fits": one.fits, "against": one.against,
-                "went_wrong": one.went_wrong, "undecided": one.undecided, "uncertain": one.uncertain,
-            }
-            for one in found.proposals
-        ])  # fmt: skip
-    else:
-        rules = "\n".join(one.toml for one in found.proposals)
-        out(rules.rstrip("\n") or f"# no rule is proposed: no tool has {FEWEST} decisions that were all alike")
-    return 0
+    content = [
+        {
+            "tool": one.tool, "verdict": one.verdict, "rule": one.rule, "seen": one.seen.whole, "people": one.people,
+            "replayed": one.replayed, "fits": one.fits, "against": one.against, "went_wrong": one.went_wrong,
+            "undecided": one.undecided, "uncertain": one.uncertain,
+        }
+        for one in found.proposals
+    ]  # fmt: skip
+    rules = "\n".join(one.toml for one in found.proposals).rstrip("\n")
+    return cli.answer(content, [rules or f"# no rule is proposed: no tool has {FEWEST} decisions that were all alike"])
 
 
 def _shown(found: Replay) -> Iterator[str]:
@@ -219,31 +200,23 @@ def _shown(found: Replay) -> Iterator[str]:
 
 
 def _newest_first(cli: CliContext) -> Iterator[Request]:
+    """Yield all requests; unlike `Review.list` this writes nothing, so it does not write down what has expired."""
     from sayso.stores.base import Filter
 
-    cursor = None
-    while True:
+    cursor, is_first = None, True
+    while cursor is not None or is_first:
         page = cli.store.list(Filter(), cursor=cursor, limit=200, newest=True)
         yield from page.requests
-        cursor = page.cursor
-        if cursor is None:
-            return
+        cursor, is_first = page.cursor, False
 
 
 def _tools(cli: CliContext) -> dict[str, Schema]:
     """Return the tools that the store has requests of, by name, with their newest schemas."""
     found: dict[str, Schema] = {}
     try:
-        for number, request in enumerate(_newest_first(cli)):
-            if number >= _NEWEST:
-                break
+        for request in islice(_newest_first(cli), _NEWEST):
             if request.kind == "call" and request.call.tool not in found:
                 found[request.call.tool] = Schema.from_text(request.call.schema)
     except (NoStoreYetError, errors.ConfigError):
         return {}
     return found
-
-
-def _unknown_channels(rules: Policy) -> list[str]:
-    named = {name for rule in rules.rules for name in rule.verdict.channels}
-    return sorted(named - config.channel_tables().keys()) if named else []

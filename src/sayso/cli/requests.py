@@ -37,8 +37,6 @@ from sayso.view.document import event_rows, request_document
 from sayso.view.hint import kinds_of
 from sayso.view.summary import short
 
-__all__ = ["ls", "show"]
-
 _PENDING = frozenset({State.PENDING})
 _ALL = frozenset[State]()
 _WATCH_SECONDS = 0.5

@@ -1,10 +1,21 @@
-"""`scan`: call sites of a code base that look irreversible and are behind no gate, as text, JSON or SARIF."""
+"""`scan`: finds call sites that look irreversible and are behind no gate, by reading Python files; nothing is run.
+
+It sees names through imports and through simple assignments of the same file (`client = stripe.StripeClient(…)`). A
+call is behind a gate in a function that is gated, or in one that is only called by such functions of its file. It sees
+neither calls between files, nor names that are made at run time, nor what a variable holds that was passed in.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,10 +24,221 @@ import click
 
 from sayso import __version__
 from sayso.cli.output import complain, out, plural
-from sayso.cli.scanning import SEVERITIES, Finding, files, patterns, scan_text
 from sayso.model.escaping import escape
 
-__all__ = ["sarif", "scan"]
+SEVERITIES = ("low", "medium", "high")
+_GATES = ("sayso.gate", "sayso.confirm_first", "sayso.confirmation.*", "sayso.tool", "sayso.Tool", "sayso.runs.*")
+_ADAPTERS = "sayso.integrations.*"
+_IGNORE = re.compile(r"#\s*sayso:\s*ignore\[([^\]]*\S[^\]]*)\]")
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "dist"})
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What to look for, as `scan.toml` says it."""
+
+    id: str
+    severity: str
+    says: str
+    calls: tuple[str, ...] = ()
+    methods: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    argument: re.Pattern[str] | None = None
+
+    def fits(self, name: str, method: str | None, texts: Sequence[str]) -> bool:
+        """Say whether a call is one: by its qualified name, or the method of an unknown object."""
+        is_named = any(fnmatchcase(name, call) for call in self.calls)
+        if self.names and name.rpartition(".")[2] not in self.names:
+            return False
+        if not is_named and method not in self.methods:
+            return False
+        return self.argument is None or any(self.argument.search(text) for text in texts)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One call site; `ignored` is the reason that stands beside it, where there is one."""
+
+    path: str
+    line: int
+    column: int
+    call: str
+    function: str
+    pattern: Pattern
+    ignored: str | None = None
+
+
+@cache
+def patterns() -> tuple[Pattern, ...]:
+    """Return the patterns of `scan.toml`, in order."""
+    tables: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("scan.toml").read_text("utf-8"))["pattern"]
+    return tuple(
+        Pattern(
+            one["id"], one["severity"], one["says"], tuple(one.get("calls", ())), frozenset(one.get("methods", ())),
+            frozenset(one.get("names", ())), re.compile(one["argument"]) if "argument" in one else None,
+        )
+        for one in tables
+    )  # fmt: skip
+
+
+def files(path: Path) -> Iterator[Path]:
+    """Yield the Python files below a path, in order; none in hidden folders, environments and build output."""
+    if path.is_file():
+        yield path
+        return
+    for one in sorted(path.iterdir()):
+        if one.is_dir():
+            if not one.name.startswith(".") and one.name not in _SKIPPED and not (one / "pyvenv.cfg").exists():
+                yield from files(one)
+        elif one.suffix == ".py":
+            yield one
+
+
+class _Reader(ast.NodeVisitor):
+    """One pass over a file: names, functions, who calls whom, and the calls that fit a pattern."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.functions: dict[str, bool] = {}  # whether each one of this name has a gate of its own
+        self.handed: set[str] = set()  # functions that are given to a gate, or to `once`
+        self.uses: list[tuple[str, str]] = []
+        self.calls: list[tuple[ast.Call, str, bool]] = []
+        self._inside, self._behind = [""], False
+
+    # -- names
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for one in node.names:
+            self.names[one.asname or one.name.partition(".")[0]] = (
+                one.name if one.asname else one.name.partition(".")[0]
+            )
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for one in node.names:
+            self.names[one.asname or one.name] = f"{node.module or ''}.{one.name}" if not node.level else f".{one.name}"
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self._bind(node.targets, node.value)
+        self.generic_visit(node)
+
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            if item.optional_vars is not None:
+                self._bind([item.optional_vars], item.context_expr)
+        self.generic_visit(node)
+
+    visit_AsyncWith = visit_With  # noqa: N815  the name that ast looks for
+
+    def _bind(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        value = value.value if isinstance(value, ast.Await) else value
+        made = self.name_of(value.func) if isinstance(value, ast.Call) else None
+        for target in targets:
+            name = _dotted(target)
+            if name is not None and made is not None and made.partition(".")[0] != name:
+                self.names[name] = made
+
+    def name_of(self, node: ast.expr) -> str | None:
+        """Return the qualified name of what is called; None for what is called by no name."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):  # `boto3.client("s3").delete_object`
+            inner = self.name_of(node.value.func)
+            return None if inner is None else f"{inner}.{node.attr}"
+        name = _dotted(node)
+        if name is None:
+            return None
+        head, parts = name, list[str]()
+        while head not in self.names and "." in head:
+            head, _, last = head.rpartition(".")
+            parts.insert(0, last)
+        return ".".join([self.names.get(head, head), *parts])
+
+    # -- functions and calls
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        is_gated = any(self._is_gate(one) for one in node.decorator_list)
+        self.functions[node.name] = is_gated and self.functions.get(node.name, True)
+        for one in node.decorator_list:
+            self.visit(one)
+        self._inside.append(node.name)
+        for one in node.body:
+            self.visit(one)
+        self._inside.pop()
+
+    visit_FunctionDef = _function  # noqa: N815  the same
+    visit_AsyncFunctionDef = _function  # noqa: N815  the same
+
+    def _is_gate(self, node: ast.expr) -> bool:
+        name = self.name_of(node.func if isinstance(node, ast.Call) else node)
+        return name is not None and (any(fnmatchcase(name, one) for one in _GATES) or fnmatchcase(name, _ADAPTERS))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.calls.append((node, self._inside[-1], self._behind))
+        passes = self._is_gate(node.func) or fnmatchcase(self.name_of(node.func) or "", "sayso.*.once")
+        if isinstance(node.func, ast.Call) and self._is_gate(node.func):  # `gate(quorum=2)(function)`
+            passes = True
+        before = self._behind
+        for one in (*node.args, *(each.value for each in node.keywords)):
+            if passes and (handed := _dotted(one)) is not None:
+                self.handed.add(handed.rpartition(".")[2])
+                continue
+            self._behind = before or (passes and isinstance(one, ast.Lambda))
+            self.visit(one)
+        self._behind = before
+        self.visit(node.func)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.uses.append((node.id, self._inside[-1]))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.uses.append((node.attr, self._inside[-1]))
+        self.visit(node.value)
+
+    def gated(self) -> set[str]:
+        """Return the functions behind a gate: the gated ones, and those that only such ones, or a gate, use."""
+        users: dict[str, set[str]] = {}
+        for name, by in self.uses:
+            users.setdefault(name, set()).add(by)
+        found = {name for name, is_gated in self.functions.items() if is_gated}
+        while True:
+            more = {
+                name for name in self.functions.keys() - found
+                if users.get(name, set()) <= found | {name} and (name in self.handed or users.get(name, set()) & found)
+            }  # fmt: skip
+            if not more:
+                return found
+            found |= more
+
+
+def _dotted(node: ast.expr) -> str | None:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    return ".".join([node.id, *parts]) if isinstance(node, ast.Name) else None
+
+
+def scan_text(text: str, path: str) -> list[Finding]:
+    """Return what stands in a file and is behind no gate, in order; raises `SyntaxError` where it cannot be read."""
+    reader, lines = _Reader(), text.splitlines()
+    reader.visit(ast.parse(text, path))
+    gated, found = reader.gated(), list[Finding]()
+    for node, function, is_behind in reader.calls:
+        if is_behind or function in gated:
+            continue
+        name = reader.name_of(node.func) or ""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else None
+        texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        pattern = next((one for one in patterns() if one.fits(name, method, texts)), None)
+        if pattern is not None:
+            beside = "\n".join(lines[max(0, node.lineno - 2) : node.lineno])
+            reason = _IGNORE.search(beside)
+            called = name or f"….{method}"
+            found.append(Finding(
+                path, node.lineno, node.col_offset + 1, called, function, pattern, reason[1].strip() if reason else None
+            ))  # fmt: skip
+    return sorted(found, key=lambda one: (one.line, one.column))
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
 
 _LEVELS = {"low": "note", "medium": "warning", "high": "error"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

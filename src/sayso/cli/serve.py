@@ -22,7 +22,6 @@ import click
 
 from sayso import config, errors
 from sayso.audit.checkpoint import checkpointing
-from sayso.channels.notification import Channel
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli.audit import signer
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from sayso.server.auth.options import SignIn
     from sayso.server.auth.proxy import Proxy
 
-
-__all__ = ["LoginPage", "serve", "serve_table"]
 
 _SERVE = (
     "host", "port", "tls_cert", "tls_key", "login_links", "proxy_header", "proxy_roles_header", "trusted_proxies",
@@ -128,6 +125,8 @@ def serve(
         base_url or config.base_url(), certificate=certificate, key=key,
     )  # fmt: skip
     with needing_web("serve"):
+        from sayso.server.api.aap_instances import Webhooks
+
         rules = _sign_in(table, has_links, header, roles_header, peers)
     place.check(is_known=rules is not None, is_insecure=insecure_http)
     who, signs, limit = cli.reviewer, signer(), table.get("rate", str, "") if rate is None else rate
@@ -144,19 +143,13 @@ def serve(
         taken: int = listeners[0].getsockname()[1]
         url = place.url(taken, named)
         app, first = _for_one(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
-        stack.enter_context(delivering(store, url, also=[_webhooks_of_instances(store)]))
+        stack.enter_context(delivering(store, url, also=[Webhooks(store)]))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
         _say_where(place, first, None if rules is None else taken)
         if opens:
             _open(app, first, stack)
         _run(app, listeners, place, url if named else None)
     return 0
-
-
-def _webhooks_of_instances(store: Store) -> Channel:
-    from sayso.server.api.aap_instances import Webhooks
-
-    return Webhooks(store)
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
@@ -308,11 +301,11 @@ def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: 
     import uvicorn
 
     from sayso.server.connections import Limits, config, raise_file_limit
-    from sayso.server.hosts import LocalhostRedirect
+    from sayso.server.hosts import OwnName
     from sayso.server.metrics import observe
 
     settings = config(
-        LocalhostRedirect(app, own_url, on_stranger=app.state.on_stranger) if own_url else app,
+        OwnName(app, on_stranger=app.state.on_stranger) if own_url else app,
         Limits().within(raise_file_limit()), log_config=None, access_log=False, server_header=False,
         proxy_headers=False, lifespan="off", timeout_graceful_shutdown=_GRACE,
         ssl_certfile=place.certificate, ssl_keyfile=place.key,

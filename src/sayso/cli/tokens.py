@@ -14,11 +14,11 @@ import click
 
 from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
-from sayso.channels.notification import Channel, test_notification
+from sayso.channels.notification import test_notification
 from sayso.channels.registry import make
 from sayso.cli.context import CliContext, NoStoreYetError, as_option, as_span, json_option, needing_web, reviewer_of
 from sayso.cli.listen import place_of
-from sayso.cli.output import WRONG, complain, out, print_json, text_table
+from sayso.cli.output import WRONG, complain, out, text_table
 from sayso.cli.serve import serve_table
 from sayso.model import duration
 from sayso.model.escaping import escape
@@ -29,8 +29,6 @@ from sayso.view.summary import token as word
 
 if TYPE_CHECKING:
     from sayso.server.auth.tokens import Token, Tokens
-
-__all__ = ["key", "login", "token"]
 
 _MAY = {
     "ask": "it asks and runs what was approved, and never decides; nobody of its name can decide what it asked",
@@ -72,17 +70,19 @@ def _new(
     """
     by = cli.reviewer.identity
     try:
-        made, text = _tokens(_store(cli)).new(kind, name, roles=roles, issuer=issuer, lasts=span, by=by, channel="cli")
+        store = cli.store
+    except NoStoreYetError:
+        store = config.open_store(cli.address)  # a token may be the first thing that it keeps
+    try:
+        made, text = _tokens(store).new(kind, name, roles=roles, issuer=issuer, lasts=span, by=by, channel="cli")
     except ValueError as error:
         raise click.UsageError(f"{error}; no token was made") from error
-    if cli.as_json:
-        print_json({**_document(made), "token": text})
-        return 0
-    out(text)
-    complain(
-        f"token {made.id} of {name_of(made.person)}, for {duration.text(span)}: {_MAY[kind]}",
-        f"it is not shown again; `sayso token revoke {made.id}` ends it",
-    )
+    cli.answer({**_document(made), "token": text}, [text])
+    if not cli.as_json:
+        complain(
+            f"token {made.id} of {name_of(made.person)}, for {duration.text(span)}: {_MAY[kind]}",
+            f"it is not shown again; `sayso token revoke {made.id}` ends it",
+        )
     return 0
 
 
@@ -96,15 +96,13 @@ def _ls(cli: CliContext) -> int:
     except NoStoreYetError as fault:
         complain(str(fault))
         found = list[Any]()
-    if cli.as_json:
-        print_json([_document(one) for one in found])
-        return 0
-    rows = [("ID", "KIND", "GOOD FOR", "LAST USED", "NAME"), *map(_cells, sorted(found, key=lambda one: one.made_at))]
-    if found:
-        out(*("  ".join(row) for row in text_table(rows)))
-    else:
-        out("there is none; `sayso token new` makes one")
-    return 0
+    rows = [("ID", "KIND", "GOOD FOR", "LAST USED", "NAME")]
+    for one in sorted(found, key=lambda one: one.made_at):
+        roles = f", {', '.join(word(role) for role in sorted(one.roles))}" if one.roles else ""
+        left = "revoked" if one.revoked_at else time_left(one.expires_at, clock.now()).removeprefix("in ")
+        rows.append((one.id, one.kind, left, one.used_on or "never", f"{name_of(one.person)}{roles}"))
+    shown = ["  ".join(row) for row in text_table(rows)] if found else ["there is none; `sayso token new` makes one"]
+    return cli.answer([_document(one) for one in found], shown)
 
 
 @token.command("revoke")
@@ -119,24 +117,6 @@ def _revoke(cli: CliContext, token_id: str) -> int:
         return WRONG
     out(f"{ended.id} revoked; it opens nothing any more")
     return 0
-
-
-def _store(cli: CliContext) -> Store:
-    try:
-        return cli.store
-    except NoStoreYetError:
-        return config.open_store(cli.address)  # a token may be the first thing that it keeps
-
-
-def _cells(one: Token) -> tuple[str, ...]:
-    roles = f", {', '.join(word(role) for role in sorted(one.roles))}" if one.roles else ""
-    return one.id, one.kind, _good_for(one), one.used_on or "never", f"{name_of(one.person)}{roles}"
-
-
-def _good_for(one: Token) -> str:
-    if one.revoked_at is not None:
-        return "revoked"
-    return time_left(one.expires_at, clock.now()).removeprefix("in ")
 
 
 def _document(one: Token) -> dict[str, Any]:
@@ -167,27 +147,17 @@ def login(
     place = place_of(
         table.get("host", str, "127.0.0.1"), table.get("port", int, 8600), base_url or config.base_url(),
     )  # fmt: skip
-    sender = None if channel is None else _sender(channel)
+    settings = None if channel is None else config.channel_tables().get(channel)
+    if channel is not None and settings is None:
+        raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
+    sender = None if channel is None or settings is None else make(channel, settings)
     url = f"{place.url(place.port)}/login?token={_token(cli, who, lasts)}"
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     note = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:
         out(url)
         complain(note)
-    else:
-        _send(sender, url, note)
-        out(f"sent by {sender.name}: {note}")
-    return 0
-
-
-def _sender(channel: str) -> Channel:
-    table = config.channel_tables().get(channel)
-    if table is None:
-        raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
-    return make(channel, table)
-
-
-def _send(sender: Channel, url: str, note: str) -> None:
+        return 0
     about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=note)
     try:
         sender.send(about)
@@ -195,6 +165,8 @@ def _send(sender: Channel, url: str, note: str) -> None:
         raise errors.ConfigError(
             f"channel {sender.name} did not take the link ({type(error).__name__}); nobody can use it, make another one"
         ) from error
+    out(f"sent by {sender.name}: {note}")
+    return 0
 
 
 def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
@@ -34,8 +34,6 @@ from sayso.runs.limits import Limits
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
 from sayso.view.summary import in_short, short, token
-
-__all__ = ["worker"]
 
 _AFTER_GRACE = 0.12  # seconds for writing down what was broken off; the grace and this stay below one second
 _THREADS = 32  # for handlers that are plain functions
@@ -75,8 +73,11 @@ def worker(
         [_loaded(target) for target in targets], concurrency=concurrency, limits=_limits(limits), grace=grace,
         tell=tally.add,
     )  # fmt: skip
-    _refuse_memory(served)
-    _hear_log()
+    if any(store.url.startswith("memory:") for store in served.stores):
+        raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
+    logger = logging.getLogger("sayso")
+    if not logger.hasHandlers():  # else the loaded program has configured logging
+        logger.addHandler(_Told(logging.WARNING))
     with nullcontext() if health is None else _answering(served, health):
         _serve(served, grace, once=once)
     tally.close()
@@ -98,13 +99,15 @@ def _loaded(target: str) -> Runnable:
     module, colon, name = target.partition(":")
     if not (colon and name and all(part.isidentifier() for part in [*module.split("."), *name.split(".")])):
         raise click.BadParameter(f"{target!r} does not have the form module:name", param_hint="MODULE:NAME")
-    found: Any = _imported(module, target)
+    with _user_code(target, "importing it"):
+        found: Any = importlib.import_module(module)
     for part in name.split("."):
         if not hasattr(found, part):
             raise errors.ConfigError(f"{target}: there is no {part!r} in {module}")
         found = getattr(found, part)
     if not isinstance(found, Runnable) and callable(found):
-        found = _of_user(target, "calling it", found)
+        with _user_code(target, "calling it"):
+            found = found()
     if isinstance(found, Runnable):
         return found
     raise errors.ConfigError(
@@ -113,32 +116,22 @@ def _loaded(target: str) -> Runnable:
     )
 
 
-def _imported(module: str, target: str) -> Any:
+@contextmanager
+def _user_code(target: str, doing: str) -> Generator[None]:
+    module = target.partition(":")[0]
     try:
-        return _of_user(target, "importing it", lambda: importlib.import_module(module))
-    except errors.ConfigError as error:
-        cause = error.__cause__
-        if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
-            hint = f"; did you mean {module.removesuffix('.py')!r}?" if module.endswith(".py") else ""
-            raise errors.ConfigError(f"{target}: there is no module {cause.name!r} in {Path.cwd()}{hint}") from cause
-        raise
-
-
-def _of_user(target: str, doing: str, code: Callable[[], Any]) -> Any:
-    try:
-        return code()
+        yield
     except errors.ConfigError as error:
         raise errors.ConfigError(f"{target}: {error}") from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module}.".startswith(f"{missing}."):
+            hint = f"; did you mean {module.removesuffix('.py')!r}?" if module.endswith(".py") else ""
+            raise errors.ConfigError(f"{target}: there is no module {missing!r} in {Path.cwd()}{hint}") from error
         # The user's own module; where it went wrong says more than our traceback would. A SyntaxError says it itself.
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = "" if isinstance(error, SyntaxError) else f" ({Path(place.filename).name}, line {place.lineno})"
         raise errors.ConfigError(f"{target}: {doing} raised {type(error).__name__}: {error}{where}") from error
-
-
-def _refuse_memory(served: Worker) -> None:
-    if any(store.url.startswith("memory:") for store in served.stores):
-        raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
 
 
 def _limits(given: tuple[str, ...]) -> Limits:
@@ -285,9 +278,3 @@ class _Told(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(*map(escape, self.format(record).splitlines()))
-
-
-def _hear_log() -> None:
-    logger = logging.getLogger("sayso")
-    if not logger.hasHandlers():  # else the loaded program has configured logging
-        logger.addHandler(_Told(logging.WARNING))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from sayso import clock, errors, telemetry
 from sayso.caller import Caller, not_found_again, started_before
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
+from sayso.gates import captured
 from sayso.gates.hooks import (
     ask_rule,
     ask_verify,
@@ -30,7 +31,7 @@ from sayso.gates.hooks import (
     under_record,
 )  # fmt: skip
 from sayso.gates.masking import is_as_shown, masked_call, refused_by_types, secrets_of
-from sayso.gates.options import Gate, check_function, forget_function
+from sayso.gates.options import Gate
 from sayso.gates.outcome import judged, mark_unknown, outcome_of, warn_of_late_end
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest, fingerprint
@@ -44,11 +45,6 @@ from sayso.policy import Happened, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
 from sayso.stores import worker
 from sayso.stores.program import ProgramStore
-
-__all__ = [
-    "Started", "begin", "current_request", "end", "execute", "find_or_ask", "gated_call", "replay", "send_back",
-    "wanted_again", "wanted_of",
-]  # fmt: skip
 
 _OPEN = {State.PENDING, State.APPROVED}
 _CHANGED = (errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError)
@@ -276,13 +272,13 @@ def find_or_ask(
             if wanted.pool is not None:
                 raise not_found_again(gate.name, wanted.pool)
             call = masked_call(gate, arguments, form, schema, digest)
-            request = yield from _new_request(gate, store, call, own, arguments, wanted, verdict)
+            request = yield from _new_request(gate, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
             is_new = found.id == request.id
             if asks_first and not is_new and (found := (yield from _held_by_now(store, found))) is None:
                 continue  # it has just ended
         if not (wanted.place or gate.is_self_contained):  # a journaled run knows its calls by their places
-            check_function(gate, found)
+            gate.captured.check_asked(found.id, gate.tool)
         if is_new or not (yield from _is_taken_back(gate, store, wanted, found)):
             return found
         # Asked of everybody: two programs that differ would else withdraw each other's requests for ever.
@@ -343,13 +339,13 @@ def _find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion
 
 
 def _new_request(
-    gate: Gate, store: ProgramStore, call: Call, own: str, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
+    gate: Gate, call: Call, own: str, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
 ) -> Effects[Request]:
     gate.check_types(arguments)
     secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
     if wanted.key is not None:
         must_show_no_secret(gate, "key", wanted.key, secrets)
-    facts = yield from facts_of(gate, store, call, arguments, wanted, verdict, secrets)
+    facts = yield from facts_of(gate, call, arguments, wanted, verdict, secrets)
     prompt = gate.prompt if verdict.prompt is None else verdict.prompt
     if prompt is not None:
         prompt = redaction.fit((yield from prompt_of(gate, prompt, arguments)), secrets)
@@ -565,7 +561,7 @@ def end(
     if raised is not None and attempt.is_ambiguous and not is_resolved:
         mark_unknown(raised, request.id, may_start_again=request.idempotent)
     if not (gate.is_self_contained or gate.retries or gate.idempotent):
-        forget_function(request.id)
+        captured.forget(request.id)
     return attempt
 
 

@@ -1,9 +1,8 @@
 """The values that a gated function captures in its closure, its bound object or its `functools.partial`.
 
-Plain immutable values (text, numbers, enum members, tuples of these) are part of the fingerprint, in canonical form.
-Other objects (an API client, a list) are compared by identity within one process. For a variable that the function
-itself assigns, the closure cell is compared and not the value. Invariant: two functions with the same code but
-different captured values are never mistaken for one another.
+Plain immutable values (text, numbers, enum members, tuples of these) are part of the fingerprint, in canonical form, as
+they are when the call is made; a variable that the function itself assigns is not. Other objects (an API client, a
+list) are compared by identity, in one process: no function takes up what another one with the same name has asked.
 """
 
 from __future__ import annotations
@@ -14,74 +13,125 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache, partial
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
+from weakref import WeakValueDictionary
 
-from sayso.errors import ArgumentError
+from sayso.errors import ArgumentError, ConfigError
 from sayso.model import canonical
 from sayso.model.canonical.tags import tag_of
 from sayso.model.fingerprint import around_digest
-
-__all__ = ["Captured", "CapturedValues", "captures_nothing", "is_same"]
 
 _SCALARS = frozenset({bool, int, float, str, bytes, type(None)})
 _ASSIGNS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _NOTHING = object()
 
 
-class Captured(NamedTuple):
-    """What a function captured.
+class CapturedValues:
+    """What one function captures.
 
-    Attributes:
-        digest: Digest of the plain values; None where there are none.
-        objects: Everything else, in a fixed order; compare it by `is_same`.
+    Args:
+        function: The function.
+        has_own_name: Whether its name tells its code; where a gate was given another one, its code is compared too.
     """
 
-    digest: str | None
-    objects: list[object]
+    def __init__(self, function: Callable[..., Any], *, has_own_name: bool = True) -> None:
+        self._function, self._has_own_name = function, has_own_name
+        self._cells: list[tuple[CellType, object]] | None = None
+        self._objects: list[object] = []
+        self._digest: str | None = None
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the function captures nothing, now and later, so that its name says all about it."""
+        function = self._function
+        is_closed = isinstance(function, FunctionType) and function.__closure__ is not None
+        return self._has_own_name and not is_closed and not isinstance(function, MethodType | partial)
+
+    def digest(self) -> str | None:
+        """Return the digest of the plain values; None where there are none.
+
+        A variable may have been assigned since the last call.
+        """
+        if self._cells is None or any(_content(cell) is not was for cell, was in self._cells):
+            self._cells, self._objects, seen = [], [], set[int]()
+            function, inner = self._function, inspect.unwrap(self._function)
+            forms = list(self._forms("", function, seen))
+            if not isinstance(function, FunctionType) and inner is not function:
+                forms += self._forms("", inner, seen)
+            if not self._has_own_name:
+                self._objects.append(getattr(inner, "__code__", None))
+            self._digest = around_digest(forms) if forms else None
+        return self._digest
+
+    def check_asked(self, request_id: str, tool: str) -> None:
+        """Register that the function asked for a request, or found it; raises `ConfigError` where another one asked."""
+        asked = _asked.setdefault(request_id, self)
+        if asked is not self and not asked.is_same(self):
+            raise ConfigError(
+                f"two functions are gated as {tool!r}, with different objects around them, and the other one asked for"
+                f" {request_id}; give each a name= of its own. The call was not run"
+            )
+        if len(_asked) > _MOST:
+            _asked.pop(next(iter(_asked.keys())), None)
+
+    def is_same(self, other: CapturedValues) -> bool:
+        """Say whether two functions captured the same objects; equal code counts as the same."""
+        for each in (self, other):
+            each.digest()
+        ours, theirs = self._objects, other._objects
+        return len(ours) == len(theirs) and all(
+            a is b or (type(a) is CodeType and a == b) for a, b in zip(ours, theirs, strict=True)
+        )
+
+    def _forms(self, place: str, value: Any, seen: set[int]) -> Iterator[bytes]:
+        # By its real type: `isinstance` asks the object itself, and a proxy may have no answer here and now.
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
+        if kind is FunctionType:
+            yield from self._forms_of_function(place, value, seen)
+        elif kind is MethodType:
+            yield from self._forms(f"{place}()", value.__func__, seen)
+            yield from self._forms(f"{place}.self", value.__self__, seen)
+        elif issubclass(kind, partial):
+            hiding = cast("partial[Any]", value)
+            keywords: Mapping[str, Any] = hiding.keywords
+            for name, hidden in (("", hiding.func), *enumerate(hiding.args), *sorted(keywords.items())):
+                yield from self._forms(f"{place}({name})", hidden, seen)
+        elif _is_plain(value):
+            try:
+                yield canonical.encode({place: value}).digest_input
+            except ArgumentError:  # not a number, a lone surrogate, flags without a name
+                self._objects.append(value)
+        elif value is not _NOTHING:
+            self._objects.append(value)
+
+    def _forms_of_function(self, place: str, function: FunctionType, seen: set[int]) -> Iterator[bytes]:
+        itself = self._function
+        # One that calls itself finds itself in its cell, behind its gate.
+        if id(function) in seen or (place and inspect.unwrap(function, stop=lambda one: one is itself) is itself):
+            return
+        seen.add(id(function))
+        if place:
+            self._objects.append(function.__code__)
+        code, cells = function.__code__, cast("list[tuple[CellType, object]]", self._cells)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name in _assigned(code):
+                self._objects.append(cell)
+            else:
+                cells.append((cell, _content(cell)))
+                yield from self._forms(f"{place}{name}", cells[-1][1], seen)
+        if place:  # its own defaults are arguments, those of a function behind it are hidden
+            for index, hidden in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
+                yield from self._forms(f"{place}={index}", hidden, seen)
 
 
-def captures_nothing(function: Callable[..., Any]) -> bool:
-    """Return whether a function captures nothing, now and later."""
-    return not isinstance(function, FunctionType | MethodType | partial) or (
-        isinstance(function, FunctionType) and function.__closure__ is None
-    )
+_MOST = 10_000
+_asked: WeakValueDictionary[str, CapturedValues] = WeakValueDictionary()
+"""Which function asked for a request, the newest ones, for as long as its gate lives."""
 
 
-class CapturedValues:
-    """The captured values of one function."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._last: tuple[Captured, list[tuple[CellType, object]]] | None = None
-
-    def now(self) -> Captured:
-        """Return them as they are now; a variable may have been assigned since the last call."""
-        last = self._last
-        if last is None or _has_changed(last[1]):
-            walk = _walked(self._function)
-            found = Captured(around_digest(walk.plain) if walk.plain else None, walk.objects)
-            last = self._last = found, walk.cells
-        return last[0]
-
-
-def _walked(function: Callable[..., Any]) -> _Walk:
-    walk = _Walk(function)
-    if isinstance(function, FunctionType):
-        walk.function("", function)
-        return walk
-    walk.value("", function)
-    inner = inspect.unwrap(function)
-    if inner is not function:
-        walk.value("", inner)
-    return walk
-
-
-def _has_changed(cells: list[tuple[CellType, object]]) -> bool:
-    # Asked several times in every call, hence no `any` over a generator.
-    for cell, was in cells:  # noqa: SIM110
-        if _content(cell) is not was:
-            return True
-    return False
+def forget(request_id: str) -> None:
+    """Forget who asked for a request, whose call has ended."""
+    _asked.pop(request_id, None)
 
 
 def _content(cell: CellType) -> object:
@@ -89,86 +139,6 @@ def _content(cell: CellType) -> object:
         return cell.cell_contents
     except ValueError:  # nothing was assigned yet
         return _NOTHING
-
-
-def is_same(ours: list[object], theirs: list[object]) -> bool:
-    """Return whether two functions captured the same objects; equal code counts as the same."""
-    return len(ours) == len(theirs) and all(
-        a is b or (isinstance(a, CodeType) and a == b) for a, b in zip(ours, theirs, strict=True)
-    )
-
-
-class _Walk:
-    """A walk through the cells of a function, and of the functions in these."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.plain: list[bytes] = []
-        self.objects: list[object] = []
-        self.cells: list[tuple[CellType, object]] = []
-        self._itself = function
-        self._seen: set[int] = set()
-
-    def function(self, place: str, function: FunctionType) -> None:
-        if id(function) in self._seen:
-            return
-        self._seen.add(id(function))
-        code = function.__code__
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if name in _assigned(code):
-                self.objects.append(cell)
-            else:
-                self._cell(f"{place}{name}", cell)
-
-    def value(self, place: str, value: Any) -> None:
-        # By its real type: `isinstance` asks the object itself, and a proxy may have no answer here and now.
-        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
-        if kind is FunctionType:
-            self._inner(place, value)
-        elif kind is MethodType:
-            self.value(f"{place}()", value.__func__)
-            self.value(f"{place}.self", value.__self__)
-        elif issubclass(kind, partial):
-            for part, hidden in _parts(cast("partial[Any]", value)):
-                self.value(f"{place}({part})", hidden)
-        elif (form := _form(place, value)) is not None:
-            self.plain.append(form)
-        else:
-            self.objects.append(value)
-
-    def _cell(self, place: str, cell: CellType) -> None:
-        value = _content(cell)
-        self.cells.append((cell, value))
-        if value is not _NOTHING:
-            self.value(place, value)
-
-    def _inner(self, place: str, function: FunctionType) -> None:
-        # A function that calls itself finds itself in its cell, behind its gate.
-        if inspect.unwrap(function, stop=self._is_itself) is self._itself:
-            return
-        self.objects.append(function.__code__)
-        self.function(f"{place}.", function)
-        hidden = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        for index, value in enumerate(hidden):
-            self.value(f"{place}={index}", value)
-
-    def _is_itself(self, function: object) -> bool:
-        return function is self._itself
-
-
-def _parts(hiding: partial[Any]) -> Iterator[tuple[str, Any]]:
-    yield "", hiding.func
-    yield from ((str(index), value) for index, value in enumerate(hiding.args))
-    keywords: Mapping[str, Any] = hiding.keywords
-    yield from sorted(keywords.items())
-
-
-def _form(place: str, value: object) -> bytes | None:
-    if not _is_plain(value):
-        return None
-    try:
-        return canonical.encode({place: value}).digest_input
-    except ArgumentError:  # not a number, a lone surrogate, flags without a name
-        return None
 
 
 def _is_plain(value: object) -> bool:

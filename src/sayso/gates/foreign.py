@@ -11,8 +11,6 @@ from sayso.gates.options import Gate, tool_of
 from sayso.model.parameters import Signature, chosen
 from sayso.model.schema import Schema
 
-__all__ = ["ForeignGate", "no_function"]
-
 
 def no_function(**_: Any) -> Any:
     """Stand in for the function of a held call."""
@@ -40,7 +38,7 @@ class ForeignGate(Gate):
         tool = tool_of(no_function, self.named)
         derived = {
             "tool": tool, "name": tool, "signature": _ByName(self.given.names), "is_self_contained": True,
-            "_bare": self.given, "_captured": CapturedValues(no_function), "_by_captured": {},
+            "_bare": self.given, "captured": CapturedValues(no_function), "_by_captured": {},
             "_hook_arguments": {id(hook): chosen(hook) for hook in (self.when, self.effect) if callable(hook)},
         }  # fmt: skip
         self.__dict__.update(derived)

@@ -28,12 +28,7 @@ from sayso.model.nan import nan_in
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
-from sayso.stores.program import ProgramStore, note_of_versions
-
-__all__ = [
-    "ask_rule", "ask_verify", "effect_of", "facts_of", "has_no_hooks", "key_of", "must_show_no_secret", "note_allowed",
-    "note_denial", "prompt_of", "text_of", "under_record",
-]  # fmt: skip
+from sayso.stores.program import ProgramStore
 
 _LONGEST = 200
 _ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePath)
@@ -238,16 +233,9 @@ def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
 
 
 def facts_of(
-    gate: Gate, store: ProgramStore, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict,
-    secrets: frozenset[str],
+    gate: Gate, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict, secrets: frozenset[str]
 ) -> Effects[dict[str, Any] | None]:  # fmt: skip
     """Return what a front end may know about a call; what the rule says comes before what the gate says."""
-    # Where captured values tell a function's calls apart, several versions of it are nothing unusual; and a store in
-    # memory has nothing of an earlier program.
-    if wanted.has_name and gate.is_self_contained and store.blocks and not wanted.place:
-        note = yield from _note_of_earlier_versions(gate, store, wanted)
-        if note is not None:
-            return note
     if wanted.context is None and gate.context is None and verdict.context is None:
         return None
     facts: Any = {}
@@ -259,20 +247,6 @@ def facts_of(
         except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
             refuse(gate, "context=", error, arguments)
     return {**(wanted.context or {}), **mask_facts(gate, {**facts, **(verdict.context or {})}, secrets)}
-
-
-def _note_of_earlier_versions(gate: Gate, store: ProgramStore, wanted: Occasion) -> Effects[dict[str, Any] | None]:
-    """Return a note on what waits in this run for the function as it was before its parameters changed."""
-    versions = yield StoreCall(store.versions, wanted.run_ids[0], gate.tool)
-    earlier = [request_id for request_id, digest in versions if digest != gate.schema.digest]
-    if not earlier:
-        return None
-    import logging
-
-    waits = ", ".join(earlier)
-    text = "%s asks anew in run %r: an earlier version of it, with other parameters, waits as %s and will not run"
-    logging.getLogger("sayso").warning(text, gate.name, wanted.run_ids[0], waits)
-    return note_of_versions(earlier)
 
 
 # -- afterwards ----------------------------------------------------------------------------------------------------

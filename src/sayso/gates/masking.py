@@ -15,12 +15,6 @@ from sayso.model.canonical.tags import dump
 from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
 
-__all__ = [
-    "HookError", "is_as_shown", "mask_facts", "masked_call", "refuse", "refused_by_types", "secrets_among",
-    "secrets_of", "shown_result",
-]  # fmt: skip
-
-
 _RESULT_LIMIT = 65_536
 _NO_SECRET_INSIDE = {str, int, float, bool}
 

@@ -12,30 +12,22 @@ import inspect
 import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property, partial
 from types import MethodType, ModuleType
-from typing import Any, NamedTuple, cast
-from weakref import ref
+from typing import Any, cast
 
-from sayso import clock
 from sayso.caller import Block
 from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
-from sayso.gates.captured import CapturedValues, captures_nothing, is_same
+from sayso.gates.captured import CapturedValues
 from sayso.model import canonical, duration
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.model.redaction import Redaction, marks
-from sayso.model.request import Request
 from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import mapped
 from sayso.policy import Policy, Verdict, describe, in_effect
-
-__all__ = [
-    "NOT_GIVEN", "Gate", "block_of", "check_function", "check_hook", "check_known", "check_redact", "check_text",
-    "forget_function", "has_own_name", "quorum_of", "redact_names", "rule_options", "tool_of",
-]  # fmt: skip
 
 _LONGEST_NAME = 200
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -316,7 +308,8 @@ class Gate:
         tool: What its calls are told apart by: that name, or `module:function`.
         name: What people read.
         signature: How the function is called.
-        is_self_contained: The function captures no values, so its name and code say all about it.
+        is_self_contained: The function captures nothing, so its name says all about it.
+        captured: What it captures.
 
     Raises:
         TypeError: The function cannot be gated, or not without a name.
@@ -356,12 +349,13 @@ class Gate:
     signature: Signature = field(init=False)
     is_self_contained: bool = field(init=False)
     _bare: Schema = field(init=False, repr=False)
-    _captured: CapturedValues = field(init=False, repr=False)
+    captured: CapturedValues = field(init=False, repr=False)
     _by_captured: dict[str, Schema] = field(init=False, repr=False)
     _hook_arguments: dict[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         function, tool = self.function, tool_of(self.function, self.named)
+        captured = CapturedValues(function, has_own_name=self.named is None)
         signature = Signature(function)
         texts = {"key": self.key, "effect": self.effect, "title": self.title, "summary": self.summary}
         hooks = {"when": self.when, "prompt": self.prompt, "verify": self.verify, **texts}
@@ -377,9 +371,9 @@ class Gate:
             "tool": tool,
             "name": self.named or getattr(function, "__name__", type(function).__name__),
             "signature": signature,
-            "is_self_contained": self.named is None and captures_nothing(function),
+            "is_self_contained": captured.is_none,
             "_bare": Schema.of(function, redact=self.redact),
-            "_captured": CapturedValues(function),
+            "captured": captured,
             "_by_captured": {},
             "_hook_arguments": {id(hook): chosen(hook) for hook in hooks.values() if callable(hook)},
         }
@@ -472,7 +466,7 @@ class Gate:
         """The schema of its arguments; its digest covers the plain values that the function captures now."""
         if self.is_self_contained:
             return self._bare
-        digest = self._captured.now().digest
+        digest = self.captured.digest()
         if digest is None:
             return self._bare
         schema = self._by_captured.get(digest)
@@ -480,61 +474,3 @@ class Gate:
             self._by_captured.clear()  # a variable that changes with each call must not fill the memory
             schema = self._by_captured[digest] = self._bare.among(digest)
         return schema
-
-    @property
-    def captured_objects(self) -> list[object]:
-        """What else the function captured, for `is_same`; its code too where the gate has a `name=`."""
-        code = getattr(inspect.unwrap(self.function), "__code__", None)
-        return [*self._captured.now().objects, *([] if self.named is None else [code])]
-
-
-# -- which function asked -----------------------------------------------------------------------------------------
-
-_FEW = 64
-
-
-class _Asked(NamedTuple):
-    gate: ref[Gate]
-    until: datetime
-
-
-_asked: dict[str, _Asked] = {}
-_limit = [_FEW]
-
-
-def check_function(gate: Gate, request: Request) -> None:
-    """Register which gate asked for a request, for as long as the gate lives and the request can count.
-
-    Raises:
-        ConfigError: A live gate of the same tool asked for it, and its function captured other objects.
-    """
-    if gate.is_self_contained:
-        return
-    known = _asked.get(request.id)
-    other = None if known is None else known.gate()
-    if other is gate:
-        return
-    if other is not None and not is_same(other.captured_objects, gate.captured_objects):
-        raise ConfigError(
-            f"two functions are gated as {gate.tool!r}, with different objects around them, and the other one asked"
-            f" for {request.id}; give each a name= of its own. The call was not run"
-        )
-    if other is None:
-        _asked[request.id] = _Asked(ref(gate), request.expires_at + request.approval_window)
-        _remove_ended()
-
-
-def forget_function(request_id: str) -> None:
-    """Remove a request whose call was executed from the registry."""
-    _asked.pop(request_id, None)
-
-
-def _remove_ended() -> None:
-    if len(_asked) <= _limit[0]:
-        return
-    now = clock.now()
-    for request_id, asked in list(_asked.items()):
-        if asked.gate() is None or asked.until <= now:
-            _asked.pop(request_id, None)
-    # Twice what had to stay, so that the whole registry is searched rarely, however large it is.
-    _limit[0] = max(_FEW, 2 * len(_asked))

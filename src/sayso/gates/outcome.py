@@ -23,11 +23,6 @@ from sayso.model import redaction
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import Request
 
-__all__ = [
-    "NotExecuted", "exception_classes", "is_ambiguous", "judged", "mark_unknown", "outcome_of", "unknown_request",
-    "warn_of_late_end",
-]  # fmt: skip
-
 
 class NotExecuted(Exception):
     """Raised by a gated function to say that its call surely did nothing, whatever the error behind it.

@@ -14,8 +14,6 @@ from typing import Any, Unpack
 from sayso.held import HoldOptions
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 
-__all__ = ["hold_tools"]
-
 _middleware: Any = framework("ag2.middleware", "ag2", "AG2")
 _events: Any = framework("ag2.events", "ag2", "AG2")
 _exceptions: Any = framework("ag2.exceptions", "ag2", "AG2")

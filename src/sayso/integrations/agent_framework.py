@@ -11,8 +11,6 @@ from typing import Any, Unpack, cast
 from sayso.held import HoldOptions
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 
-__all__ = ["ApprovalMiddleware"]
-
 _maf: Any = framework("agent_framework", "agent-framework", "Microsoft agent-framework")
 _flow: Any = framework("agent_framework.exceptions", "agent-framework", "Microsoft agent-framework")
 

@@ -17,8 +17,6 @@ from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import is_in_loop
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 
-__all__ = ["approval_hooks"]
-
 _MOST_RUNS = 1_000
 
 

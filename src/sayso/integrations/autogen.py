@@ -16,8 +16,6 @@ from sayso.integrations.tool_calls import ToolResult
 from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
 from sayso.model.request import not_run
 
-__all__ = ["ApprovalWorkbench"]
-
 _core: Any = framework("autogen_core.tools", "autogen", "AutoGen")
 _Task = asyncio.Task[Any]
 _tasks = ContextVar[tuple[_Task | None, _Task | None]]("sayso_autogen", default=(None, None))

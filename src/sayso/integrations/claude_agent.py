@@ -8,19 +8,16 @@ outcome is what the PostToolUse hook reports. Invariant: nothing is `done` befor
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 from sayso import aio, errors
 from sayso.agenthooks.hosts import HOSTS, HookEvent, describe
+from sayso.integrations.tool_hooks import framework
 from sayso.model import canonical
-from sayso.model.parameters import checks_keywords
 from sayso.signals import ConfirmationRejected, trimmed
 from sayso.stores.base import Store
-
-__all__ = ["ClaudeApprovals"]
 
 _HOST = HOSTS["claude-code"]
 _NEVER_REPORTED = "the session ended, and the SDK did not report how the call ended"
@@ -50,7 +47,6 @@ class ClaudeApprovals:
     """
 
     @trimmed
-    @checks_keywords()
     def __init__(
         self, *, mode: Literal["block", "defer"] = "block", when: bool | Callable[..., Any] | None = None,
         store: Store | str | None = None, **hold: Any,
@@ -60,10 +56,7 @@ class ClaudeApprovals:
             raise TypeError(f"ClaudeApprovals takes no {unknown}=")
         if mode not in {"block", "defer"}:
             raise errors.ConfigError(f"mode= is 'block' or 'defer', not {mode!r}")
-        try:
-            self._sdk: Any = importlib.import_module("claude_agent_sdk")
-        except ImportError as error:
-            raise errors.ConfigError('The Claude Agent SDK is not installed: pip install "sayso[claude]"') from error
+        self._sdk: Any = framework("claude_agent_sdk", "claude", "The Claude Agent SDK")
         self._mode, self._when = mode, when
         self._options: dict[str, Any] = {"store": store, **hold}
         self._asked = dict[str, HookEvent]()  # by tool use id: sent to `can_use_tool`
@@ -99,7 +92,8 @@ class ClaudeApprovals:
     async def pre_tool_use(self, data: Mapping[str, Any], tool_use_id: str | None, context: object) -> dict[str, Any]:  # noqa: ARG002  the SDK's signature
         """Answer a PreToolUse hook: pass, send to `can_use_tool`, defer, let run, or deny with the reason."""
         try:
-            event = _event(data, tool_use_id)
+            call_id = data.get("tool_use_id") or tool_use_id
+            event = _HOST.event({**data, "hook_event_name": "PreToolUse", "tool_use_id": call_id})
             if self._when is None and event.tool in _HOST.reading:
                 return {}
             if self._mode == "block":
@@ -122,12 +116,14 @@ class ClaudeApprovals:
         call_id = cast("str | None", context.tool_use_id)
         asked, held = self._asked.pop(call_id or "", None), None
         try:
-            event = _same_call(asked, name, arguments)
-            held = await self._hold(event)
+            if asked is None or asked.tool != name or not canonical.is_same(asked.arguments, arguments):
+                missed = errors.ConfigError(f"{name} did not come through the PreToolUse hook of these options")
+                return self._sdk.PermissionResultDeny(message=_not_run(missed))
+            held = await self._hold(asked)
             if held.state == "allowed":
                 return self._sdk.PermissionResultAllow()
             await held.wait()
-            changed, _ = await self._start(event, held)
+            changed, _ = await self._start(asked, held)
         except asyncio.CancelledError:
             if held is not None:
                 await asyncio.shield(held.withdraw("the session stopped waiting"))
@@ -140,10 +136,7 @@ class ClaudeApprovals:
 
     async def _hold(self, event: HookEvent) -> aio.Held:
         return await aio.hold(
-            event.tool, event.arguments, key=event.call_id, run=event.session,
-            title=describe(event).replace("{", "{{").replace("}", "}}"),
-            description=f"{_HOST.title} wants to run this in {event.folder or 'an unknown folder'}",
-            context={"host": _HOST.name, "folder": event.folder, "agent": event.agent},
+            event.tool, event.arguments, key=event.call_id, run=event.session, **_HOST.about(event),
             when=True if self._when is None else self._when, **self._options,
         )  # fmt: skip
 
@@ -183,29 +176,6 @@ class ClaudeApprovals:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _event(data: Mapping[str, Any], tool_use_id: str | None) -> HookEvent:
-    """Return the call that a PreToolUse hook tells of.
-
-    Raises:
-        ConfigError: It lacks what a decision needs.
-    """
-    tool, arguments, session = data.get("tool_name"), data.get("tool_input"), data.get("session_id")
-    call_id = data.get("tool_use_id") or tool_use_id
-    if not (isinstance(tool, str) and isinstance(arguments, dict) and isinstance(session, str) and call_id):
-        raise errors.ConfigError("the hook's input has no session_id, tool_use_id, tool_name and tool_input")
-    agent = data.get("agent_type") or data.get("agent_id")
-    return HookEvent(
-        "before", session, tool, cast("dict[str, Any]", arguments), str(call_id), str(data.get("cwd") or ""),
-        agent if isinstance(agent, str) else None,
-    )  # fmt: skip
-
-
-def _same_call(asked: HookEvent | None, name: str, arguments: dict[str, Any]) -> HookEvent:
-    if asked is None or asked.tool != name or not canonical.is_same(asked.arguments, arguments):
-        raise errors.ConfigError(f"{name} did not come through the PreToolUse hook of these options")
-    return asked
 
 
 def _before(decision: str, reason: str | None, **more: Any) -> dict[str, Any]:

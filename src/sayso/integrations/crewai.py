@@ -17,8 +17,6 @@ from sayso.integrations.tool_calls import is_in_loop
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 from sayso.model.request import not_run
 
-__all__ = ["held_tools"]
-
 
 @contextmanager
 def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> Generator[None]:

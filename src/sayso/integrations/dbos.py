@@ -23,8 +23,6 @@ from sayso.integrations.tool_hooks import framework
 from sayso.model import duration
 from sayso.signals import ConfirmationRequired
 
-__all__ = ["DBOSChannel", "held_step", "wake_in_transaction"]
-
 _dbos: Any = framework("dbos", "dbos", "DBOS")
 _error: Any = framework("dbos._error", "dbos", "DBOS")
 

@@ -9,7 +9,6 @@ suspends and resumes an agent, is in `dspy_react`.
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import timedelta
@@ -27,7 +26,7 @@ from sayso.integrations.tool_calls import (
     options_of,
     plain,
 )  # fmt: skip
-from sayso.model.parameters import checks_keywords
+from sayso.integrations.tool_hooks import framework
 from sayso.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.stores.base import Store
 
@@ -109,7 +108,6 @@ async def _held_async(inner: Any, given: dict[str, Any], filled: HoldOptions, wa
 
 
 @trimmed
-@checks_keywords()
 def human_in_the_loop(
     requester: Requester, *, name: str = "ask_human", description: str | None = None, expires: timedelta | str = "24h",
     roles: Sequence[str] = (), risk: str | None = None, store: Store | str | None = None,
@@ -161,10 +159,7 @@ async def _answered(request: HumanInputRequest, requester: Requester) -> str:
 
 
 def _tool_class() -> Any:
-    try:
-        plain: Any = importlib.import_module("dspy").Tool
-    except ImportError as error:
-        raise ConfigError('DSPy is not installed: pip install "sayso[dspy]"') from error
+    plain: Any = framework("dspy", "dspy", "DSPy").Tool
 
     class HumanTool(plain):
         """A tool that knows whether it is awaited."""

@@ -20,8 +20,6 @@ from sayso.errors import ConfigError
 from sayso.integrations.tool_calls import fields_of, plain
 from sayso.scope import checked_name
 
-__all__ = ["GATED", "Resumable", "Suspended", "place"]
-
 GATED: WeakSet[Callable[..., Any]] = WeakSet()  # the functions of the tools that wait for a person
 _ENDS = {"finish", "submit"}  # tools by which an agent ends; they do nothing
 

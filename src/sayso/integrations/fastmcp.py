@@ -24,8 +24,6 @@ from sayso.model.ids import new_run_id
 from sayso.model.request import not_run
 from sayso.signals import ConfirmationRequired
 
-__all__ = ["ApprovalMiddleware", "ServerApproval"]
-
 Wait = Literal["auto", "block", "ticket"]
 _UNKNOWN = "its server lists no tool of this name"  # what runs behind it could be another one
 _BEAT = 5.0  # seconds between two progress notifications

@@ -16,8 +16,6 @@ from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, check_options, is_in_loop, options_of
 from sayso.signals import trimmed
 
-__all__ = ["held_tool"]
-
 
 @trimmed
 def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Unpack[HoldOptions]) -> Any:

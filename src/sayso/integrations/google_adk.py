@@ -12,8 +12,6 @@ from typing import Any, Unpack, cast
 from sayso.held import HoldOptions
 from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
 
-__all__ = ["ApprovalPlugin"]
-
 _plugins: Any = framework("google.adk.plugins.base_plugin", "google-adk", "Google ADK")
 _tools: Any = framework("google.adk.tools.base_tool", "google-adk", "Google ADK")
 

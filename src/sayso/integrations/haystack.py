@@ -15,8 +15,6 @@ from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import is_in_loop
 from sayso.integrations.tool_hooks import Call, PendingCalls, ToolHook, framework
 
-__all__ = ["ToolApproval"]
-
 
 class ToolApproval:
     """Holds the tools of an agent until a person has decided.

@@ -18,8 +18,6 @@ from sayso.integrations.tool_hooks import framework
 from sayso.model.request import not_run
 from sayso.signals import ConfirmationRejected
 
-__all__ = ["approval"]
-
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
 _hooks: Any = framework("inspect_ai.hooks", "inspect-ai", "Inspect")
 _samples: Any = framework("inspect_ai.log._samples", "inspect-ai", "Inspect")

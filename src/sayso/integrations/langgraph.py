@@ -7,7 +7,6 @@ resumed with is not read, so any resume, early, late or repeated, finds the deci
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -17,17 +16,13 @@ from typing import Any, Literal, Unpack, cast
 from sayso import errors
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, text_of
+from sayso.integrations.tool_hooks import framework
 
-__all__ = ["ApprovalMiddleware", "aapprove", "approve"]
-
-try:
-    _lc: Any = importlib.import_module("langchain_core.messages")
-    _lg: Any = importlib.import_module("langgraph.types")
-    _interrupted: Any = importlib.import_module("langgraph.errors").GraphInterrupt
-    _get_config: Any = importlib.import_module("langgraph.config").get_config
-    _Middleware: Any = importlib.import_module("langchain.agents.middleware").AgentMiddleware
-except ImportError as error:
-    raise errors.ConfigError('LangGraph is not installed: pip install "sayso[langgraph]"') from error
+_lc: Any = framework("langchain_core.messages", "langgraph", "LangChain")
+_lg: Any = framework("langgraph.types", "langgraph", "LangGraph")
+_interrupted: Any = framework("langgraph.errors", "langgraph", "LangGraph").GraphInterrupt
+_get_config: Any = framework("langgraph.config", "langgraph", "LangGraph").get_config
+_Middleware: Any = framework("langchain.agents.middleware", "langgraph", "LangChain").AgentMiddleware
 
 Wait = Literal["block", "interrupt"]
 

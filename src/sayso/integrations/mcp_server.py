@@ -8,18 +8,16 @@ that person's. Invariant: nothing is decided without a decision that a person ma
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from typing import Any
 
 from sayso import aio, clock, config, errors, signals
+from sayso.integrations.tool_hooks import framework
 from sayso.model import canonical
 from sayso.model.ids import new_token
 from sayso.model.request import Call, Request, not_run
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
-
-__all__ = ["Desk", "serve"]
 
 _PREFIX = "sayso/"
 _SHAPES = {
@@ -140,10 +138,7 @@ def serve(store: Store) -> None:
             "the MCP server of reviewers is off: write `enabled = true` under [mcp_server] in sayso.toml to turn it on;"
             " nothing was served"
         )
-    try:
-        kind: Any = importlib.import_module("mcp.server.mcpserver").MCPServer
-    except ImportError as error:
-        raise errors.ConfigError('the MCP SDK is not installed: pip install "sayso[mcp]"') from error
+    kind: Any = framework("mcp.server.mcpserver", "mcp", "the MCP SDK").MCPServer
     desk, server = Desk(store), kind("sayso")
     for tool, is_read_only in ((desk.list_requests, True), (desk.show_request, True), (desk.approve, False)):
         server.tool(annotations={"readOnlyHint": is_read_only})(tool)

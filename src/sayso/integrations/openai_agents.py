@@ -23,8 +23,6 @@ from sayso.integrations.tool_calls import acall_tool, check_options, options_of
 from sayso.model.request import State, not_run
 from sayso.stores.base import Filter, Store
 
-__all__ = ["ModelWords", "Wait", "gate", "resume"]
-
 T = TypeVar("T")
 Wait = Literal["block", "pause"]
 _MOST_WORDS = 1_000

@@ -34,8 +34,6 @@ try:
 except ImportError as error:
     raise errors.ConfigError('Pydantic AI is not installed: pip install "sayso[pydantic-ai]"') from error
 
-__all__ = ["Gate", "GatedToolset", "Wait", "gate", "resume", "run_subagent"]
-
 Wait = Literal["block", "pause"]
 _Requests: TypeAdapter[DeferredToolRequests] = TypeAdapter(DeferredToolRequests)
 _Returned: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn)

@@ -14,8 +14,6 @@ from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import plain
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 
-__all__ = ["hold_functions"]
-
 _by_model = ContextVar[Any]("sayso_by_model", default=None)
 Next = Callable[[Any], Awaitable[None]]
 

@@ -11,8 +11,6 @@ from typing import Any, Unpack
 from sayso.held import HoldOptions
 from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
 
-__all__ = ["ToolApproval"]
-
 _plugins: Any = framework("strands.plugins", "strands", "Strands Agents")
 _stages: Any = framework("strands.middleware.stages", "strands", "Strands Agents")
 _events: Any = framework("strands.types.events", "strands", "Strands Agents")

@@ -22,8 +22,6 @@ from sayso.integrations.tool_calls import ToolFunction, check_options, options_o
 from sayso.integrations.tool_hooks import framework
 from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
-__all__ = ["DECIDED", "TemporalChannel", "execute_held_activity", "held_activity"]
-
 _activity: Any = framework("temporalio.activity", "temporal", "Temporal")
 _workflow: Any = framework("temporalio.workflow", "temporal", "Temporal")
 _client: Any = framework("temporalio.client", "temporal", "Temporal")

@@ -20,21 +20,6 @@ from sayso.model.parameters import Signature
 from sayso.model.request import State, not_run
 from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
-__all__ = [
-    "OWN",
-    "ToolFunction",
-    "ToolResult",
-    "acall_tool",
-    "call_tool",
-    "check_options",
-    "fields_of",
-    "is_in_loop",
-    "object_schema",
-    "options_of",
-    "plain",
-    "text_of",
-]
-
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter fills by itself."""
 _TOLD = (

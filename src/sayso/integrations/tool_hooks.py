@@ -17,8 +17,6 @@ from sayso.errors import ConfigError
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, plain
 
-__all__ = ["Call", "PendingCalls", "ToolFailed", "ToolHook", "framework"]
-
 
 def framework(module: str, extra: str, title: str) -> Any:
     """Import a framework's module, or say what to install.

@@ -12,18 +12,12 @@ from sayso.errors import ArgumentError
 from sayso.model import redaction
 from sayso.model.canonical import display
 from sayso.model.canonical.tags import dumps
-from sayso.model.escaping import storable
 from sayso.model.request import Call, Decision, Request, State
-from sayso.mplp import ConfirmRefusedError, NotConformantError, sample_of
+from sayso.mplp import ConfirmRefusedError, NotConformantError
 from sayso.mplp.confirm import round_facts
 from sayso.mplp.lookup import find_confirm
 from sayso.mplp.sample import answer_of, export_of, secrets_of
 from sayso.stores.base import Filter, Store
-
-__all__ = [
-    "COLUMNS", "HASTE", "PAIR_COLUMNS", "changed", "decided", "decision_of", "decisions_by_person", "label_of", "pairs",
-    "proposed_and_approved", "reason_of", "rows", "samples", "span_of", "table",
-]  # fmt: skip
 
 HASTE = timedelta(seconds=3)
 """Who decides sooner than this after a request was asked cannot have read it."""
@@ -38,7 +32,6 @@ _PAGE = 500
 _DECIDED = frozenset(State) - {State.PENDING}
 _REFUSED = frozenset({State.REJECTED, State.FEEDBACK})
 _NO_SAMPLE = (ArgumentError, ConfirmRefusedError, NotConformantError, ValueError)
-_LONGEST_NUMBER = 1_024  # bits
 
 _log = logging.getLogger("sayso")
 
@@ -139,7 +132,7 @@ def samples(
     for request in decided(store, since=since, until=until, tool=tool):
         try:
             rounds = (request,) if round_facts(request) is None else _rounds(store, request)
-            made = _exported(rounds) if rounds else None
+            made = export_of(*rounds) if rounds else None
         except _NO_SAMPLE as error:  # one program's request must not end the export of all
             if unread is None:
                 _log.warning("no learning sample can be made of request %s: %s", request.id, error)
@@ -148,31 +141,6 @@ def samples(
             continue
         if made is not None:
             yield made
-
-
-def _exported(rounds: tuple[Request, ...]) -> dict[str, Any]:
-    try:
-        return export_of(*rounds)
-    except NotConformantError:  # one call with a number that the protocol does not take must not end an export
-        sample = sample_of(*rounds)
-        return sample.model_copy(
-            update={name: _fitted(getattr(sample, name)) for name in ("input", "output", "feedback")}
-        ).export()
-
-
-def _fitted(content: Any) -> Any:
-    """Return JSON values as the protocol takes them: half a character written out, a very long number as text."""
-    match content:
-        case str():
-            return storable(content)
-        case int() if content.bit_length() > _LONGEST_NUMBER:
-            return f"{content:#x}"
-        case dict():
-            return {storable(name): _fitted(held) for name, held in cast("dict[str, Any]", content).items()}
-        case list():
-            return [_fitted(held) for held in cast("list[Any]", content)]
-        case _:
-            return content
 
 
 def _rounds(store: Store, request: Request) -> tuple[Request, ...]:

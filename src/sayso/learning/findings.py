@@ -31,8 +31,6 @@ from sayso.model.reviewer import Identity
 from sayso.mplp.confirm import round_facts
 from sayso.stores.base import Store
 
-__all__ = ["MOST", "Candidate", "Edit", "Reason", "Report", "Stamp", "report"]
-
 MOST = 100_000
 _FEWEST_EDITS = 3
 _REASONS_SHOWN, _REASON_ROOM, _MOST_REASONS = 20, 500, 10_000

@@ -30,8 +30,6 @@ from sayso.policy.condition import Condition, ConditionError, library
 from sayso.policy.replay import verdict_on
 from sayso.stores.base import Filter, Store
 
-__all__ = ["FEWEST", "WRONG", "Case", "Proposal", "Share", "Values", "case_of", "propose"]
-
 FEWEST = 20
 """So many decisions of a function, or of a reviewer, are enough to say something."""
 

@@ -22,11 +22,6 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.grant import number_of
 from sayso.model.request import Call, Request
 
-__all__ = ["POLICY", "Budget", "Taking"]
-
-POLICY = "policy"
-"""Issuer of the approvals that a policy gives within a budget, and their channel."""
-
 _FORM = re.compile(
     r"(?:sum\(\s*args\.(?P<path>[^\s().]+(?:\.[^\s().]+)*)\s*\)|count\(\s*\))\s*<=\s*(?P<limit>\d+(?:_\d+)*(?:\.\d+)?)"
     r"\s+per\s+(?P<span>\d+\s*[a-z]+)(?:\s+per\s+(?P<per>agent|run))?"

@@ -11,8 +11,6 @@ from fractions import Fraction
 
 from sayso.errors import ConfigError
 
-__all__ = ["ago", "left", "option", "parse", "text"]
-
 _LONGEST = timedelta(days=3653)
 _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
 _FORM = re.compile(

@@ -19,24 +19,6 @@ from sayso.model.redaction import Redaction, conceal, has_gap, restored
 from sayso.model.request import Call, Decision, Request
 from sayso.model.schema import Schema, SchemaError
 
-__all__ = [
-    "ID_PATTERN",
-    "PLAN_TOOL",
-    "READ_ONLY",
-    "TARGET_TOOL",
-    "UnmaskError",
-    "edited_call",
-    "is_read_only",
-    "is_target",
-    "moved",
-    "must_have_reason",
-    "must_not_be_read_only",
-    "schema_of",
-    "unmask",
-    "with_unset",
-    "wrong_steps",
-]
-
 PLAN_TOOL = "sayso.mplp.call:carry_out_plan"
 TARGET_TOOL = "sayso.mplp.call:use_target"
 READ_ONLY = "readOnly"
@@ -122,22 +104,10 @@ def _wrong(steps: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"steps[{index}].dependencies[{place}]: there is no such step in this plan"
 
 
-class UnmaskError(ValueError):
-    """An edit of a masked list, or of a text with masked passwords, does not say whose secret stands where.
-
-    Attributes:
-        where: The list or text, e.g. `order.users`.
-    """
-
-    def __init__(self, where: str) -> None:
-        super().__init__(
-            f"{where}: what has masked values in it was added, removed or moved, so it is not certain whose secret"
-            f" {MASK} stands for; write the secrets out"
-        )
-        self.where = where
-
-    def __reduce__(self) -> tuple[type[UnmaskError], tuple[str]]:
-        return type(self), (self.where,)
+def _unclear(where: str) -> SchemaError:
+    """Return the error for an edit of a masked list or text that does not say whose secret stands where."""
+    what = "what has masked values in it was added, removed or moved, so it is not certain whose secret"
+    return SchemaError([f"{where or 'arguments'}: {what} {MASK} stands for; write the secrets out"])
 
 
 def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Json:
@@ -153,7 +123,7 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
         where: What the trees are called in errors.
 
     Raises:
-        UnmaskError: Elements of a list with secrets were moved so that their secrets cannot be told apart.
+        SchemaError: Elements of a list with secrets were moved so that their secrets cannot be told apart.
     """
     if masked == MASK:
         return original if _is_mask(edited) else edited
@@ -170,7 +140,7 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
         return with_fields(edited, back)
     items, seen, kept = items_of(edited), items_of(masked), items_of(original)
     if items is not None and seen is not None and kept is not None and _hides(masked, original):
-        places = _places(items, seen, kept, where or "arguments")
+        places = _places(items, seen, kept, where)
         paired = zip(items, places, strict=True)
         return with_items(
             edited,
@@ -185,7 +155,7 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
 def _with_password(edited: str, original: str, masked: str, where: str) -> str:
     back = original if edited == masked else restored(edited, original)
     if back is None:
-        raise UnmaskError(where or "arguments")
+        raise _unclear(where)
     return back
 
 
@@ -207,7 +177,7 @@ def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -
     for index in open_ends:
         # Changed where it stood: certain only while no other element has come from this place.
         if not still or index in found or any(other == items[index] for other in seen):
-            raise UnmaskError(where)
+            raise _unclear(where)
         found[index] = index
     return found
 
@@ -308,8 +278,6 @@ def edited_call(
         form = _form(with_unset(_wrapped(schema.fit(merged, kept=kept)), canonical.load(before.form)))
     except SchemaError as error:
         raise errors.InvalidChangesError(request.id, error.problems) from None
-    except UnmaskError as error:
-        raise errors.InvalidChangesError(request.id, [str(error)]) from None
     except errors.ArgumentError as error:
         raise errors.InvalidChangesError(request.id, [f"{error.argument}: {error.reason}"]) from None
     if problems := _unfit(request, canonical.load(form.text)):

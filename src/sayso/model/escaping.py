@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Text", "cell", "csv_row", "escape", "hidden_in", "is_blank", "mixed_direction", "mixed_script", "storable"]
-
 
 class Text(str):
     """A text that programs for other libraries read as a message; written down it is a plain `str`."""

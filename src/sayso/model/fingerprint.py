@@ -11,16 +11,6 @@ import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = [
-    "around_digest",
-    "call_digest",
-    "effect_digest",
-    "fingerprint",
-    "key_digest",
-    "question_digest",
-    "shown_digest",
-]
-
 
 def _framed(*parts: bytes) -> bytes:
     return b"".join(b"%d:%b" % (len(part), part) for part in parts)

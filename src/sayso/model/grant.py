@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, NamedTuple, Self, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 from sayso import errors
-from sayso.clock import instant, microseconds
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps_sorted
 from sayso.model.escaping import escape
@@ -27,7 +27,8 @@ from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
 
-__all__ = ["ABOUT_THIS_CALL", "MOST_CALLS", "Condition", "Grant", "Grantor", "is_id", "number_of"]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 MOST_CALLS = 10_000
 """The most calls that one grant may allow."""
@@ -177,7 +178,7 @@ class Grant:
         Raises:
             GrantRefusedError: The terms cannot be used, or are wider than the call.
         """
-        refuse = _Refusal(request.id)
+        refuse = partial(errors.GrantRefusedError, request.id)
         if request.always:
             raise refuse("its gate wants a person for every call (always=True)")
         if type(count) is not int or not 1 <= count <= MOST_CALLS:
@@ -211,39 +212,14 @@ class Grant:
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON values, for a record."""
-        ended = None if self.ended_at is None else microseconds(self.ended_at)
-        return {
-            "request": self.request_id, "origin": self.origin, "tool": self.tool, "name": self.name,
-            "schema": self.schema_digest, "conditions": {path: list(one) for path, one in self.conditions.items()},
-            "without": list(self.without), "requester": _pair(self.requester),
-            "acts_for": [_pair(person) for person in self.acts_for], "run": self.run, "risk": self.risk,
-            "retries": self.retries, "idempotent": self.idempotent, "count": self.count, "used": self.used,
-            "created": microseconds(self.created_at), "until": microseconds(self.until), "comment": self.comment,
-            "grantors": [[*_pair(one.by), list(one.roles), one.channel] for one in self.grantors],
-            "ended": self.ended, "ended_by": None if self.ended_by is None else _pair(self.ended_by),
-            "ended_at": ended,
-        }  # fmt: skip
+        return _codec().dump_python(self, mode="json", exclude={"id"})
 
     @classmethod
-    def from_body(cls, grant_id: str, body: Mapping[str, Any]) -> Self:
+    def from_body(cls, grant_id: str, body: Mapping[str, Any]) -> Grant:
         """Return the grant of a record; raises `StoreCorruptError` where the record holds none."""
         try:
-            by, ended_at = body["ended_by"], body["ended_at"]
-            return cls(
-                id=grant_id, request_id=body["request"], origin=body["origin"], tool=body["tool"], name=body["name"],
-                schema_digest=body["schema"], without=tuple(body["without"]), requester=Identity(*body["requester"]),
-                conditions={path: Condition(*one) for path, one in body["conditions"].items()},
-                acts_for=tuple(Identity(*person) for person in body["acts_for"]), run=body["run"], risk=body["risk"],
-                retries=body["retries"], idempotent=body["idempotent"], count=body["count"], used=body["used"],
-                created_at=instant(body["created"]), until=instant(body["until"]), comment=body["comment"],
-                grantors=tuple(
-                    Grantor(Identity(issuer, subject), tuple(roles), channel)
-                    for issuer, subject, roles, channel in body["grantors"]
-                ),
-                ended=body["ended"], ended_by=None if by is None else Identity(*by),
-                ended_at=None if ended_at is None else instant(ended_at),
-            )  # fmt: skip
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            return _codec().validate_python({**body, "id": grant_id})
+        except (TypeError, ValueError) as error:
             raise errors.StoreCorruptError(
                 f"the grant {grant_id} cannot be read: its record was altered; revoke it and grant anew"
             ) from error
@@ -253,14 +229,11 @@ class Grant:
         return Decision("approve", grantor.by, now, "grant", None, "", under=self.id)
 
 
-class _Refusal:
-    """Makes the refusals of one request's grant."""
+@cache
+def _codec() -> TypeAdapter[Grant]:
+    from pydantic import TypeAdapter  # loaded where there is a grant
 
-    def __init__(self, request_id: str) -> None:
-        self._request_id = request_id
-
-    def __call__(self, reason: str) -> errors.GrantRefusedError:
-        return errors.GrantRefusedError(self._request_id, reason=reason)
+    return TypeAdapter(Grant)
 
 
 def number_of(tree: Any) -> Decimal | None:
@@ -319,7 +292,7 @@ def is_id(path: str) -> bool:
     return _ID_NAME.search(_CAMEL.sub("_", path.rpartition(".")[2]).lower()) is not None
 
 
-def _tightened(refuse: _Refusal, path: str, drawn: Condition | None, bound: Any) -> Condition:
+def _tightened(refuse: Callable[[str], Exception], path: str, drawn: Condition | None, bound: Any) -> Condition:
     try:
         number = number_of(canonical.form_of(bound))
     except errors.ArgumentError:  # NaN, infinity, or no value at all
@@ -365,7 +338,3 @@ def _words(condition: Condition) -> str:
 def _plain(conditions: Mapping[str, Condition]) -> dict[str, tuple[str, str]]:
     # The digest of a secret depends on the grant.
     return {path: (one.kind, "" if one.kind == "secret" else one.value) for path, one in conditions.items()}
-
-
-def _pair(identity: Identity) -> list[str]:
-    return [identity.issuer, identity.subject]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["ID_LENGTH", "new_grant_id", "new_request_id", "new_run_id", "new_token"]
-
-
 ID_LENGTH = len("rq_") + 32
 
 

@@ -20,8 +20,6 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 
-__all__ = ["KINDS", "Anchor", "Entry", "Head", "Trail", "chained", "ended_at", "first_link", "purged", "row_digest_in"]
-
 
 class Entry(NamedTuple):
     """A transition, as it is kept.

@@ -26,7 +26,6 @@ from sayso.model.canonical import MASK, Json, display, form_of, value_of
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import dump
 from sayso.model.schema_validation import (
-    TYPES,
     UNKNOWN,
     Checker,
     Node,
@@ -37,8 +36,6 @@ from sayso.model.schema_validation import (
     resolved,
     word_of,
 )
-
-__all__ = ["JsonEdits", "Misfit", "scalar_of", "words_of"]
 
 _SCALARS: dict[str, Any] = {
     "str": str, "bytes": bytes, "date": date, "datetime": datetime, "time": time, "timedelta": timedelta,
@@ -256,7 +253,7 @@ class JsonEdits:
         items, fields = items_of(tree), fields_of(tree)
         if class_in(tree) is not None or (tag_in(tree) is not None and items is None and fields is None):
             if "type" in node:
-                raise Misfit((path, TYPES.get(str(node["type"]), "Input is of another type")))
+                raise Misfit((path, f'Input is not of type "{node["type"]}"'))
             return tree
         if items is not None:
             each, rest = node.get("prefixItems", ()), node.get("items", {})
@@ -269,7 +266,7 @@ class JsonEdits:
             return with_fields(tree, self._members(node, fields, path))
         if type(tree) is float and node.get("type") == "integer":
             if "x-sayso-strict" in node:
-                raise Misfit((path, TYPES["integer"]))
+                raise Misfit((path, 'Input is not of type "integer"'))
             return int(tree)
         return float(tree) if kind == "float" and type(tree) is int and abs(tree) < 10**300 else tree
 

@@ -40,34 +40,6 @@ from sayso.model.fingerprint import effect_digest
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 
-__all__ = [
-    "MOST_KEPT",
-    "Outcome",
-    "Transition",
-    "abandon",
-    "allow_within",
-    "ask_again",
-    "asked",
-    "claim",
-    "decide",
-    "escalate",
-    "expire",
-    "extend",
-    "finish",
-    "is_due",
-    "keepable",
-    "kept_digest",
-    "must_be_allowed",
-    "must_be_same",
-    "release",
-    "resolve",
-    "result_to_keep",
-    "send_back",
-    "start",
-    "undo",
-    "withdraw",
-]
-
 MOST_KEPT = 1_048_576
 """Bytes of the real result of a call with a key that a store keeps."""
 

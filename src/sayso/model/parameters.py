@@ -13,28 +13,8 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property, partial, wraps
-from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar, cast
-
-from sayso.errors import ConfigError
-
-__all__ = [
-    "Field",
-    "Parameter",
-    "Signature",
-    "annotated",
-    "by_name",
-    "checks_keywords",
-    "chosen",
-    "fields_of",
-    "hints_of",
-    "method_refusal",
-    "parameters_of",
-    "unknown_keyword",
-]
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from functools import cached_property, partial
+from typing import Annotated, Any, NamedTuple, cast
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -47,7 +27,6 @@ class Signature:
 
     Raises:
         TypeError: The function is one of a class, without its object, or a generator function.
-        ConfigError: A default cannot be read.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -58,7 +37,6 @@ class Signature:
             raise TypeError(method_refusal(function))
         self._function = function
         parameters = self._signature.parameters.values()
-        _check_fields(parameters)
         self.names = tuple(self._signature.parameters)
         self._known = frozenset(self.names)
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -256,16 +234,14 @@ class Field(NamedTuple):
         Args:
             given: The arguments before it, which some factories ask for.
         """
-        if getattr(self.info, "default_factory_takes_validated_data", False):
-            return self.info.get_default(call_default_factory=True, validated_data=dict(given))
-        return self.info.get_default(call_default_factory=True)
+        return self.info.get_default(call_default_factory=True, validated_data=dict(given))
 
     @property
     def annotation(self) -> Any:
         """The type with its bounds, and without the default."""
         info = self.info
         bounds = tuple(info.metadata)
-        if getattr(info, "discriminator", None) is not None:
+        if info.discriminator is not None:
             bounds += (sys.modules["pydantic.fields"].Field(discriminator=info.discriminator),)
         return Annotated[(info.annotation, *bounds)] if bounds else info.annotation
 
@@ -274,18 +250,6 @@ def _is_field(value: object) -> bool:
     """Say whether something is what pydantic's `Field(...)` returns."""
     module: Any = sys.modules.get("pydantic.fields")
     return module is not None and isinstance(value, module.FieldInfo)
-
-
-def _check_fields(parameters: Iterable[inspect.Parameter]) -> None:
-    """Refuse a default that is a `Field` of pydantic's first version, which nobody would read.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    for parameter in parameters:
-        kind: type[Any] = type(parameter.default)  # pyright: ignore[reportUnknownVariableType]  # of Any
-        if kind.__name__ == "FieldInfo" and kind.__module__ == "pydantic.v1.fields":
-            raise ConfigError(f"the default of {parameter.name!r} is a Field of pydantic.v1; use pydantic.Field")
 
 
 def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mapping[str, Any]]) -> dict[str, Field]:
@@ -398,49 +362,10 @@ def _aliases(info: Any) -> Iterable[str]:
     return (name for name in choices if isinstance(name, str))
 
 
-# What people type who know another library, or another face of this one.
-_OTHER_WORDS = {
-    "approver": "by", "as_": "by", "reviewer": "by", "user": "by", "who": "by",
-    "message": "comment", "note": "comment", "reason": "comment",
-    "args": "arguments", "edited": "arguments", "edits": "changes",
-    "function": "tool", "q": "text", "requester": "agent", "search": "text", "states": "state", "status": "state",
-}  # fmt: skip
-
-
-def checks_keywords(*, name: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function refuse an unknown keyword by name; Python itself only suggests one from 3.13 on.
-
-    Args:
-        name: What people call the function, where it is not its own name.
-
-    Raises:
-        TypeError: From the decorated function: it has no such keyword. It did not run.
-    """
-
-    def decorated(function: Callable[P, R]) -> Callable[P, R]:
-        known = frozenset(
-            one
-            for one, parameter in inspect.signature(function).parameters.items()
-            if parameter.kind in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD} and one != "self"
-        )
-        called = name or function.__qualname__.removesuffix(".__init__")
-
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not kwargs.keys() <= known:
-                raise unknown_keyword(called, min(kwargs.keys() - known), known)
-            return function(*args, **kwargs)
-
-        return checked
-
-    return decorated
-
-
 def unknown_keyword(name: str, given: str, known: Collection[str]) -> TypeError:
     """Return the error for a keyword that a function does not have; `name` is what people call it."""
     from difflib import get_close_matches
 
-    meant = _OTHER_WORDS.get(given, "")
-    near = [meant] if meant in known else get_close_matches(given, sorted(known), 1)
+    near = get_close_matches(given, sorted(known), 1)
     hint = f"did you mean {near[0]}=?" if near else f"it takes {', '.join(sorted(known))}."
     return TypeError(f"{name}() has no {given}=; {hint} Nothing was done")

@@ -22,30 +22,6 @@ from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_i
 from sayso.model.canonical.tags import MASK, TAGS, Json
 from sayso.model.escaping import storable
 
-__all__ = [
-    "DEFAULT_KEYS",
-    "FAILED",
-    "MASK",
-    "Redaction",
-    "agrees",
-    "conceal",
-    "ends_of",
-    "error_text",
-    "fit",
-    "has_gap",
-    "is_marked",
-    "is_named_by",
-    "marks",
-    "masked_besides",
-    "passwords_in",
-    "quotes",
-    "restored",
-    "scrub",
-    "shown_by",
-    "words",
-    "words_of",
-]
-
 
 def _listed(names: str) -> frozenset[str]:
     return frozenset(names.split())

@@ -18,23 +18,6 @@ from sayso.model.canonical.tags import MASK, Json
 from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Identity
 
-__all__ = [
-    "Change",
-    "Parts",
-    "brief",
-    "bytes_of",
-    "changes",
-    "clip",
-    "fill",
-    "is_light",
-    "name_of",
-    "parts_of",
-    "quoted",
-    "token",
-    "value",
-    "word",
-]
-
 _ROOM = 80
 _SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")

@@ -21,21 +21,6 @@ from sayso.model.redaction import Redaction, scrub
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
 
-__all__ = [
-    "FINAL",
-    "LIVE",
-    "Call",
-    "Decision",
-    "Execution",
-    "Question",
-    "Request",
-    "State",
-    "Verb",
-    "changed",
-    "not_run",
-    "secrets_of_call",
-]
-
 
 @dataclass(frozen=True)
 class Call:

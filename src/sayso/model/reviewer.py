@@ -17,8 +17,6 @@ from functools import lru_cache
 from sayso.errors import ConfigError
 from sayso.model import duration
 
-__all__ = ["LOCAL", "PROGRAM", "TOKENS", "Escalation", "Identity", "Quorum", "Reviewer"]
-
 LOCAL = "local"
 PROGRAM = "program"
 TOKENS = "token"

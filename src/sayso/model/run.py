@@ -13,8 +13,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["RunRecord", "RunSnapshot", "RunState", "RunUpdate", "Step"]
-
 
 class RunState(StrEnum):
     """Where a run stands."""

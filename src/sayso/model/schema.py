@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical import Json, check_round_trip, display, encode, form_of, text_of, value_of
+from sayso.model.canonical import Json, check_round_trip, display, encode, form_of, value_of
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import dump
 from sayso.model.parameters import by_name
@@ -43,8 +43,6 @@ from sayso.model.schema_validation import (
 if TYPE_CHECKING:
     from sayso.model.json_convert import JsonEdits
     from sayso.model.schema_of_types import PythonTypes
-
-__all__ = ["Schema", "SchemaError"]
 
 _WORDS = frozenset({"title", "description", "examples", "deprecated", "$comment"})
 _BOUNDS = frozenset(
@@ -139,7 +137,7 @@ class Schema:
     @cached_property
     def text(self) -> str:
         """The schema as JSON, to be stored beside a request."""
-        return text_of(self.tree)
+        return dump(self.tree)
 
     @cached_property
     def digest(self) -> str:

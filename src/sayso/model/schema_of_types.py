@@ -32,8 +32,6 @@ from sayso.model.parameters import Parameter, hints_of, parameters_of
 from sayso.model.redaction import Redaction
 from sayso.model.schema_validation import Node, Problem, mapped
 
-__all__ = ["PythonTypes", "of_function", "of_type"]
-
 
 def _supported(annotation: Any) -> Any:
     """Return a type with those typed dicts replaced that pydantic does not take before Python 3.12."""
@@ -114,7 +112,7 @@ class PythonTypes:
         field = self._parameters[name].field
         if field is None:
             return self.defaults[name]
-        return field.default(given() if getattr(field.info, "default_factory_takes_validated_data", False) else {})
+        return field.default(given() if field.info.default_factory_takes_validated_data else {})
 
     def check(self, name: str, value: object) -> tuple[object, list[Problem]]:
         """Return an argument as its own type has it, and what is wrong with it: where, and what.

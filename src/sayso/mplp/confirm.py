@@ -26,11 +26,6 @@ from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, id_of, is_id, new_id, uuid4_of
 
-__all__ = [
-    "SUBMITTED", "Confirm", "Names", "Origin", "RoundFacts", "active_traceparent", "confirm_id_of", "confirm_of",
-    "decisions_of", "is_about", "plan_of", "round_facts", "run_of", "trace_of", "valid_traceparent",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Origin:

@@ -16,11 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from sayso import clock
 from sayso.mplp.schema import VERSION, NotConformantError, new_id, normalized, parse_json, pointer, problems_of
 
-__all__ = [
-    "Concern", "Document", "Event", "Governance", "Meta", "Module", "Part", "Ref", "StageEvent", "Trace", "fresh_meta",
-    "repeated_ids", "time_text",
-]  # fmt: skip
-
 _NO_OFFSET = timedelta(0)
 
 

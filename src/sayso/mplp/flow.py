@@ -54,20 +54,6 @@ from sayso.reviews import Review
 from sayso.scope import Occasion, requester
 from sayso.stores.base import Store
 
-__all__ = [
-    "SubmitOptions",
-    "Subscriber",
-    "add_decision",
-    "process_decision",
-    "read_confirm",
-    "read_plan",
-    "refresh",
-    "start",
-    "submit_for_approval",
-    "submit_plan_for_approval",
-    "subscribe",
-]
-
 T = TypeVar("T")
 
 Subscriber = Callable[[Event | StageEvent], Any]

@@ -13,16 +13,6 @@ from sayso.mplp.document import Event, StageEvent, time_text
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, MismatchError, NotConformantError, brief, id_of
 
-__all__ = [
-    "check_decision",
-    "check_submission",
-    "check_target",
-    "check_unlocked",
-    "create_confirm",
-    "decide",
-    "stage_of",
-]
-
 
 def create_confirm(
     target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None

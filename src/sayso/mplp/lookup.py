@@ -21,8 +21,6 @@ from sayso.mplp.schema import ConfirmNotFoundError, is_id
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 
-__all__ = ["StoredConfirm", "find_confirm", "find_plan", "find_target", "journal_run_of", "requests_of"]
-
 _PAGE = 500
 _SURE = 12  # hexadecimal digits of an id that say nothing but what the request's own id says
 

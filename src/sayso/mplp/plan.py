@@ -16,18 +16,6 @@ from sayso import clock
 from sayso.mplp.document import Document, Event, Meta, Part, Trace, fresh_meta, repeated_ids
 from sayso.mplp.schema import ConfirmRefusedError, new_id, pointer
 
-__all__ = [
-    "ConfirmStatus",
-    "Decision",
-    "DecisionStatus",
-    "FrozenList",
-    "Plan",
-    "PlanStatus",
-    "PlanStep",
-    "StepStatus",
-    "TargetType",
-]
-
 
 class TargetType(StrEnum):
     """What a Confirm is about."""

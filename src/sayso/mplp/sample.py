@@ -16,26 +16,13 @@ from typing import Any, cast
 from pydantic import ConfigDict, Field
 
 from sayso import clock
-from sayso.model import canonical, redaction
+from sayso.model import canonical, redaction, strict_json
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
 from sayso.mplp.confirm import Confirm, confirm_of, plan_of, round_facts
 from sayso.mplp.document import Document, Part, time_text
 from sayso.mplp.plan import ConfirmStatus, FrozenList, Plan
-from sayso.mplp.schema import MismatchError, id_of, is_json, new_id
-
-__all__ = [
-    "FeedbackLabel",
-    "LearningSample",
-    "SampleMeta",
-    "answer_of",
-    "capture_learning_sample",
-    "export_of",
-    "mask_secrets",
-    "redaction_of",
-    "sample_of",
-    "secrets_of",
-]
+from sayso.mplp.schema import MismatchError, id_of, new_id
 
 redaction_of = lru_cache(maxsize=256)(Redaction)
 """Return a `Redaction` that also masks these names, which a gate gave; one is made for many requests."""
@@ -216,7 +203,9 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     if rounds or round_facts(request) is not None:
         return sample_of(request, *rounds).export()
     made: dict[str, Any] = _of_request(confirm_of((request,)), request) | {"created_at": time_text(_at(request))}
-    if not all(is_json(made[part].get(name)) for part, name in _TEXTS):
+    try:
+        strict_json.copy_of(made)
+    except (TypeError, ValueError):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}
 

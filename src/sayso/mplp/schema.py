@@ -7,44 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from sayso.errors import SaysoError
+from sayso.model import strict_json
 from sayso.model.edit import ID_PATTERN
 from sayso.model.ids import new_token
 
 if TYPE_CHECKING:
     import jsonschema_rs
-
-__all__ = [
-    "KINDS",
-    "LIMIT_BYTES",
-    "VERSION",
-    "ConfirmLockedError",
-    "ConfirmNotFoundError",
-    "ConfirmRefusedError",
-    "MismatchError",
-    "NotConformantError",
-    "brief",
-    "id_of",
-    "is_id",
-    "is_json",
-    "new_id",
-    "normalized",
-    "parse_json",
-    "pointer",
-    "problems_of",
-    "schema",
-    "uuid4_of",
-]
 
 VERSION = "1.0.0"
 """The version of the protocol, and of its schemas."""
@@ -53,10 +31,8 @@ KINDS = ("confirm", "learning-sample", "plan")
 """The names of the schemas."""
 
 LIMIT_BYTES = 4_194_304
-_MAX_DEPTH = 64
 _MAX_PROBLEMS = 100
 _MAX_QUOTED = 60
-_MAX_BITS = 1024
 _IN_MESSAGE = 5
 
 Place = tuple[str | int, ...]
@@ -173,8 +149,7 @@ def brief(value: object) -> str:
 def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "document") -> dict[str, Any]:
     """Return a document as JSON values.
 
-    Refused are documents that are too large or too deep, keys that occur twice, numbers that JSON does not have, and
-    halves of characters.
+    Refused are documents that are too large, and what `strict_json` refuses.
 
     Args:
         given: JSON text (UTF-8, where it is bytes), or values that are JSON already.
@@ -183,99 +158,36 @@ def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "
     Raises:
         NotConformantError: It is none that is taken.
     """
-    document: object = _loaded(given, what) if isinstance(given, str | bytes | bytearray) else given
+    if isinstance(given, str | bytes | bytearray):
+        document = _loaded(given, what)
+        if isinstance(document, dict):
+            return cast("dict[str, Any]", document)
+    else:
+        document = given
     if not isinstance(document, Mapping):
         raise NotConformantError(what, [f"/: is {brief(document)}, not an object"])
+    values: dict[str, Any] = {}
     problems: list[str] = []
-    values = _values(cast("object", document), (), problems)
+    for name, value in cast("Mapping[str, Any]", document).items():
+        try:
+            values |= strict_json.copy_of({name: value})
+        except (TypeError, ValueError) as error:
+            problems.append(f"{pointer(name)}: {error}")
     if problems:
         raise NotConformantError(what, problems[:_MAX_PROBLEMS])
     return values
-
-
-def is_json(value: object) -> bool:
-    """Say whether `parse_json` takes a value as part of a document."""
-    problems: list[str] = []
-    _values(value, ("part",) * 2, problems)
-    return not problems
 
 
 def _loaded(given: str | bytes | bytearray, what: str) -> object:
     if len(given) > LIMIT_BYTES:
         raise NotConformantError(what, [f"/: is larger than {LIMIT_BYTES:,} bytes ({len(given):,})"])
     try:
-        text = given if isinstance(given, str) else given.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
-    except RecursionError:
-        problem = f"is nested deeper than {_MAX_DEPTH} levels"
+        return strict_json.loads(given if isinstance(given, str) else given.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 (byte {error.start})"
-    except json.JSONDecodeError as error:
-        problem = f"is not JSON ({error.msg}, line {error.lineno} column {error.colno})"
-    except KeyError as error:
-        problem = str(error.args[0])
-    except ValueError:  # a number of more digits than Python reads
-        problem = "holds a number that is too long"
+    except ValueError as error:
+        problem = f"is not JSON: {error}"
     raise NotConformantError(what, [f"/: {problem}"])
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise KeyError(f"an object has the key {brief(twice)} twice")
-    return found
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise KeyError(f"holds {constant}, which is no JSON number")
-
-
-def _values(value: Any, at: Place, problems: list[str]) -> Any:
-    """Return a value as plain dicts and lists; add what JSON does not have to `problems`."""
-    if len(problems) >= _MAX_PROBLEMS:
-        return None
-    if len(at) > _MAX_DEPTH:
-        problems.append(f"{pointer(*at[:3])}: is nested deeper than {_MAX_DEPTH} levels")
-        return None
-    if isinstance(value, list | tuple):
-        items = cast("Sequence[Any]", value)
-        return [_values(item, (*at, index), problems) for index, item in enumerate(items)]
-    if not isinstance(value, Mapping):
-        problem = _misfit(value)
-        if problem is not None:
-            problems.append(f"{pointer(*at)}: {problem}")
-        return value
-    found: dict[str, Any] = {}
-    for key, item in cast("Mapping[object, Any]", value).items():
-        problem = _misfit(key) if isinstance(key, str) else "has a key that is no text"
-        if problem is not None:
-            problems.append(f"{pointer(*at)}: {problem}")
-        if isinstance(key, str):
-            found[key] = _values(item, (*at, key), problems)
-    return found
-
-
-def _misfit(value: Any) -> str | None:
-    """Return why a value cannot be JSON; None where it can."""
-    match value:
-        case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return "holds half of a character (a lone surrogate)"
-        case None | bool():
-            pass
-        case int():
-            if value.bit_length() > _MAX_BITS:
-                return f"is a number of more than {_MAX_BITS} bits"
-        case float():
-            if not math.isfinite(value):
-                return f"{value} is no JSON number"
-        case _:
-            return f"is a {type(value).__name__}, which JSON does not have"
-    return None
 
 
 # -- the schemas ---------------------------------------------------------------------------------------------------

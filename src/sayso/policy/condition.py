@@ -19,8 +19,6 @@ from sayso.model import canonical
 from sayso.model.redaction import MASK
 from sayso.model.schema import Schema
 
-__all__ = ["Condition", "ConditionError", "Facts", "UndecidedError", "library"]
-
 
 class ConditionError(ValueError):
     """A condition does not parse, or does not fit the schema of a tool.
@@ -325,6 +323,7 @@ class Condition:
             self._kinds = {
                 path: kind for path, kind in self._kinds.items() if any(c[: len(path)] == path for c in chains)
             }
+        self._wanted = [(".".join(path), path, kind) for path, kind in self._kinds.items()]
         # Each value that is handed over costs half a microsecond of the four that CEL takes.
         self._beside = [name for name in ("tool", "run", "agent", "now") if re.search(rf"\b{name}\b", bare)]
         self._program = self._compiled(code)
@@ -383,11 +382,8 @@ class Condition:
             }
             return cel.NewEnv(variables=loose | dict.fromkeys(typed, cel.Type("dyn")) | timed).compile(code)
         except RuntimeError as error:
-            raise ConditionError(self._problems(str(error))) from None
-
-    def _problems(self, message: str) -> list[tuple[int, int, str]]:
-        found = [(int(line), int(column), text) for line, column, text in _PROBLEM.findall(message)]
-        return [self._in_words(*one) for one in found] or [(1, 1, _STATUS.sub("", message.splitlines()[0]))]
+            found = [self._in_words(int(line), int(at), text) for line, at, text in _PROBLEM.findall(str(error))]
+            raise ConditionError(found or [(1, 1, _STATUS.sub("", str(error).splitlines()[0]))]) from None
 
     def _in_words(self, line: int, column: int, text: str) -> tuple[int, int, str]:
         unknown = _UNKNOWN_NAME.search(text)
@@ -412,10 +408,15 @@ class Condition:
         values: dict[str, Any] = {name: getattr(facts, name) for name in self._beside}
         missing: dict[str, str] = {}
         if self._is_typed:
-            for path, kind in self._kinds.items():
-                self._add(values, missing, path, kind, facts)
+            self._add(values, missing, facts)
         else:
-            values["args"] = self._whole_map(missing, facts)
+            values["args"] = made = dict[str, Any]()
+            missing |= facts.refused
+            for name, value in facts.arguments.items():
+                try:
+                    made[name] = None if value is None else _anything(value)
+                except _Refused as error:
+                    missing[name] = str(error)
         for name, path in self._given.items():
             values[name] = _at(facts.arguments, path) is not None or path[0] in facts.refused
         try:
@@ -428,32 +429,26 @@ class Condition:
             return value
         raise self._undecided(result, missing)
 
-    def _add(self, values: dict[str, Any], missing: dict[str, str], path: Path, kind: _Kind, facts: Facts) -> None:
-        name = ".".join(path)
-        found = _at(facts.arguments, path)
-        if path[0] in facts.refused:
-            missing[name] = facts.refused[path[0]]
-        elif found is not None:
-            try:
-                values[f"args.{name}"] = _masked_or(kind, found.value)
-            except _Refused as error:
-                missing[name] = str(error)
-        elif not _is_null(facts.arguments, path):
-            return  # not given
-        elif (kind.may_be_null or kind.cel == "dyn") and kind.cel not in {"timestamp", "duration"}:
-            values[f"args.{name}"] = None
-        else:
-            missing[name] = f"is null; ask has(args.{name}) first"
-
-    def _whole_map(self, missing: dict[str, str], facts: Facts) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        missing |= facts.refused
-        for name, value in facts.arguments.items():
-            try:
-                made[name] = None if value is None else _anything(value)
-            except _Refused as error:
-                missing[name] = str(error)
-        return made
+    def _add(self, values: dict[str, Any], missing: dict[str, str], facts: Facts) -> None:
+        """Add the arguments that the condition names, each converted to its type; say why one is missing."""
+        for name, path, kind in self._wanted:
+            found = _at(facts.arguments, path)
+            if path[0] in facts.refused:
+                missing[name] = facts.refused[path[0]]
+            elif type(found) is str and MASK in found:
+                missing[name] = MASK
+            elif found is not None:
+                try:
+                    values[f"args.{name}"] = kind.convert(found)
+                except _Refused as error:
+                    is_masked = isinstance(found, dict | list) and MASK in str(cast("object", found))
+                    missing[name] = MASK if is_masked else str(error)
+            elif not isinstance(here := _at(facts.arguments, path[:-1]), dict) or path[-1] not in here:
+                continue  # not given
+            elif (kind.may_be_null or kind.cel == "dyn") and kind.cel not in {"timestamp", "duration"}:
+                values[f"args.{name}"] = None
+            else:
+                missing[name] = f"is null; ask has(args.{name}) first"
 
     def _undecided(self, result: Any, missing: Mapping[str, str]) -> UndecidedError:
         text = str(result.value())
@@ -474,38 +469,14 @@ class Condition:
         return UndecidedError(text if safe else f"could not be evaluated ({text.partition(':')[0]})")
 
 
-class _Found(NamedTuple):
-    value: Any
-
-
-def _at(arguments: Mapping[str, Any], path: Path) -> _Found | None:
+def _at(arguments: Mapping[str, Any], path: Path) -> Any:
     """Return the value there; None where it is null or missing."""
     here: Any = arguments
     for name in path:
-        if not isinstance(here, Mapping) or name not in here:
+        if not isinstance(here, dict):
             return None
-        here = cast("Mapping[str, Any]", here)[name]
-    return None if here is None else _Found(here)
-
-
-def _is_null(arguments: Mapping[str, Any], path: Path) -> bool:
-    here = arguments if len(path) == 1 else getattr(_at(arguments, path[:-1]), "value", None)
-    return isinstance(here, Mapping) and path[-1] in here
-
-
-def _masked_or(kind: _Kind, value: Any) -> Any:
-    if type(value) is str and MASK in value:
-        raise _Refused(MASK)
-    try:
-        return kind.convert(value)
-    except _Refused:
-        if MASK in _texts(value):
-            raise _Refused(MASK) from None
-        raise
-
-
-def _texts(value: Any) -> str:
-    return str(cast("object", value)) if isinstance(value, dict | list) else ""
+        here = cast("dict[str, Any]", here).get(name)
+    return here
 
 
 # -- the library ---------------------------------------------------------------------------------------------------

@@ -24,8 +24,6 @@ from sayso.policy.condition import Condition, ConditionError, Facts, UndecidedEr
 from sayso.policy.rules import Problem, Rule, matches, parse, short_name, template_fields
 from sayso.policy.verdict import Verdict, hold
 
-__all__ = ["Answer", "Policy", "Step", "in_effect"]
-
 _NO_RULE = replace(hold(), rule="no rule matches")
 _SETTINGS = "sayso.toml"
 _MOST = 512  # tools with their schemas whose conditions are kept compiled

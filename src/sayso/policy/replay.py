@@ -11,8 +11,6 @@ from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.policy.file import Policy
 
-__all__ = ["Outcome", "Past", "Replay", "replay", "verdict_on"]
-
 Outcome = Literal["allow", "hold", "deny", "uncertain", "error"]
 
 

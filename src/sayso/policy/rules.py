@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import string
 import tomllib
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast
@@ -19,8 +20,6 @@ from sayso.model import duration
 from sayso.model.budget import Budget
 from sayso.policy.condition import Condition, ConditionError
 from sayso.policy.verdict import Verdict, allow, deny, hold
-
-__all__ = ["Example", "Positions", "Problem", "Rule", "matches", "parse", "short_name", "template_fields"]
 
 Place = tuple[str | int, ...]
 
@@ -242,15 +241,45 @@ def _offsets(token: str) -> list[tuple[int, str]]:
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
-_TEXTS = ("reason", "prompt", "risk", "summary", "effect")
-_LISTS = ("roles", "redact", "channels", "escalate_to")
-_FOR_HOLD = (
-    "prompt", "quorum", "roles", "expires", "risk", "summary", "redact", "channels", "effect", "escalate_after",
-    "escalate_to",
-)  # fmt: skip
-_KEYS = ("tool", "when", "verdict", "reason", "name", "log", "budget", "examples", *_FOR_HOLD)
-_EXAMPLE_KEYS = ("args", "expect", "tool", "run", "agent", "now")
-_VERDICTS = ("allow", "hold", "deny")
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and value != ""
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_text(one) and one == one.strip() for one in cast("list[Any]", value))
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in cast("list[Any]", value))
+
+
+_Check = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is expected
+_Keys = Mapping[str, _Check]
+_TEXT = _is_text, "a text"
+_TEXTS = _is_texts, "a list of texts"
+_ONE_OR_MORE: _Check = (lambda value: isinstance(value, str) or _is_texts(value)), "a list of texts"
+_SPAN = _is_text, "a span of time such as '24h'"
+_VERDICT: _Check = (lambda value: value in ("allow", "hold", "deny")), "'allow', 'hold' or 'deny'"
+# What each key takes; those of a hold are the arguments of `hold`.
+_OF_HOLD: _Keys = {
+    "prompt": _TEXT, "quorum": (lambda value: type(value) is int and value > 0, "a number of people from 1"),
+    "roles": _TEXTS, "expires": _SPAN, "risk": _TEXT, "summary": _TEXT, "redact": _TEXTS, "channels": _TEXTS,
+    "effect": _TEXT, "escalate_after": _SPAN, "escalate_to": _TEXTS,
+}  # fmt: skip
+_OF_RULE: _Keys = {
+    "tool": _ONE_OR_MORE, "when": (_is_text, "a condition in CEL, as a text"), "verdict": _VERDICT, "reason": _TEXT,
+    "name": _TEXT, "log": (lambda value: type(value) is bool, "true or false"), "budget": _ONE_OR_MORE,
+    "examples": (_is_tables, "tables, each under [[rules.examples]]"), **_OF_HOLD,
+}  # fmt: skip
+_OF_EXAMPLE: _Keys = {
+    "args": (lambda value: isinstance(value, dict), "a table, { amount = 40 }"), "expect": _VERDICT,
+    "tool": (_is_text, "the name of a tool"), "run": _TEXT, "agent": _TEXT,
+    "now": (
+        lambda value: isinstance(value, datetime) and value.tzinfo is not None,
+        "a time with its zone, such as 2026-01-31T09:00:00Z",
+    ),
+}  # fmt: skip
 _CHANNEL = re.compile(r"[a-z0-9_-]{1,40}")
 
 
@@ -273,7 +302,7 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
         for name in content.keys() - {"rules"}:
             reader.wrong((name,), f"unknown key {name!r}; a policy file has [[rules]] and nothing else")
     given: Any = content.get("rules", [])
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in cast("list[Any]", given)):
+    if not _is_tables(given):
         reader.wrong(("rules",), "rules are tables, each under [[rules]]")
         return [], reader.problems
     tables = cast("list[dict[str, Any]]", given)
@@ -303,33 +332,51 @@ class _Reader:
     def wrong(self, place: Place, message: str) -> None:
         self.problems.append(Problem(*self._positions.of(place), message))
 
-    def rule(self, number: int, table: dict[str, Any]) -> Rule | None:
+    def rule(self, number: int, given: dict[str, Any]) -> Rule | None:
         """Return the rule in a table; None where it cannot be used, and then there are problems."""
         place, before = ("rules", number), len(self.problems)
-        self._check_keys(place, table, _KEYS, "a rule")
+        table = self._checked(place, given, _OF_RULE, "a rule")
         name = self._name(place, table, number)
-        tools = self._patterns(place, table)
-        when = self._kind(place, table, "when", str, "a condition in CEL, as a text")
-        verdict = self._verdict(place, table, name)
-        examples = self._examples(place, table, tools)
-        if when is not None:
-            self._check_condition(place, when)
+        tools: tuple[str, ...] = tuple([table["tool"]] if isinstance(table.get("tool"), str) else table.get("tool", ()))
+        if "tool" not in given:
+            self.wrong(place, "a rule needs tool, a pattern such as 'refund' or 'github_*', or a list of patterns")
+        elif given["tool"] == []:
+            self.wrong((*place, "tool"), "tool is an empty list, so the rule is for no tool")
+        for pattern in tools:
+            if not pattern or _PATTERN.fullmatch(pattern) is None:
+                self.wrong((*place, "tool"), f"{pattern!r} is no pattern: a name, in which * stands for any text")
+        examples = [
+            self._example((*place, "examples", at), one, tools) for at, one in enumerate(table.get("examples", ()))
+        ]
+        if "when" in table:
+            self._check_condition(place, table["when"])
+        if "verdict" not in given:
+            self.wrong(place, "verdict is missing: it is 'allow', 'hold' or 'deny'")
+        verdict = self._verdict(place, table, name) if "verdict" in table else None
         if verdict is None or len(self.problems) > before:
             return None
         line, _ = self._positions.of(place)
-        return Rule(name, line, tools, when, verdict, examples, self._positions, place, "name" in table)
+        told = tuple(one for one in examples if one is not None)
+        return Rule(name, line, tools, table.get("when"), verdict, told, self._positions, place, "name" in table)
 
-    def _check_keys(self, place: Place, table: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    def _checked(self, place: Place, table: Mapping[str, Any], known: _Keys, what: str) -> dict[str, Any]:
+        """Return what of a table can be used; the rest is a problem."""
         from difflib import get_close_matches
 
-        for key in table:
+        found: dict[str, Any] = {}
+        for key, value in table.items():
             if key not in known:
                 near = get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"{what} has {', '.join(known)}"
                 self.wrong((*place, key), f"unknown key {key!r}; {hint}")
+            elif not known[key][0](value):
+                self.wrong((*place, key), f"{key} takes {known[key][1]}, not {value!r}")
+            else:
+                found[key] = value
+        return found
 
     def _name(self, place: Place, table: dict[str, Any], number: int) -> str:
-        name = self._kind(place, table, "name", str, "a text")
+        name = table.get("name")
         if name is None:
             return f"rule {number + 1}"
         if not 0 < len(name) <= 80 or not name.isprintable() or name != name.strip():
@@ -339,104 +386,53 @@ class _Reader:
         self._names.setdefault(name, self._positions.of(place)[0])
         return name
 
-    def _kind(self, place: Place, table: Mapping[str, Any], key: str, kind: type, expected: str) -> Any:
-        value = table.get(key)
-        if value is None or (type(value) is kind and value != ""):
-            return value
-        self.wrong((*place, key), f"{key} takes {expected}, not {value!r}")
-        return None
-
-    def _texts(self, place: Place, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value: Any = table.get(key, [])
-        items = cast("list[Any]", value)
-        if not isinstance(value, list) or not all(type(one) is str and one and one == one.strip() for one in items):
-            self.wrong((*place, key), f"{key} takes a list of texts, not {value!r}")
-            return ()
-        return tuple(items)
-
-    def _patterns(self, place: Place, table: dict[str, Any]) -> tuple[str, ...]:
-        given: Any = table.get("tool")
-        if given is None:
-            self.wrong(place, "a rule needs tool, a pattern such as 'refund' or 'github_*', or a list of patterns")
-            return ()
-        found = (given,) if isinstance(given, str) else self._texts(place, table, "tool")
-        if isinstance(given, list) and not given:
-            self.wrong((*place, "tool"), "tool is an empty list, so the rule is for no tool")
-        for pattern in found:
-            if not pattern or _PATTERN.fullmatch(pattern) is None:
-                self.wrong((*place, "tool"), f"{pattern!r} is no pattern: a name, in which * stands for any text")
-        return found
-
     def _verdict(self, place: Place, table: dict[str, Any], name: str) -> Verdict | None:
-        kind = table.get("verdict")
-        if kind not in _VERDICTS:
-            at = (*place, "verdict") if "verdict" in table else place
-            self.wrong(at, "verdict is 'allow', 'hold' or 'deny'" + (f", not {kind!r}" if kind is not None else ""))
-            return None
-        for key in _FOR_HOLD:
+        kind = table["verdict"]
+        for key in _OF_HOLD:
             if key in table and kind != "hold":
                 self.wrong((*place, key), f"{key} is what a hold needs, and this rule says {kind}")
-        texts = {key: self._kind(place, table, key, str, "a text") for key in _TEXTS}
-        log = self._kind(place, table, "log", bool, "true or false")
-        if log and kind != "allow":
+        if table.get("log") and kind != "allow":
             self.wrong((*place, "log"), f"log notes what is allowed, and this rule says {kind}, which is always noted")
-            return None
         budgets = self._budgets(place, table)
+        if kind == "hold":
+            return self._hold(place, table, name)
         if kind == "allow":
-            return replace(allow(budget=budgets or None, log=bool(log)), rule=name, reason=texts["reason"])
-        if kind == "deny":
-            if texts["reason"] is None:
-                self.wrong(place, "a rule that denies needs a reason, which the program is told")
-                return None
-            return replace(deny(texts["reason"]), rule=name)
-        return self._hold(place, table, name, texts)
+            made = allow(budget=budgets or None, log=table.get("log", False))
+            return replace(made, rule=name, reason=table.get("reason"))
+        if "reason" not in table:
+            self.wrong(place, "a rule that denies needs a reason, which the program is told")
+        return replace(deny(table.get("reason", "")), rule=name)
 
     def _budgets(self, place: Place, table: dict[str, Any]) -> list[Budget]:
-        given = table.get("budget")
-        if given is None:
-            return []
-        at = (*place, "budget")
-        if table["verdict"] != "allow":
+        given, at = table.get("budget", []), (*place, "budget")
+        if given and table["verdict"] != "allow":
             self.wrong(at, f"budget limits what is allowed, and this rule says {table['verdict']}")
-        if "name" not in table:
+        if given and "name" not in table:
             self.wrong(at, "a rule with a budget needs a name: its tools share the account that is kept under it")
         try:
-            texts = (given,) if isinstance(given, str) else self._texts(place, table, "budget")
-            return [Budget(text, table.get("name")) for text in texts]
+            return [Budget(text, table.get("name")) for text in ([given] if isinstance(given, str) else given)]
         except errors.ConfigError as error:
             self.wrong(at, str(error))
             return []
 
-    def _hold(self, place: Place, table: dict[str, Any], name: str, texts: dict[str, str | None]) -> Verdict | None:
-        lists = {key: self._texts(place, table, key) for key in _LISTS}
+    def _hold(self, place: Place, table: dict[str, Any], name: str) -> Verdict | None:
         for key in ("summary", "effect"):
-            self._check_template(place, key, texts[key])
-        for channel in lists["channels"]:
+            self._check_template(place, key, table.get(key))
+        for channel in table.get("channels", ()):
             if _CHANNEL.fullmatch(channel) is None:
                 self.wrong((*place, "channels"), f"{channel!r} is no channel's name; [channels.ops] is called 'ops'")
-        quorum = self._kind(place, table, "quorum", int, "a number of people")
-        if quorum is not None and quorum < 1:
-            self.wrong((*place, "quorum"), f"quorum takes a number of people from 1, not {quorum!r}")
-            return None
-        spans = {key: self._span(place, table, key) for key in ("expires", "escalate_after")}
+        for key in {"expires", "escalate_after"} & table.keys():
+            try:
+                duration.parse(table[key])
+            except errors.ConfigError as error:
+                self.wrong((*place, key), f"{key}: {error}")
+                return None
         try:
-            made = hold(
-                texts["reason"], prompt=texts["prompt"], expires=spans["expires"], quorum=quorum,
-                roles=lists["roles"] or None, risk=texts["risk"], escalate_after=spans["escalate_after"],
-                escalate_to=lists["escalate_to"], summary=texts["summary"], redact=lists["redact"],
-                channels=lists["channels"], effect=texts["effect"],
-            )  # fmt: skip
+            return replace(
+                hold(table.get("reason"), **{key: table[key] for key in _OF_HOLD if key in table}), rule=name
+            )
         except (errors.ConfigError, TypeError, ValueError) as error:
             self.wrong((*place, "escalate_after") if "escalate_after" in table else place, str(error))
-            return None
-        return replace(made, rule=name)
-
-    def _span(self, place: Place, table: Mapping[str, Any], key: str) -> str | None:
-        value = self._kind(place, table, key, str, "a span of time such as '24h'")
-        try:
-            return None if value is None else (duration.parse(value), value)[1]
-        except errors.ConfigError as error:
-            self.wrong((*place, key), f"{key}: {error}")
             return None
 
     def _check_template(self, place: Place, key: str, text: str | None) -> None:
@@ -459,48 +455,42 @@ class _Reader:
         except errors.ConfigError as error:
             self.wrong((*place, "when"), str(error))
 
-    def _examples(self, place: Place, table: dict[str, Any], tools: tuple[str, ...]) -> tuple[Example, ...]:
-        given: Any = table.get("examples", [])
-        if not isinstance(given, list) or not all(isinstance(one, dict) for one in cast("list[Any]", given)):
-            self.wrong((*place, "examples"), "examples are tables, each under [[rules.examples]]")
-            return ()
-        items = cast("list[dict[str, Any]]", given)
-        found = [self._example((*place, "examples", number), one, tools) for number, one in enumerate(items)]
-        return tuple(example for example in found if example is not None)
-
-    def _example(self, place: Place, table: dict[str, Any], tools: tuple[str, ...]) -> Example | None:
+    def _example(self, place: Place, given: dict[str, Any], tools: tuple[str, ...]) -> Example | None:
         before = len(self.problems)
-        self._check_keys(place, table, _EXAMPLE_KEYS, "an example")
-        arguments: Any = table.get("args", {})
-        if not isinstance(arguments, dict):
-            self.wrong((*place, "args"), f"args takes a table, {{ amount = 40 }}, not {arguments!r}")
-        if table.get("expect") not in _VERDICTS:
-            self.wrong((*place, "expect") if "expect" in table else place, "expect is 'allow', 'hold' or 'deny'")
-        tool = self._kind(place, table, "tool", str, "the name of a tool")
-        if tool is None:
-            tool = next((one for one in tools if "*" not in one), None)
+        table = self._checked(place, given, _OF_EXAMPLE, "an example")
+        if "expect" not in given:
+            self.wrong(place, "expect is missing: it is 'allow', 'hold' or 'deny'")
+        tool = table.get("tool") or next((one for one in tools if "*" not in one), None)
         if tool is None:
             self.wrong(place, "the rule's patterns name no single tool, so the example needs tool")
-        run, agent = (self._kind(place, table, key, str, "a text") for key in ("run", "agent"))
-        now: Any = table.get("now")
-        if now is not None and (not isinstance(now, datetime) or now.tzinfo is None):
-            self.wrong((*place, "now"), f"now takes a time with its zone, such as 2026-01-31T09:00:00Z, not {now!r}")
         if len(self.problems) > before or tool is None:
             return None
         line, _ = self._positions.of(place)
-        return Example(line, tool, cast("dict[str, Any]", arguments), table["expect"], run, agent, now)
+        rest = table.get("run"), table.get("agent"), table.get("now")
+        return Example(line, tool, table.get("args", {}), table["expect"], *rest)
 
     def check_reached(self, rules: list[Rule]) -> None:
-        """Gather the rules that no call can reach, because earlier ones without a condition take them all."""
+        """Gather the rules that no call can reach, because an earlier one without a condition takes all of them."""
+        # By condition: which rules have a tool by its name, and which by a pattern with a star.
+        named, starred = defaultdict[Any, set[int]](set), defaultdict[Any, list[tuple[str, int]]](list)
         for number, rule in enumerate(rules):
-            for earlier in rules[:number]:
-                if earlier.when not in {None, rule.when}:
-                    continue
-                if all(any(_covers(wide, one) for wide in earlier.tools) for one in rule.tools):
-                    why = "has no condition" if earlier.when is None else "has the same condition"
-                    what = f"no call reaches this rule: {earlier.name!r} in line {earlier.line} {why} and comes first"
-                    self.wrong(rule.place, what)
-                    break
+            takers: set[int] | None = None
+            for tool in rule.tools:
+                found: set[int] = set()
+                for when in {None, rule.when}:
+                    found |= named[when, tool] | (set() if "*" in tool else named[when, short_name(tool)])
+                    found |= {at for pattern, at in starred[when] if _covers(pattern, tool)}
+                takers = found if takers is None else takers & found
+            if takers:
+                earlier = rules[min(takers)]
+                why = "has no condition" if earlier.when is None else "has the same condition"
+                what = f"no call reaches this rule: {earlier.name!r} in line {earlier.line} {why} and comes first"
+                self.wrong(rule.place, what)
+            for tool in rule.tools:
+                if "*" in tool:
+                    starred[rule.when].append((tool, number))
+                else:
+                    named[rule.when, tool].add(number)
 
 
 def template_fields(text: str) -> list[str]:

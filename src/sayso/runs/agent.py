@@ -8,8 +8,7 @@ have settled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
@@ -19,14 +18,12 @@ from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step
 from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, most_urgent
-from sayso.runs.messages import Message, ModelCall, ModelError, Reply, validate_reply
+from sayso.runs.messages import Message, ModelCall, Reply, reply_to
 from sayso.runs.models import model_of
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import StepContext, current_step
 from sayso.runs.tool import Tool, approval_words, call_message, denial_words, not_a_tool, offered_tool, text_of
 from sayso.signals import trimmed
-
-__all__ = ["Agent"]
 
 
 class Agent(Runnable):
@@ -109,8 +106,14 @@ class Agent(Runnable):
             saved: dict[str, Any] = known["reply"]
             return replace(Reply(**saved), calls=[ModelCall(**call) for call in saved["calls"]])
         step.attempt.check_going()
+
+        def emit(text: str) -> None:
+            step.attempt.check_going()
+            if step.attempt.emit is not None:
+                step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=text))
+
         try:
-            reply = await self._streamed(step, messages)
+            reply = await reply_to(self.model, self.name, messages, self._offered, emit)
         except Exception as error:
             raise Halt("error", None, words(error, ()), error) from error
         for what, n in reply.usage.items():
@@ -119,21 +122,6 @@ class Agent(Runnable):
         if reply.calls:  # a last answer is saved with the end of the run
             await step.history.save()
         return reply
-
-    async def _streamed(self, step: StepContext, messages: list[Message]) -> Reply:
-        turn: AsyncIterator[str | Reply] = self.model.turn(messages, self._offered)
-        reply: Reply | None = None
-        async with aclosing(cast("Any", turn)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Reply):
-                    reply = piece
-                    continue
-                step.attempt.check_going()
-                if step.attempt.emit is not None:
-                    step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=piece))
-        if reply is None:
-            raise ModelError(self.name, "ended without a reply")
-        return validate_reply(reply, self.name)
 
     async def _answered(self, step: StepContext, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
         """Make the calls of a turn together and return the messages that answer them, in the order of the calls.

@@ -23,11 +23,6 @@ from sayso.runs.interaction import cancelled
 from sayso.runs.state import Body, RunHistory, StepContext, now_ms, resolution_place, verb
 from sayso.stores.base import Store
 
-__all__ = [
-    "ApprovalResolution", "Cancel", "DecisionTaker", "IgnoredDecisionWarning", "IgnoredInputWarning", "Resolution",
-    "resolutions_of",
-]  # fmt: skip
-
 _CANCEL = "sayso.cancel"
 _SPENT = {State.RUNNING, State.DONE, State.FAILED}
 

@@ -35,11 +35,6 @@ from sayso.runs.events import Failed, NestedCallHeld, plain
 from sayso.signals import ConfirmationRequired
 from sayso.stores.base import Store
 
-__all__ = [
-    "RESERVED", "WORDS", "ApprovalPolicyDecision", "CommonOptions", "Definition", "RunnableOptions", "ToolOptions",
-    "by_name", "check_handler", "checked_name", "entry", "options_of",
-]  # fmt: skip
-
 RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")
 
 

@@ -57,8 +57,6 @@ from sayso.runs.state import (
 )
 from sayso.stores.base import ProgramStore
 
-__all__ = ["NestedCalls", "run_step"]
-
 
 class NestedCalls:
     """The gated calls of one handler in one pass; a `sayso.scope.Memory`."""

@@ -26,12 +26,6 @@ from sayso.model.escaping import Text, storable
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
 
-__all__ = [
-    "ApprovalEvent", "DeltaEvent", "Denied", "Event", "Failed", "Halt", "InteractionEvent", "NestedCallHeld",
-    "OutputEvent", "QuestionAsked", "RunStatus", "StartEvent", "approval_note", "end_of", "ended_output", "entry_of",
-    "event_of", "most_urgent", "parse_event", "plain", "resolution_of", "waiting_output",
-]  # fmt: skip
-
 _PLAIN = (bool, int)
 
 

@@ -25,11 +25,6 @@ from sayso.runs.events import Halt, NestedCallHeld, QuestionAsked, ended_output,
 from sayso.runs.state import StepContext, current_context, verb
 from sayso.scope import requester
 
-__all__ = [
-    "answers", "ask_user", "ask_user_multi", "cancelled", "confirm", "must_belong_to", "record_held_call",
-    "record_question", "suspend",
-]  # fmt: skip
-
 _WAITS_FOR = timedelta(hours=24)
 
 

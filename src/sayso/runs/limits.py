@@ -10,8 +10,6 @@ from contextvars import ContextVar
 
 from sayso import errors
 
-__all__ = ["Limits", "current_limits"]
-
 
 class Limits:
     """Places for calls of tools, given out in the order in which they are asked for.

@@ -27,8 +27,6 @@ from sayso.runs.events import (
 from sayso.runs.state import Body, bodies
 from sayso.stores.base import Store
 
-__all__ = ["LoadedRun", "Span", "load_run"]
-
 _SHOWN = Redaction()
 _PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "input_required")
 

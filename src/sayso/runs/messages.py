@@ -8,19 +8,16 @@ Messages are plain JSON objects with a `role`: `system` and `user` with `content
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, runtime_checkable
 
 from sayso.errors import SaysoError
-
-__all__ = [
-    "Message", "Model", "ModelCall", "ModelError", "Reply", "kind_of", "read_arguments", "reply_of", "validate_reply",
-]  # fmt: skip
+from sayso.model import strict_json
 
 Message = dict[str, Any]
-_LEVELS = 64
 
 
 class ModelError(SaysoError):
@@ -143,30 +140,49 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
     return Reply(text, read, {"turns": 1, **usage}, provider)
 
 
-def validate_reply(reply: Reply, model: str) -> Reply:
-    """Return a reply that a run can keep: what an adapter of somebody else's made is looked at before it counts.
+async def reply_to(
+    model: Model, name: str, messages: list[Message], tools: list[dict[str, Any]], on_text: Callable[[str], None]
+) -> Reply:
+    """Ask a model once and return its reply, after looking at it: an adapter may be somebody else's.
+
+    Args:
+        model: The model.
+        name: How errors name it.
+        messages, tools: As for `Model.turn`.
+        on_text: Gets each piece of text as it comes.
 
     Raises:
-        ModelError: A part of it is not what it should be, or has no form as JSON.
+        ModelError: There is no reply, a part of it is not what it should be, or it has no form as JSON.
     """
+    reply: Reply | None = None
+    async with AsyncExitStack() as stack:
+        turn = model.turn(messages, tools)
+        if isinstance(turn, AsyncGenerator):
+            await stack.enter_async_context(aclosing(cast("AsyncGenerator[str | Reply]", turn)))
+        async for piece in turn:
+            if isinstance(piece, Reply):
+                reply = piece
+            else:
+                on_text(piece)
+    if reply is None:
+        raise ModelError(name, "ended without a reply")
     calls: list[tuple[object, object, object]] = [(call.id, call.name, call.arguments) for call in reply.calls]
     is_right = isinstance(cast("object", reply.text), str)
-    for label, name, arguments in calls:
-        is_right = is_right and isinstance(label, str) and isinstance(name, str) and isinstance(arguments, dict)
+    for label, tool, arguments in calls:
+        is_right = is_right and isinstance(label, str) and isinstance(tool, str) and isinstance(arguments, dict)
     if not is_right or not set(map(type, reply.usage.values())) <= {int}:
-        raise ModelError(model, "gave a reply whose text, calls or usage are not of the types of `Reply`")
+        raise ModelError(name, "gave a reply whose text, calls or usage are not of the types of `Reply`")
     try:
         json.dumps([reply.provider, calls], allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ModelError(model, f"gave a reply that has no form as JSON: {error}") from error
+        raise ModelError(name, f"gave a reply that has no form as JSON: {error}") from error
     return reply
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
     """Return a call's arguments as JSON values, and what is wrong with them, if anything; then they are empty.
 
-    Stricter than most readers, because what a person approves must be what was meant: a name that stands twice, NaN,
-    infinity and half a surrogate pair are problems.
+    Stricter than most readers (`strict_json`), because what a person approves must be what was meant.
 
     Args:
         given: A mapping, or JSON text; None and empty text stand for no arguments.
@@ -177,43 +193,12 @@ def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}, None
     try:
-        value = json.loads(given, object_pairs_hook=_object) if isinstance(given, str) else given
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        text.encode()
-        read: object = json.loads(text)
-    except RecursionError:
-        return {}, "the arguments are nested too deeply"
-    except UnicodeEncodeError:
-        return {}, "the arguments hold half a surrogate pair, which is no text"
+        read: object = strict_json.loads(given) if isinstance(given, str) else strict_json.copy_of(given)
     except ValueError as error:
         return {}, f"the arguments are no JSON: {error}"
     if not isinstance(read, dict):
         return {}, "the arguments must be a JSON object"
-    if _is_deep(cast("object", read)):
-        return {}, f"the arguments are nested more than {_LEVELS} levels deep"
     return cast("dict[str, Any]", read), None
-
-
-def _is_deep(read: Any) -> bool:
-    level = [read]
-    for _ in range(_LEVELS):
-        level = [item for one in level for item in _items(one)]
-        if not level:
-            return False
-    return True
-
-
-def _items(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
 
 
 def _call_of(given: object, label: str, model: str) -> ModelCall:

@@ -13,8 +13,6 @@ from typing import Any, cast
 from sayso.errors import ConfigError
 from sayso.runs.messages import Message, Model, ModelError, Reply, kind_of, reply_of
 
-__all__ = ["CallableModel", "model_of"]
-
 
 class CallableModel:
     """A model that is an async function of `(messages, tools)`.
@@ -66,16 +64,12 @@ def model_of(given: object) -> Model:
         raise ConfigError(f"the class {given.__name__} is no model; give an instance of it")
     if isinstance(given, Model):
         return given
-    if isinstance(given, str):
-        if find_spec("pydantic_ai") is None:
-            raise ConfigError(
-                f"the model {given!r} is reached through pydantic-ai, which is not installed: "
-                'pip install "sayso[agent]" (an async function as the model needs no package)'
-            )
-        from sayso.runs.provider import ProviderModel
-
-        return ProviderModel(given)
-    if any(kind.__module__.startswith("pydantic_ai.models") for kind in type(given).__mro__):
+    if isinstance(given, str) and find_spec("pydantic_ai") is None:
+        raise ConfigError(
+            f"the model {given!r} is reached through pydantic-ai, which is not installed: "
+            'pip install "sayso[agent]" (an async function as the model needs no package)'
+        )
+    if isinstance(given, str) or any(kind.__module__.startswith("pydantic_ai.models") for kind in type(given).__mro__):
         from sayso.runs.provider import ProviderModel
 
         return ProviderModel(cast("Any", given))

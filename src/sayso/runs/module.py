@@ -28,8 +28,6 @@ from sayso.runs.signature import Prediction
 from sayso.runs.state import in_loop
 from sayso.stores.base import Store
 
-__all__ = ["Module", "Response", "check_shown", "emit_delta", "read_resume_state", "record", "respond", "store_of"]
-
 Response = str | Mapping[str, Any] | None
 """What the person said; None where nothing was said here, and what stands counts."""
 

@@ -41,8 +41,6 @@ from pydantic_ai.tools import ToolDefinition
 from sayso.errors import ConfigError
 from sayso.runs.messages import Message, ModelCall, ModelError, Reply, read_arguments
 
-__all__ = ["ProviderModel"]
-
 _KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
 _LONGEST = 300  # characters of a provider's complaint that are passed on
 _DENIED = {401, 403}
@@ -130,7 +128,7 @@ class ProviderModel:
         if response.state != "complete":
             raise ModelError(self.name, f"broke off its reply ({response.state})")
         calls = [_call(part) for part in response.parts if isinstance(part, ToolCallPart)]
-        text = "".join(_whole(response.parts))
+        text = response.text or ""
         if not calls and not text and response.finish_reason in {"content_filter", "error", "length"}:
             raise ModelError(self.name, f"gave an empty reply ({response.finish_reason})")
         usage = response.usage
@@ -171,25 +169,16 @@ class _Text:
     def piece(self, event: ModelResponseStreamEvent) -> str:
         match event:
             case PartStartEvent(index=index, part=TextPart(content=content)):
-                return self.part(index, content)
+                pass
             case PartDeltaEvent(index=index, delta=TextPartDelta(content_delta=content)):
-                return self.part(index, content)
+                pass
             case _:
                 return ""
-
-    def part(self, index: int, content: str) -> str:
         if not content:
             return ""
         has_gap = self._last is not None and index > self._last + 1
         self._last = index
         return f"\n\n{content}" if has_gap else content
-
-
-def _whole(parts: Iterable[ModelResponsePart]) -> Generator[str]:
-    text = _Text()
-    for index, part in enumerate(parts):
-        if isinstance(part, TextPart):
-            yield text.part(index, part.content)
 
 
 def _known(name: str) -> str:

@@ -8,8 +8,8 @@ arguments that the store has, and what has ended is not made again, whatever a s
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import AsyncExitStack, ExitStack, aclosing
+from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
@@ -18,12 +18,11 @@ from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolC
 from sayso.gates import unknown_request
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
-from sayso.model.parameters import checks_keywords
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.questions import aask
 from sayso.runs.events import DeltaEvent
-from sayso.runs.messages import ModelCall, ModelError, Reply
+from sayso.runs.messages import ModelCall, reply_to
 from sayso.runs.models import model_of
 from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record, store_of
 from sayso.runs.react_state import ReActState, Waiting
@@ -33,8 +32,6 @@ from sayso.runs.tool import Tool, offered_tool, text_of
 from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line
-
-__all__ = ["NoAnswerError", "ReAct"]
 
 _log = logging.getLogger("sayso")
 FINISH, ASK = "finish", "ask_to_user"
@@ -71,7 +68,6 @@ class ReAct(Module):
     """
 
     @trimmed
-    @checks_keywords(name="ReAct")
     def __init__(
         self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
         enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
@@ -158,7 +154,11 @@ class ReAct(Module):
 
     async def _turn(self, state: ReActState, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Ask the model once and make the calls that it asks for; return its answer, if it gave one."""
-        reply = await self._ask(state, offered)
+        path = type(self).__name__
+        reply = await reply_to(
+            self.model, type(self.model).__name__, state.messages, offered,
+            lambda text: emit_delta(DeltaEvent(run_id=state.run_id, path=path, text=text)),
+        )  # fmt: skip
         calls = state.add_reply(reply)
         names = {one["name"] for one in offered}
         for call in calls:
@@ -168,21 +168,6 @@ class ReAct(Module):
         if calls:
             return next((answer for answer in answers if answer is not None), None)
         return self._plain_answer(state, reply.text)
-
-    async def _ask(self, state: ReActState, offered: list[dict[str, Any]]) -> Reply:
-        reply: Reply | None = None
-        async with AsyncExitStack() as stack:
-            pieces = self.model.turn(state.messages, offered)
-            if isinstance(pieces, AsyncGenerator):
-                await stack.enter_async_context(aclosing(cast("AsyncGenerator[str | Reply]", pieces)))
-            async for piece in pieces:
-                if isinstance(piece, Reply):
-                    reply = piece
-                else:
-                    emit_delta(DeltaEvent(run_id=state.run_id, path=type(self).__name__, text=piece))
-        if reply is None:
-            raise ModelError(type(self.model).__name__, "gave no reply")
-        return reply
 
     def _answer(self, state: ReActState, call: ModelCall) -> dict[str, Any] | None:
         """Return the typed answer of a `finish`; what is wrong with it goes back to the model."""

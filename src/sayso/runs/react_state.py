@@ -20,8 +20,6 @@ from sayso.model.reviewer import Identity
 from sayso.runs.messages import Message, ModelCall, Reply
 from sayso.runs.tool import Tool
 
-__all__ = ["ReActState", "Waiting"]
-
 
 @dataclass
 class Waiting:

@@ -39,8 +39,6 @@ from sayso.runs.state import (
 from sayso.stores.worker import Lease
 from sayso.view import line
 
-__all__ = ["Run", "Runnable", "execute"]
-
 _INPUT = "(input)"  # no runnable has this name
 _log = logging.getLogger("sayso")
 

@@ -24,8 +24,6 @@ if sys.version_info >= (3, 12):
 else:
     from typing_extensions import TypedDict  # pydantic asks for it before 3.12, and brings it
 
-__all__ = ["Fields", "Prediction", "Signature"]
-
 
 class Prediction(dict[str, Any]):
     """The outputs of a module, e.g. `prediction.answer` or `prediction["answer"]`."""

@@ -36,12 +36,6 @@ from sayso.scope import Occasion
 from sayso.stores.base import Filter, Store
 from sayso.stores.worker import Lease
 
-__all__ = [
-    "Body", "Checkpoint", "Deferred", "LostValue", "RunAttempt", "RunHistory", "StepContext", "bodies",
-    "current_context", "current_step", "given_arguments", "in_loop", "kept_value", "live_value", "made_defaults",
-    "now_ms", "resolution_place", "result_shown", "verb",
-]  # fmt: skip
-
 Body = dict[str, Any]
 T = TypeVar("T")
 _PAGE = 1000

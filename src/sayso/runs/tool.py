@@ -27,10 +27,6 @@ from sayso.runs.messages import Message, ModelCall
 from sayso.runs.runnable import Run, Runnable
 from sayso.signals import trim, trimmed
 
-__all__ = [
-    "Tool", "approval_words", "call_message", "denial_words", "not_a_tool", "offered_tool", "text_of", "tool",
-]  # fmt: skip
-
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 

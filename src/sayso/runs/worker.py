@@ -30,8 +30,6 @@ from sayso.runs.state import verb
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 
-__all__ = ["Ending", "Report", "Worker"]
-
 _LOOK = 2.0  # seconds between two looks where nothing seems to happen: a killed worker sends no notification
 _STRANGERS = 60.0  # seconds between two looks for runs of runnables that this worker was not given
 _PACE = 0.05  # seconds between two looks at a store that changes all the time

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 
@@ -24,8 +24,6 @@ from sayso.runs.runnable import Runnable
 from sayso.runs.state import LostValue, StepContext, current_step
 from sayso.runs.tool import Tool
 from sayso.signals import trimmed
-
-__all__ = ["StepInputs", "Workflow", "inputs_of"]
 
 _OWN = object()
 _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
@@ -235,10 +233,7 @@ class _Progress:
 
     def __init__(self, steps: Mapping[str, _Step]) -> None:
         self._sorter = TopologicalSorter({name: step.depends_on for name, step in steps.items()})
-        try:
-            self._sorter.prepare()
-        except CycleError as error:  # steps name only earlier ones, so this is a fault of ours
-            raise errors.ConfigError(str(error)) from error
+        self._sorter.prepare()  # there is no circle: steps name only earlier ones
         self._next = list(self._sorter.get_ready())
         self._tasks: dict[asyncio.Future[Any], str] = {}
         self._faults: dict[str, BaseException] = {}

@@ -2,17 +2,24 @@
 
 `create_app` is all that a program needs to mount it; `sayso serve` is one such program. Pages are made by `get_route`,
 forms by `post_route` (`sayso.server.context`). No route that changes something takes GET.
+
+Errors become pages with their status: not signed in, not found, not allowed, not valid. A refused decision is shown on
+the request's own page instead (`sayso.server.pages.request`). The page of an unexpected error says nothing about it;
+the log does.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -20,30 +27,30 @@ from starlette.types import Receive, Scope, Send
 
 from sayso import config, errors
 from sayso.model import duration
+from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
 from sayso.server import events, metrics
-from sayso.server.api.events import Broadcasters, EventLog
+from sayso.server.api.events import Broadcaster, EventLog
 from sayso.server.api.limits import InFlight, Rate
-from sayso.server.api.routes import api
+from sayso.server.api.openapi import api
+from sayso.server.api.problems import kind_of
 from sayso.server.assets import assets
 from sayso.server.auth import login
 from sayso.server.auth.options import SignIn
 from sayso.server.auth.sessions import Sessions
 from sayso.server.auth.signing import PRINTED, TokenSigner
 from sayso.server.auth.tokens import Tokens
-from sayso.server.context import Settings, get_route, post_route
-from sayso.server.error_pages import HANDLERS
+from sayso.server.context import Settings, get_route, post_route, settings_of
 from sayso.server.hooks import Hooks, receive
-from sayso.server.hosts import LOOPBACK, Guard
+from sayso.server.hosts import HEADERS, LOOPBACK, Guard
 from sayso.server.pages import bulk, export, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
+from sayso.server.pages.rendering import render_public
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
-
-__all__ = ["create_app", "login_path"]
 
 _LONGEST_UNDO = timedelta(seconds=60)
 
@@ -84,11 +91,64 @@ def _routes() -> list[BaseRoute]:
     ]
 
 
+_log = logging.getLogger("sayso.server")
+
+_TITLES = {
+    400: "Bad request", 401: "Sign in", 403: "Not allowed", 404: "Page not found", 405: "Method not allowed",
+    408: "The form took too long", 409: "Already changed", 412: "Already changed", 413: "The form is too large",
+    415: "Not a form of this inbox", 422: "Invalid input", 429: "Too many requests", 503: "Service unavailable",
+}  # fmt: skip
+
+
+def _page(http: Http, status: int, message: str) -> Response:
+    return render_public(
+        http, "fault.html", status=status, title=_TITLES.get(status, "Something went wrong"), message=message
+    )
+
+
+def _of_http(http: Http, fault: Exception) -> Response:
+    fault = cast("HTTPException", fault)
+    if fault.status_code == 401:
+        stranger: Callable[[], None] | None = http.app.state.on_stranger
+        if stranger is not None:
+            stranger()
+        return _stranger(http, has_terminal=stranger is not None)
+    response = _page(http, fault.status_code, escape(fault.detail))
+    response.headers.update(fault.headers or {})
+    return response
+
+
+def _stranger(http: Http, *, has_terminal: bool) -> Response:
+    sign_in = settings_of(http).sign_in
+    wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
+    return render_public(
+        http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
+        provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
+    )  # fmt: skip
+
+
+def _of_sayso(http: Http, fault: Exception) -> Response:
+    fault = cast("errors.SaysoError", fault)
+    status = kind_of(type(fault)).status
+    if status >= 500:
+        _log.error("%s %s: %s", http.method, http.url.path, fault)
+    return _page(http, status, escape(str(fault)))
+
+
+def _unforeseen(http: Http, fault: Exception) -> Response:
+    # This is made outside of the guard, so that the headers have to be put on here. The fault is logged by the server.
+    _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
+    return PlainTextResponse("something went wrong here; the log says more\n", status_code=500, headers=HEADERS)
+
+
+_HANDLERS = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}
+
+
 class _Inbox(Starlette):
     """Starlette for the pages, and the API beside it."""
 
     def __init__(self, hosts: Collection[str]) -> None:
-        super().__init__(routes=_routes(), exception_handlers={**HANDLERS})
+        super().__init__(routes=_routes(), exception_handlers={**_HANDLERS})
         self._api, self._guard = api(), Guard(self._answer, hosts=hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -162,7 +222,8 @@ def create_app(
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
     state.writer = Writer(store)
     state.event_log = EventLog(store)
-    state.broadcasters, state.live_pages = Broadcasters(state.event_log), events.LivePages(store)
+    state.broadcasters = events.PerLoop(partial(Broadcaster, state.event_log))
+    state.live_pages = events.PerLoop(partial(events.PageHub, store))
     state.metrics, state.insights = metrics.Metrics(store, state.event_log), insights.Insights(store)
     tables = config.table("hooks") if hooks is None else hooks
     state.hooks = Hooks(store, tables, rate=state.stranger_rate, admits=sign_in.admits)

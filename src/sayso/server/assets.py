@@ -21,8 +21,6 @@ from starlette.types import Receive, Scope, Send
 
 from sayso.server.context import accepts_gzip, path_to
 
-__all__ = ["asset_path", "assets"]
-
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".js": "text/javascript", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json"}
 _FOR_EVER = "public, max-age=31536000, immutable"

@@ -18,10 +18,8 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["GONE", "Limits", "config", "raise_file_limit"]
-
 GONE = "sayso.gone"
-"""The extension of a request's scope whose `future` is done when its connection is lost."""
+"""The extension of a request's scope whose `future` is done when its connection is lost, or the server ends."""
 
 _FILES = 65_536  # as many as are asked for; a system may name a number that it cannot hold
 _RESERVED = 384  # files beside connections: those that are accepted at once, the store, channels, streams of the log
@@ -119,8 +117,7 @@ class _Limited(HttpToolsProtocol):
         self._stop_waiting()
         self._is_read()
         super().connection_lost(exc)
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
+        self._end_waits()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -143,6 +140,11 @@ class _Limited(HttpToolsProtocol):
     def shutdown(self) -> None:
         self._stop_waiting()
         super().shutdown()
+        self._end_waits()
+
+    def _end_waits(self) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
 
     @property
     def _is_answering(self) -> bool:

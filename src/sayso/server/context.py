@@ -33,12 +33,6 @@ from sayso.server.auth.sessions import Session, Sessions
 from sayso.server.auth.signing import Links, TokenSigner
 from sayso.stores.base import Store
 
-__all__ = [
-    "Form", "RequestContext", "Settings", "accepts_gzip", "get_route", "is_same_origin", "is_signed_in",
-    "not_admitted", "path_to", "post_route", "read_form", "redirect", "return_address", "session_of",
-    "set_cookie", "settings_of",
-]  # fmt: skip
-
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from queue import SimpleQueue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import anyio
 from sse_starlette.event import ServerSentEvent
@@ -33,28 +33,84 @@ from sayso.server.context import is_signed_in, path_to, session_of, settings_of
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.stores.base import Store, Unwatch
 
-__all__ = ["LivePages", "PerLoop", "Shutdown", "Wakeup", "event_stream", "events"]
-
 _log = logging.getLogger("sayso.server")
 
 _MOST_ROWS, _MOST_NEW, _MOST_TABS = 200, 100, 50
 _BATCH = 0.05
 _PING, _CHECK = 20, 60
+_RECHECK = 30.0  # seconds after which is looked though nothing changed, as somebody may have been shut out
 _STORE_CHECK = 1.0  # until the store hears again that somebody waits
 _RETRY = 1.0  # until it is looked again after a fault
 _GRACE = 0.2  # for streams to end by themselves, before they are cut off
 
 
-class _Ending(Protocol):
+class Hub:
+    """The streams of one event loop: one task looks at the store for all of them.
+
+    Everything here is done in that loop, apart from `wake`, which any thread calls.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._changed, self._is_woken = loop, asyncio.Event(), False
+        self._open = 0
+        self._task: asyncio.Task[None] | None = None
+
     @property
-    def is_idle(self) -> bool: ...
+    def is_idle(self) -> bool:
+        """Whether no stream is open any more."""
+        return self._open == 0
+
+    def wake(self) -> None:
+        """Have the store looked at again; in any thread. Of many changes at once one wakes the loop."""
+        if not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # the loop has ended, and with it every stream
+                self._loop.call_soon_threadsafe(self._changed.set)
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        """Look for one stream more while the block runs."""
+        self._open += 1
+        self._changed.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if self.is_idle:
+                self._task.cancel()
+                self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._wait()
+            await asyncio.sleep(_BATCH)  # a burst is one look
+            self._changed.clear()  # before the look, so that what changes meanwhile is looked for again
+            self._is_woken = False
+            fault = await self._refresh()
+            if fault is not None:
+                _log.warning("open streams could not be sent what happened (%s); it is tried again", fault)
+                self._loop.call_later(_RETRY, self._changed.set)
+
+    async def _wait(self) -> None:
+        await self._changes_within(_RECHECK)
+
+    async def _changes_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self._changed.wait()
+        return self._changed.is_set()
+
+    async def _refresh(self) -> Exception | None:
+        """Look at the store in a thread, and hand each stream what it sends; return what kept it from that."""
+        raise NotImplementedError
 
 
-T = TypeVar("T", bound=_Ending)
+T = TypeVar("T", bound=Hub)
 
 
 class PerLoop(Generic[T]):
-    """One object for each event loop, made when it is wanted and forgotten when it is idle or its loop has ended."""
+    """One hub for each event loop, made when it is wanted and forgotten when it is idle or its loop has ended."""
 
     def __init__(self, make: Callable[[asyncio.AbstractEventLoop], T]) -> None:
         self._make, self._made = make, dict[asyncio.AbstractEventLoop, T]()
@@ -67,61 +123,29 @@ class PerLoop(Generic[T]):
                 self._made.pop(other, None)
         return self._made.setdefault(loop, self._make(loop))
 
-    def all(self) -> list[T]:
-        """Return those of all loops."""
-        return list(self._made.values())
+    def wake(self) -> None:
+        """Have all of them look again; in any thread."""
+        for hub in list(self._made.values()):
+            hub.wake()
 
 
-class Wakeup:
-    """An event of one loop that any thread sets; of many changes at once one wakes the loop."""
+class Stream:
+    """What one client is sent. sse-starlette calls `set` when the server ends, as it would an event's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._event, self._is_set = loop, asyncio.Event(), False
-
-    def set(self) -> None:
-        """Wake who waits; in any thread."""
-        if self._is_set:
-            return
-        self._is_set = True
-        with suppress(RuntimeError):  # the loop has ended, and with it every stream
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    def set_here(self) -> None:
-        """Wake who waits; in the loop."""
-        self._event.set()
-
-    def set_later(self, seconds: float) -> None:
-        """Wake who waits after a while."""
-        self._loop.call_later(seconds, self._event.set)
-
-    def clear(self) -> None:
-        """Wait anew; before a look, so that what changes while it looks is looked for again."""
-        self._event.clear()
-        self._is_set = False
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait for it, and say whether it came in time."""
-        with anyio.move_on_after(seconds):
-            await self._event.wait()
-        return self._event.is_set()
-
-
-class Shutdown:
-    """Set when the server ends; sets `news` too, so that a stream waits for one event and not for two."""
-
-    def __init__(self, news: asyncio.Event) -> None:
-        self._news = news
-        self.is_set = False
+    def __init__(self) -> None:
+        self.news, self.is_over = asyncio.Event(), False
 
     def set(self) -> None:
-        """Say that the server ends."""
-        self.is_set = True
-        self._news.set()
+        """End it."""
+        self.is_over = True
+        self.news.set()
 
 
-def event_stream(events: Any, shutdown: Shutdown, ping: Callable[[], ServerSentEvent] | None = None) -> Response:
+def event_stream(
+    events: AsyncIterator[Any], stream: Stream, ping: Callable[[], ServerSentEvent] | None = None
+) -> Response:  # fmt: skip
     """Return a response that sends events until the server ends; `ping` is what it sends where nothing happens."""
-    end: Any = shutdown  # of anyio's event nothing but `set` is asked
+    end: Any = stream  # of anyio's event nothing but `set` is asked
     return EventSourceResponse(
         events, ping=_PING, ping_message_factory=ping, shutdown_event=end, shutdown_grace_period=_GRACE
     )
@@ -139,10 +163,8 @@ class _Counts(NamedTuple):
     asked: tuple[datetime, ...]
 
 
-class _Hub:
+class PageHub(Hub):
     """What waits in a store, looked up once for all pages that are open in one event loop.
-
-    Everything here is done in that loop, apart from `_notify`, which any thread calls, and `_look`, which has its own.
 
     Attributes:
         counts: What was found last; None before the first look.
@@ -150,83 +172,64 @@ class _Hub:
     """
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-        self._store, self._loop = store, loop
-        self._listeners: set[asyncio.Event] = set()
+        super().__init__(loop)
+        self._store = store
+        self._streams: set[Stream] = set()
         self._watched: Counter[str] = Counter()
         self._unwatch: dict[str, Unwatch] = {}
-        self._changed: SimpleQueue[str] = SimpleQueue()
-        self._wakeup = Wakeup(loop)
-        self._task: asyncio.Task[None] | None = None
+        self._rows: SimpleQueue[str] = SimpleQueue()  # ids of rows that changed
         self.counts: _Counts | None = None
         self.changed_rows: dict[str, Row] = {}
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no page is open any more."""
-        return not self._listeners
-
     @contextmanager
-    def listening(self, news: asyncio.Event, rows: Sequence[str]) -> Generator[None]:
-        """Set `news` when something changed, and watch these rows, while the block runs."""
-        self._listeners.add(news)
+    def listening(self, stream: Stream, rows: Sequence[str]) -> Generator[None]:
+        """Tell a stream when something changed, and watch these rows, while the block runs."""
+        self._streams.add(stream)
         for one in rows:
             self._watched[one] += 1
             if one not in self._unwatch:
-                self._unwatch[one] = self._store.watch(one, partial(self._notify, one))
-                self._notify(one)
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+                self._unwatch[one] = self._store.watch(one, partial(self._row_changed, one))
+                self._row_changed(one)
         try:
-            yield
+            with self.open():
+                yield
         finally:
-            self._leave(news, rows)
+            self._streams.discard(stream)
+            self._watched.subtract(rows)
+            for one in [one for one in set(rows) if self._watched[one] <= 0]:
+                del self._watched[one]
+                self._unwatch.pop(one)()
+                self.changed_rows.pop(one, None)
 
-    def _leave(self, news: asyncio.Event, rows: Sequence[str]) -> None:
-        self._listeners.discard(news)
-        self._watched.subtract(rows)
-        for one in [one for one in set(rows) if self._watched[one] <= 0]:
-            del self._watched[one]
-            self._unwatch.pop(one)()
-            self.changed_rows.pop(one, None)
-        if self.is_idle and self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-    def wake(self) -> None:
-        """Look again now, and tell every stream; in any thread."""
-        self._wakeup.set()
-
-    def _notify(self, request_id: str) -> None:
-        self._changed.put(request_id)
-        self._wakeup.set()
+    def _row_changed(self, request_id: str) -> None:
+        self._rows.put(request_id)
+        self.wake()
 
     async def _run(self) -> None:
-        unwatch = self._store.watch_all(self._wakeup.set)
+        unwatch = self._store.watch_all(self.wake)
         try:
-            while True:
-                self._wakeup.clear()
-                await self._refresh()
-                ends = time.monotonic() + _CHECK
-                while not await self._wakeup.wait(_STORE_CHECK) and time.monotonic() < ends:
-                    # A store that nobody asks looks ever less often for what other processes did.
-                    self._store.watch_all(self._wakeup.set)()
-                await asyncio.sleep(_BATCH)  # a burst of changes is one event
+            await super()._run()
         finally:
             unwatch()
 
-    async def _refresh(self) -> None:
-        changed = {self._changed.get_nowait() for _ in range(self._changed.qsize())}
+    async def _wait(self) -> None:
+        ends = time.monotonic() + _CHECK
+        while not await self._changes_within(_STORE_CHECK) and time.monotonic() < ends:
+            # A store that nobody asks looks ever less often for what other processes did.
+            self._store.watch_all(self.wake)()
+
+    async def _refresh(self) -> Exception | None:
+        changed = {self._rows.get_nowait() for _ in range(self._rows.qsize())}
         try:
             self.counts, rows = await run_in_threadpool(self._look, changed)
         except Exception as fault:  # noqa: BLE001  one look that fails must not be the last for every open page
-            _log.warning("open pages could not be updated (%s); it is tried again", fault)
             for one in changed:
-                self._changed.put(one)
-            self._wakeup.set_later(_RETRY)
-            return
+                self._rows.put(one)
+            return fault
         self.changed_rows |= {row.id: row for row in rows if row.id in self._watched}
-        for news in self._listeners:
-            news.set()
+        for stream in self._streams:
+            stream.news.set()
+        return None
 
     def _look(self, changed: set[str]) -> tuple[_Counts, list[Row]]:
         wanted = pending_filter()
@@ -240,41 +243,28 @@ class _Hub:
         return counts, rows
 
 
-class LivePages(PerLoop[_Hub]):
-    """The updates of all open pages: one look at the store for those of one event loop."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(partial(_Hub, store))
-
-    def wake(self) -> None:
-        """Let every stream look up again whether it still has a session; in any thread."""
-        for hub in self.all():
-            hub.wake()
-
-
-class _Stream:
+class _Page(Stream):
     """The events of a browser's open pages: when each was made, and which rows somebody may decide elsewhere."""
 
     def __init__(self, http: Http, session: Session, since: Mapping[str, datetime], rows: list[str]) -> None:
+        super().__init__()
         self._http, self._session, self._since, self._rows = http, session, since, rows
-        self._news = asyncio.Event()
-        self.end = Shutdown(self._news)
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield parts of the page as they change."""
-        live_pages: LivePages = self._http.app.state.live_pages
+        live_pages: PerLoop[PageHub] = self._http.app.state.live_pages
         hub, last, checked = live_pages.here(), "", time.monotonic()
         sessions = settings_of(self._http).sessions
-        with hub.listening(self._news, self._rows):
+        with hub.listening(self, self._rows):
             while True:
-                self._news.clear()
+                self.news.clear()
                 part = last if hub.counts is None else self._part_of_page(hub.counts, hub.changed_rows)
                 if part != last:
                     last = part
                     yield {"data": part}
                 with anyio.move_on_after(_CHECK):
-                    await self._news.wait()
-                if self.end.is_set:
+                    await self.news.wait()
+                if self.is_over:
                     return
                 has_ended = sessions.has_ended_here(self._session)
                 if time.monotonic() - checked >= _CHECK:  # and not at each change: that costs one look for all pages
@@ -307,8 +297,8 @@ async def events(http: Http) -> Response:
     if session is None:
         raise HTTPException(401)
     made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
-    stream = _Stream(http, session, {text: _instant(text) for text in made}, rows)
-    return event_stream(stream.events(), stream.end, _ping)
+    page = _Page(http, session, {text: _instant(text) for text in made}, rows)
+    return event_stream(page.events(), page, _ping)
 
 
 def _listed(http: Http, name: str) -> list[str]:

@@ -8,7 +8,6 @@ the fingerprint of what was seen, and an unsigned message costs no look at the s
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import threading
@@ -38,14 +37,12 @@ from sayso.server.context import settings_of
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 
-__all__ = ["Hook", "Hooks", "receive"]
-
 _KNOWN = ("issuer", "reviewers", "roles", "secret_env")
 _RECORD = "seen"
 # Longer than a message can be signed for, by clocks that are ten minutes apart.
 _KEPT_FOR = 2 * WINDOW + timedelta(minutes=10)
 _MOST_FORGOTTEN = 20
-_BODY_TIMEOUT = 10.0  # seconds for a body
+_BODY_TIMEOUT = 10.0  # seconds for a body: who sends it is not known yet, and must not stay for long
 _UNSIGNED = frozenset({"body_too_large", "body_too_slow", "not_signed_in"})
 
 
@@ -260,8 +257,4 @@ async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
 async def _message(http: Http) -> tuple[dict[str, str], bytes]:
     given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
     headers = {name: said[0] for name, said in given.items() if len(said) == 1}
-    try:
-        async with asyncio.timeout(_BODY_TIMEOUT):  # who sends it is not known yet, and must not stay for long
-            return headers, await read_bytes(http)
-    except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was decided") from None
+    return headers, await read_bytes(http, _BODY_TIMEOUT)

@@ -2,31 +2,23 @@
 
 A page of another site can make a browser send requests here under a name of its own (DNS rebinding); the Host header
 shows it. On this machine the inbox has a name of its own, `NAME.localhost`, because a browser sends the cookies of
-127.0.0.1 to every program that listens there, other people's included. A browser that opens `127.0.0.1` is redirected
-to that name where the system says that the same user asks; programs, which send tokens and no cookies, are answered
-under both. No response leaves without the headers, and no page is shown under a name that other programs share.
+127.0.0.1 to every program that listens there, other people's included. No page is shown under a name that other
+programs share; programs, which send tokens and no cookies, are answered under both. No response leaves without the
+headers.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request as Http
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sayso.server.auth.signing import TokenSigner
 from sayso.stores.base import Store
-
-__all__ = ["HEADERS", "LOOPBACK", "Guard", "LocalhostRedirect", "hostname", "local_hostname"]
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -98,9 +90,6 @@ class Guard:
 
 
 _FOR_PROGRAMS = ("/api/", "/hooks/", "/healthz", "/metrics")
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_STATE, _OWNER = 3, 7  # the columns of a connection's state and of its user
-_ESTABLISHED = "01"
 _MISDIRECTED = (
     "this inbox has an address of its own, NAME.localhost, because a browser sends the cookies of 127.0.0.1 to every"
     " program there; its terminal shows it\n"
@@ -116,69 +105,20 @@ def local_hostname(store: Store) -> str:
     return f"sayso-{TokenSigner(store).label('name of the inbox')}.localhost"
 
 
-class LocalhostRedirect:
-    """ASGI middleware that leads pages from this machine's shared names to the inbox's own."""
+class OwnName:
+    """ASGI middleware that shows no page under this machine's shared names; programs are answered under them."""
 
-    def __init__(
-        self, app: ASGIApp, url: str, *, on_stranger: Callable[[], None] | None = None,
-        is_neighbour: Callable[[Scope], bool] | None = None,
-    ) -> None:  # fmt: skip
-        self._app, self._url, self._on_stranger = app, url, on_stranger
-        self._is_neighbour = _is_of_same_user if is_neighbour is None else is_neighbour
+    def __init__(self, app: ASGIApp, *, on_stranger: Callable[[], None] | None = None) -> None:
+        self._app, self._on_stranger = app, on_stranger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or lead it on."""
-        if scope["type"] != "http" or not self._is_astray(scope):
+        """Answer a request, or say where the inbox is."""
+        given = Headers(scope=scope).getlist("host") if scope["type"] == "http" else []
+        is_shared = len(given) == 1 and hostname(given[0]) in LOOPBACK
+        if not is_shared or scope["path"].startswith(_FOR_PROGRAMS):
             await self._app(scope, receive, send)
             return
-        answer = self._led(scope)
-        answer.headers.update({**HEADERS, "cache-control": "no-store"})
-        await answer(scope, receive, send)
-
-    def _is_astray(self, scope: Scope) -> bool:
-        given = Headers(scope=scope).getlist("host")
-        is_shared = len(given) == 1 and hostname(given[0]) in LOOPBACK
-        return is_shared and not scope["path"].startswith(_FOR_PROGRAMS)
-
-    def _led(self, scope: Scope) -> Response:
-        if scope["method"] in {"GET", "HEAD"} and self._is_neighbour(scope):
-            url = Http(scope).url
-            return RedirectResponse(f"{self._url}{url.path}{'?' if url.query else ''}{url.query}", status_code=307)
         if self._on_stranger is not None:
             self._on_stranger()
-        return PlainTextResponse(_MISDIRECTED, status_code=421)
-
-
-def _is_of_same_user(scope: Scope) -> bool:
-    """Say whether the other end of a connection is a process of this user; where that cannot be known, it is not.
-
-    Else another user of this machine would only have to ask for the name.
-    """
-    client, server = scope.get("client"), scope.get("server")
-    if not client or not server or not hasattr(os, "geteuid"):
-        return False
-    try:
-        ends = _end(*client[:2]), _end(*server[:2])
-    except ValueError:  # no address of the internet
-        return False
-    if not all(address.is_loopback for address, _ in ends):
-        return False
-    for table in _TABLES:
-        with suppress(OSError):
-            for line in table.read_text("ascii").splitlines()[1:]:
-                columns = line.split()
-                if columns[_STATE] == _ESTABLISHED and (_read_end(columns[1]), _read_end(columns[2])) == ends:
-                    return int(columns[_OWNER]) == os.geteuid()
-    return False
-
-
-def _end(host: str, port: int) -> tuple[IPv4Address | IPv6Address, int]:
-    return ip_address(host), port
-
-
-def _read_end(end: str) -> tuple[IPv4Address | IPv6Address, int]:
-    """Read an end of the system's table: an address in hexadecimal words of the machine's byte order, and a port."""
-    text, _, port = end.rpartition(":")
-    words = [bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8)]
-    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
-    return _end(socket.inet_ntop(family, b"".join(words)), int(port, 16))
+        headers = {**HEADERS, "cache-control": "no-store"}
+        await PlainTextResponse(_MISDIRECTED, status_code=421, headers=headers)(scope, receive, send)

@@ -8,12 +8,10 @@ contain no arguments and no words of people, and a program cannot create label v
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -32,20 +30,17 @@ from sayso.server.api.events import EventLog, LoggedEvent
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.server.hosts import LOOPBACK
-from sayso.stores.base import Filter, Store, Unwatch
+from sayso.stores.base import Filter, Store
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
     from prometheus_client import CollectorRegistry
-
-__all__ = ["TOKEN", "Metrics", "metrics", "observe"]
 
 TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
 """Names the variable with the bearer token of a scraper, for a server that other machines reach."""
 
 _SHORTEST = 16
 _FRESH = timedelta(seconds=5)
-_LINGER = 600.0  # seconds; scrapers come every minute or oftener
 _PAGE, _MOST_PAGES = 500, 20
 _AGES = {"0s": 0, "1m": 60, "10m": 600, "1h": 3_600, "1d": 86_400}
 _BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
@@ -175,32 +170,9 @@ class Metrics:
         self.token = _token()
         self._store, self._event_log = store, event_log
         self._lock = threading.Lock()  # of scrapers that ask at once, one reads the store and the others get its text
-        self._number = 0  # of the last event that was counted
-        self._end: Unwatch | None = None  # None while nothing is watched
-        self._has_begun = self._is_watching = False
-        self._asked_at = 0.0
+        self._number: int | None = None  # of the last event that was counted; None before the first scrape
         self._cached: tuple[datetime, bytes] | None = None
         self._instruments: _Instruments | None = None
-
-    def keep_watching(self) -> None:
-        """Watch events from the next scrape on, until nobody has asked for long or the running event loop ends."""
-        self._asked_at = time.monotonic()
-        if not self._is_watching:
-            self._is_watching = True
-            # A task and no timer: a loop that ends cancels its tasks, and forgets its timers.
-            asyncio.get_running_loop().create_task(self._until_idle()).add_done_callback(self._stop_watching)
-
-    async def _until_idle(self) -> None:
-        left = _LINGER
-        while left > 0:
-            await asyncio.sleep(left)
-            left = self._asked_at + _LINGER - time.monotonic()
-
-    def _stop_watching(self, _: asyncio.Task[None]) -> None:
-        """Stop watching; the next scrape counts what happened meanwhile."""
-        self._is_watching, end, self._end = False, self._end, None
-        if end is not None:
-            end()
 
     def text(self) -> bytes:
         """Return everything in the text format of Prometheus; reads the store, at most every five seconds.
@@ -222,11 +194,14 @@ class Metrics:
             return self._cached[1]
 
     def _count(self, found: _Instruments) -> None:
-        if self._end is None:
-            self._end = self._event_log.listen(lambda: None)  # from now on it notices
-            if not self._has_begun:
-                self._has_begun, self._number = True, self._event_log.number
-        events = self._event_log.since(self._number)
+        # Nothing is watched between two scrapes: what happened meanwhile is caught up with.
+        end = self._event_log.listen(lambda: None)
+        try:
+            if self._number is None:
+                self._number = self._event_log.number
+            events = self._event_log.since(self._number)
+        finally:
+            end()
         if events is None:
             found.lost.add(1)
             self._number = self._event_log.number
@@ -253,7 +228,6 @@ class Metrics:
 async def metrics(http: Http) -> Response:
     """Answer a scraper that may know."""
     found: Metrics = http.app.state.metrics
-    found.keep_watching()
     try:
         return await run_in_threadpool(_answer, http, found.text)
     except Problem as problem:

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from sayso.stores.base import Store
 
-__all__ = ["Writer"]
-
 T = TypeVar("T")
 _MOST = 256  # works in one commit: those behind them wait for it
 _MOST_LOOKS = 64  # looks of those who wait in one commit: a thousand that one change wakes hold up no verb for long

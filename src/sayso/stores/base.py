@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sayso import errors
-from sayso.model.request import State
 from sayso.stores.filter import Filter, Page
 from sayso.stores.grants import GrantVerbs
 from sayso.stores.program import ProgramStore
@@ -55,12 +54,6 @@ class Store(ProgramStore, ReviewStore, GrantVerbs):
             except Exception as error:  # noqa: BLE001  it belongs to whoever wanted this work, and to nobody else
                 found.append(error)
         return found
-
-    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        """Return the ids of a function's requests that wait or were approved in a run, each with its schema digest."""
-        states = frozenset({State.PENDING, State.APPROVED})
-        found = self.list(Filter(states=states, run_id=run_id, name=tool)).requests
-        return [(request.id, request.subject.schema_digest) for request in found]
 
     def _kept_result(self, request_id: str) -> str | None:
         record = self.record(RESULT, request_id)

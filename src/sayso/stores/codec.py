@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sayso import errors
@@ -20,12 +21,6 @@ from sayso.model.journal import Anchor, Entry, row_digest_in
 from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
 from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.stores.filter import search_text
-
-__all__ = [
-    "ASKED_COLUMNS", "PROGRESS_COLUMNS", "SEALED_COLUMNS", "Row", "Seal", "altered", "anchor_of", "asked_again",
-    "asked_digest", "asked_values", "legible", "progress_values", "request_of", "row_digest", "schema_id", "sealed",
-    "sealed_search", "verify_row",
-]  # fmt: skip
 
 _MARK = "sealed:1:"
 _ANY = "sealed:"
@@ -130,12 +125,15 @@ def _opened(entry: Entry, seal: Seal) -> str:
 
 
 _MICROSECOND = timedelta(microseconds=1)
-_KINDS = {
-    "window": int, "schema_id": str, "process": str, "key": str, "effect": str, "title": str, "summary": str,
-    "prompt": str, "description": str, "rule": str, "context": dict,
-    "place": str, "retries": int, "idempotent": bool, "redact": list, "channels": list,
-    "notify_arguments": bool, "purged": int, "always": bool, "budgets": list,
+# The fields of what was asked that are written as they are, with the JSON type that each has.
+_PLAIN: dict[str, type] = {
+    "process": str, "key": str, "effect": str, "title": str, "summary": str, "prompt": str, "description": str,
+    "rule": str, "context": dict, "place": str, "retries": int, "idempotent": bool, "redact": list, "channels": list,
+    "notify_arguments": bool, "always": bool, "budgets": list,
 }  # fmt: skip
+_PLAIN_VALUES = attrgetter(*_PLAIN)
+_NOT_SAID: dict[str, Any] = {name: getattr(Request, name) for name in _PLAIN}
+_KINDS: dict[str, type] = {**_PLAIN, "window": int, "schema_id": str, "purged": int}
 _LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
 
 
@@ -292,28 +290,12 @@ def _asked_text(request: Request) -> str:
         "requester": _pair(request.requester),
         "on_behalf_of": None if behalf is None else _pair(behalf),
         "also_for": [_pair(person) for person in request.also_for] if request.also_for else None,
-        "process": request.process,
         "window": request.approval_window // _MICROSECOND,
         "schema_id": schema_id(request.subject.schema),
         "quorum": [quorum.count, *sorted(quorum.roles)] if quorum.count != 1 or quorum.roles else None,
-        "key": request.key,
-        "effect": request.effect,
-        "title": request.title,
-        "summary": request.summary,
-        "prompt": request.prompt,
-        "description": request.description,
-        "rule": request.rule,
-        "context": request.context,
-        "place": request.place or None,
-        "retries": request.retries,
-        "idempotent": request.idempotent,
-        "redact": request.redact,
-        "channels": request.channels,
-        "notify_arguments": request.notify_arguments,
-        "always": request.always,
-        "budgets": request.budgets,
         "purged": None if request.purged_at is None else microseconds(request.purged_at),
         "escalation": None if request.escalation is None else _escalation_values(request.escalation),
+        **dict(zip(_PLAIN, _PLAIN_VALUES(request), strict=True)),
     }
     return dumps({key: value for key, value in fields.items() if value not in _LEFT_OUT})
 
@@ -397,29 +379,13 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         quorum=_quorum(*needed),
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
         also_for=tuple(Identity(*person) for person in asked.get("also_for", ())),
-        process=asked.get("process"),
-        key=asked.get("key"),
-        effect=asked.get("effect"),
-        title=asked.get("title"),
-        summary=asked.get("summary"),
-        prompt=asked.get("prompt"),
-        description=asked.get("description"),
         risk=row.risk,
-        rule=asked.get("rule"),
-        context=asked.get("context"),
-        place=asked.get("place", ""),
-        retries=asked.get("retries", 0),
-        idempotent=asked.get("idempotent", False),
-        redact=tuple(asked.get("redact", ())),
-        channels=tuple(asked.get("channels", ())),
-        notify_arguments=asked.get("notify_arguments", False),
-        always=asked.get("always", False),
-        budgets=tuple((text, name) for text, name in asked.get("budgets", ())),
         escalation=_escalation(asked["escalation"]) if "escalation" in asked else None,
         state=State(row.state),
         holds=row.holds is not None,
         edited=_edited(row, progress.get("edited"), subject),
         purged_at=instant(asked["purged"]) if "purged" in asked else None,
+        **_plain(asked),
         **_progressed(progress),
     )
 
@@ -428,6 +394,14 @@ def _made(**fields: Any) -> Request:
     request = object.__new__(Request)
     vars(request).update(fields)
     return request
+
+
+def _plain(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of `_PLAIN`."""
+    fields = _NOT_SAID | {name: value for name, value in asked.items() if name in _PLAIN}
+    fields["redact"], fields["channels"] = tuple(fields["redact"]), tuple(fields["channels"])
+    fields["budgets"] = tuple((text, name) for text, name in fields["budgets"])
+    return fields
 
 
 def _progressed(progress: dict[str, Any]) -> dict[str, Any]:

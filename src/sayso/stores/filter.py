@@ -11,8 +11,6 @@ from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 
-__all__ = ["NOT_DECIDED", "Filter", "Page", "RunFilter", "matches", "read_cursor", "search_text"]
-
 _SEARCHED = 4_000
 
 NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})

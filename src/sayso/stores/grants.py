@@ -28,11 +28,6 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.records import Record, RecordVerbs, digest_of, record_of, row_of
 from sayso.stores.transaction import Transaction, changed, update
 
-__all__ = [
-    "BUDGET", "CHAIN", "ENDED_GRANT", "GRANT", "KINDS", "STOP", "GrantVerbs", "Stop", "approved_at_once", "chain_of",
-    "digest_in", "give_back", "must_not_be_stopped", "take",
-]  # fmt: skip
-
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
 """The chain of the journal in which it stands who stopped every start, and who let them go on."""

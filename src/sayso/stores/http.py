@@ -7,7 +7,6 @@ store: people decide on the server. If the server does not confirm a verb, the v
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
@@ -20,7 +19,7 @@ from sayso import errors
 from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
 from sayso.model.lifecycle import Outcome, keepable
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import http_messages as messages
@@ -31,9 +30,6 @@ from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Tra
 from sayso.stores.records import RecordRow
 from sayso.stores.watch import Bell, forget_after_fork
 
-__all__ = ["HttpStore", "Listener"]
-
-_log = logging.getLogger("sayso")
 T = TypeVar("T")
 _M = TypeVar("_M", bound=messages.Message)
 
@@ -67,7 +63,6 @@ class HttpStore(Store):
         self._transport = Transport(self.url, token)
         self._patience, self._looking_patience = patience, min(patience, _LOOKING_PATIENCE)
         self._etags = dict[str, str]()
-        self._to_compare = set[tuple[str, str]]()  # runs and functions of which the next ask compares the versions
         self._begin_afresh()
         forget_after_fork(self)
 
@@ -87,17 +82,11 @@ class HttpStore(Store):
     # -- what programs do --------------------------------------------------------------------------------------
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
-        compares = isinstance(request.subject, Call) and (request.run_id, request.call.tool) in self._to_compare
         message = messages.Ask.of(
-            request=messages.AskedRequest.of_request(request), update=saved, compares=compares, seconds=0.0, start=None
-        )
+            request=messages.AskedRequest.of_request(request), update=saved, seconds=0.0, start=None
+        )  # fmt: skip
         with beginning_run(request.run_id):
-            found = self._request(message, request.run_id)
-        if compares:
-            self._to_compare.discard((request.run_id, request.call.tool))
-            if found.id == request.id and found.context != request.context:
-                _log.warning("%s asks anew in run %r: %s", request.call.name, request.run_id, found.context)
-        return found
+            return self._request(message, request.run_id)
 
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         request = self._request(messages.Settle.of(request_id=request_id, gone=gone))
@@ -211,13 +200,6 @@ class HttpStore(Store):
 
     def _kept_result(self, request_id: str) -> str | None:
         return self._send(messages.GetResult.of(request_id=request_id), messages.Result, request_id).result
-
-    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        """Return nothing: the server compares the versions in the transaction of the next ask, and notes them."""
-        if len(self._to_compare) >= _MAX_ETAGS:
-            self._to_compare.clear()
-        self._to_compare.add((run_id, tool))
-        return []
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         return self._look(messages.Match.of(prefix=prefix, limit=limit), messages.Ids).ids

@@ -23,14 +23,6 @@ from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores.filter import Filter, RunFilter
 
-__all__ = [
-    "LONGEST_WAIT", "Answered", "Answers", "Ask", "AskedRequest", "Batch", "Begin", "ByEffect", "Changes", "Done",
-    "Entries", "Find", "FindKey", "Finish", "Found", "Get", "GetResult", "GetRun", "Ids", "Journal", "LeaveRun",
-    "List", "Match", "Message", "Note", "Operation", "ReadyRuns", "Renew", "Renewed", "RequestMessage", "Requests",
-    "Result", "RunSnapshotMessage", "Runs", "RunsPage", "SaveRun", "SendBack", "Settle", "Start", "Sweep", "Swept",
-    "TakeRun", "Verify", "Wait", "Withdraw", "etag_of",
-]  # fmt: skip
-
 LONGEST_WAIT = 30.0
 """Seconds; proxies close a connection that is silent for a minute."""
 
@@ -133,7 +125,6 @@ class Ask(Message):
 
     request: AskedRequest
     update: RunUpdate | None = None
-    compares: bool = Field(False, description="Whether to note what waits for the function's earlier versions.")
     seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT, description="How long to wait for the decision.")
     start: Begin | None = Field(None, description="Taken where it finds an approval of what it asks, as it was asked.")
 

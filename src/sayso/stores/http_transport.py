@@ -28,8 +28,6 @@ from sayso import errors
 from sayso.model.ids import new_token
 from sayso.stores.http_messages import Message
 
-__all__ = ["BROKEN", "AnswerLostError", "LaterError", "Transport", "beginning_run", "encoded", "fault_of", "jittered"]
-
 _M = TypeVar("_M", bound=Message)
 
 # -- faults: the server names them by their classes in `sayso.errors`, and sends their facts along ----------------

@@ -20,8 +20,6 @@ from sayso.stores.request_store import RequestStore
 from sayso.stores.review import ReviewStore
 from sayso.stores.transaction import Transaction
 
-__all__ = ["joined", "result_of"]
-
 T = TypeVar("T")
 
 

@@ -8,78 +8,40 @@ locks are unreliable.
 
 from __future__ import annotations
 
-import heapq
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.clock import microseconds
 from sayso.model.canonical.tags import dumps_sorted
-from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition
-from sayso.model.request import LIVE, Request, State
+from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, Step
 from sayso.stores import codec
-from sayso.stores.base import Filter, Page, Store, Transaction
-from sayso.stores.codec import (
-    Row,
-    Seal,
-    anchor_of,
-    legible,
-    progress_values,
-    request_of,
-    sealed,
-    verify_row,
-)
-from sayso.stores.filter import NOT_DECIDED, read_cursor
+from sayso.stores.codec import Row, Seal, anchor_of, legible, progress_values, request_of, sealed, verify_row
 from sayso.stores.jsonl_file import JsonlFile
-from sayso.stores.memory_tables import (
-    RecordTable,
-    RunTable,
-    TableReads,
-    TableWrites,
-    run_of,
-    run_values,
-    step_column,
-)
+from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values, step_column
 from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
 
-__all__ = ["JsonlState", "JsonlStore", "JsonlTransaction"]
-
 _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
-_LIVE = frozenset(state.value for state in LIVE)
 
 
-class JsonlState:
-    """Requests, the journal and runs.
+class JsonlState(Tables):
+    """Requests, the journal, runs and records, as the file says.
 
     Attributes:
-        rows: Columns of requests by id, in the order in which they were asked.
         schemas: Texts of schemas, by digest.
-        table: The runs.
-        record_table: The records.
     """
 
     def __init__(self, seal: Seal) -> None:
+        super().__init__(seal)
         self._seal = seal
-        self.rows: dict[str, Row] = {}
         self.schemas: dict[str, str] = {}
-        self.run_table = RunTable(self._is_decided)
-        self.record_table = RecordTable(seal)
-        self._ids: list[str] = []  # cursors are places here, from 1
-        self._live: dict[str, int] = {}  # places of those to which something can still happen
-        self._holders: dict[str, str] = {}
-        self._keys: dict[str, str] = {}  # ids by the digest of run and key
-        self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
-        self._chains: dict[str, list[Entry]] = {}
         self._known: dict[str, Request] = {}
         self._verified = set[str]()  # requests that surely stand as the journal left them
 
@@ -93,7 +55,7 @@ class JsonlState:
         for columns in line.get("changed", ()):
             self._put(self.rows[columns["id"]]._replace(**columns))
         for entry in line.get("journal", ()):
-            self._chains.setdefault(entry[0], []).append(Entry(*entry))
+            self.chains.setdefault(entry[0], []).append(Entry(*entry))
             self._verified.discard(entry[3])
         for run in line.get("runs", ()):
             self.run_table.put(run_of(run))
@@ -108,7 +70,7 @@ class JsonlState:
         yield {"schemas": self.schemas}
         for row in self.rows.values():
             yield {"asked": [{name: value for name, value in row._asdict().items() if value is not None}]}
-        for chain in self._chains.values():
+        for chain in self.chains.values():
             yield {"journal": chain}
         for run, steps in ((kept.run, kept.steps) for kept in self.run_table.everything()):
             written = [(run.id, n, step.place, step.body, step.waits) for n, step in enumerate(steps, 1)]
@@ -121,23 +83,9 @@ class JsonlState:
         self._verified.add(request.id)
 
     def _put(self, row: Row) -> None:
-        before = self.rows.get(row.id)
-        if before is None:
-            self._ids.append(row.id)
-            self._live[row.id] = len(self._ids)
-            if row.key_digest is not None:
-                self._keys.setdefault(row.key_digest, row.id)
-            if row.effect_digest is not None:
-                self._effects.setdefault(row.effect_digest, []).append(row.id)
-        elif before.holds and self._holders.get(before.fingerprint) == row.id:
-            del self._holders[before.fingerprint]
-        self.rows[row.id] = row
+        self.put(row, row.key_digest, row.effect_digest)
         self._known.pop(row.id, None)
         self._verified.discard(row.id)
-        if row.holds:
-            self._holders[row.fingerprint] = row.id
-        if row.state not in _LIVE:
-            self._live.pop(row.id, None)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -157,26 +105,12 @@ class JsonlState:
         except KeyError:
             raise errors.StoreCorruptError(f"the schema {digest[:12]} of a request is missing") from None
 
-    def held(self, fingerprint: str) -> Request | None:
-        """Return the request that holds a fingerprint."""
-        request_id = self._holders.get(fingerprint)
-        return None if request_id is None else self.request(request_id)
-
-    def keyed(self, run_id: str, key: str) -> Request | None:
-        """Return the request that was asked with a key in a run."""
-        request_id = self._keys.get(key_digest(run_id, key))
-        return None if request_id is None else self.request(request_id)
-
-    def with_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with an effect, in the order they were asked."""
-        return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
-
     def verify(self, request_id: str) -> bool:
         """Say whether a request is as the newest row about it left it."""
         if request_id in self._verified:
             return True
         row = self.rows[request_id]
-        newest = next((e for e in reversed(self._chains.get(row.run_id, ())) if e.request_id == request_id), None)
+        newest = next((e for e in reversed(self.chains.get(row.run_id, ())) if e.request_id == request_id), None)
         if not verify_row(row, None if newest is None else (newest.link, newest.detail), self._seal):
             return False
         self._verified.add(request_id)
@@ -184,102 +118,21 @@ class JsonlState:
 
     def head(self, run_id: str) -> tuple[int, str]:
         """Return place and link of the last row of a chain."""
-        chain = self._chains.get(run_id)
+        chain = self.chains.get(run_id)
         return (chain[-1].seq, chain[-1].link) if chain else (0, first_link(run_id))
 
-    def match(self, prefix: str, limit: int) -> Sequence[str]:
-        """Return ids that begin so."""
-        return list(islice((request_id for request_id in self._ids if request_id.startswith(prefix)), limit))
-
-    def due(self, now: int) -> Sequence[str]:
-        """Return the ids of requests whose end is reached, and of all that are running."""
-        rows = map(self.rows.__getitem__, self._live)
-        return [r.id for r in rows if r.state == State.RUNNING or (r.ends_at is not None and r.ends_at <= now)]
-
-    def page(self, wanted: Filter, cursor: str | None, limit: int, *, newest: bool) -> Page:
-        """Return a page of requests."""
-        found = list(islice(self._matching(wanted, read_cursor(cursor), newest=newest), limit + 1))
-        more = len(found) > limit
-        return Page(
-            tuple(self.request(request_id) for _, request_id in found[:limit]),
-            str(found[limit - 1][0]) if more else None,
-        )
-
-    def count(self, wanted: Filter) -> int:
-        """Return how many requests pass."""
-        return sum(1 for _ in self._matching(wanted, None, newest=False))
-
-    def _matching(self, wanted: Filter, after: int | None, *, newest: bool) -> Iterator[tuple[int, str]]:
-        beyond = range(1, len(self._ids) + 1)
-        if after is not None:
-            beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
-        places: Sequence[int] = beyond
-        if wanted.states and wanted.states <= LIVE:  # what is due is live, too
-            places = [place for place in self._live.values() if place in beyond]
-        for place in reversed(places) if newest else places:
-            request_id = self._ids[place - 1]
-            if _passes(self.rows[request_id], wanted):
-                yield place, request_id
-
-    def journal(
-        self, run_id: str | None, request_id: str | None, after: tuple[str, int] | None, limit: int
-    ) -> Sequence[Entry]:
-        """Return rows of the journal."""
-        if run_id is None and request_id is not None:
-            row = self.rows.get(request_id)
-            run_id = "" if row is None else row.run_id
-        run, seq = after or ("", 0)
-        wanted = sorted(each for each in self._chains if each >= run) if run_id is None else [run_id]
-        return list(islice(self._rows(wanted, request_id, run, seq), limit))
-
-    def _rows(self, runs: Sequence[str], request_id: str | None, run: str, seq: int) -> Iterator[Entry]:
-        for each in runs:
-            if each < run:
-                continue
-            chain = self._chains.get(each, [])
-            begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
-            for entry in islice(chain, begin, None):
-                if request_id is None or entry.request_id == request_id:
-                    yield entry
-
-    def newest(self, run_id: str) -> Entry | None:
-        """Return the newest row of a chain."""
-        chain = self._chains.get(run_id)
-        return chain[-1] if chain else None
-
-    def anchors(self, run_id: str | None, after: str, limit: int) -> Sequence[Anchor]:
-        """Return how requests are tied to the journal."""
-        rows = self.rows.values()
-        found = heapq.nsmallest(limit, (r.id for r in rows if r.id > after and run_id in {None, r.run_id}))
-        return [anchor_of(self.rows[request_id], self._seal) for request_id in found]
+    def anchor(self, request_id: str) -> Anchor:
+        return anchor_of(self.rows[request_id], self._seal)
 
     def marks(self, request_ids: Sequence[str]) -> dict[str, object]:
         """Return what differs after each change of these requests."""
         return {request_id: self.rows[request_id].link for request_id in request_ids if request_id in self.rows}
 
-    def _is_decided(self, request_id: str) -> bool:
-        row = self.rows.get(request_id)
-        return row is not None and row.state not in NOT_DECIDED
+    def is_due(self, row: Row, now: datetime) -> bool:
+        return row.ends_at is not None and row.ends_at <= microseconds(now)
 
 
-def _state(row: Row, wanted: Filter) -> str:
-    is_due = wanted.at is not None and row.ends_at is not None and row.ends_at <= microseconds(wanted.at)
-    return State.EXPIRED if is_due else row.state
-
-
-def _passes(row: Row, wanted: Filter) -> bool:
-    return (
-        (not wanted.states or _state(row, wanted) in wanted.states)
-        and wanted.kind in {None, row.kind}
-        and wanted.run_id in {None, row.run_id}
-        and (wanted.name is None or (wanted.name in {row.name, row.tool}))
-        and wanted.risk in {None, row.risk}
-        and (wanted.claimed_by is None or wanted.claimed_by.folded == row.claimed_by)
-        and (wanted.text is None or wanted.text.casefold() in row.search)
-    )
-
-
-class JsonlTransaction(TableWrites, Transaction):
+class JsonlTransaction(TableTransaction):
     """The verbs' view of the state while the store is alone with its file.
 
     Attributes:
@@ -287,7 +140,7 @@ class JsonlTransaction(TableWrites, Transaction):
     """
 
     def __init__(self, state: JsonlState, seal: Seal) -> None:
-        super().__init__(state.run_table, state.record_table)
+        super().__init__(state)
         self._state, self._seal = state, seal
         self._line: dict[str, Any] = {}
         self._heads: dict[str, tuple[int, str]] = {}
@@ -310,25 +163,6 @@ class JsonlTransaction(TableWrites, Transaction):
         if self.records:
             self._line["records"] = self.sealed_records()
         return self._line
-
-    def now(self) -> datetime:
-        return clock.now()
-
-    def load(self, request_id: str) -> Request:
-        return self._state.request(request_id)
-
-    def holder(self, fingerprint: str) -> Request | None:
-        return self._state.held(fingerprint)
-
-    def keyed(self, run_id: str, key: str) -> Request | None:
-        return self._state.keyed(run_id, key)
-
-    def with_effect(self, effect: str) -> Sequence[Request]:
-        found = self._state.with_effect(effect)
-        for request in found:
-            if not self.verify(request):
-                raise codec.altered(request.id, is_start=True)
-        return found
 
     def insert(self, transition: Transition) -> None:
         request, subject = transition.request, transition.request.subject
@@ -391,7 +225,7 @@ T = TypeVar("T")
 _TRIES = 3
 
 
-class JsonlStore(Watched, TableReads, Store):
+class JsonlStore(Watched, TableStore):
     """The store behind `jsonl:path`.
 
     Args:
@@ -413,7 +247,7 @@ class JsonlStore(Watched, TableReads, Store):
 
     def _begin_process(self) -> None:
         # Always taken in this order. Readers need only the second, so that none waits for another process.
-        self._write_lock, self._state_lock = threading.Lock(), threading.Lock()
+        self._write_lock, self._lock = threading.Lock(), threading.Lock()
         self._bell = Bell()
         self._watcher = Watcher(self._bell, self._file.version, self._marks)
         self._begin_again()
@@ -428,19 +262,14 @@ class JsonlStore(Watched, TableReads, Store):
         self._begin_process()
 
     def close(self) -> None:
-        with self._write_lock, self._state_lock:
+        with self._write_lock, self._lock:
             self._file.close_all()
             self._begin_again()
         self._bell.ring_all()
 
     # -- what the file says ------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _now(self) -> Generator[JsonlState]:
-        with self._state_lock:
-            yield self._caught_up()
-
-    def _caught_up(self) -> JsonlState:
+    def _tables(self) -> JsonlState:
         for tries_left in reversed(range(_TRIES)):
             if self._file.is_replaced():
                 self._file.close()
@@ -472,8 +301,8 @@ class JsonlStore(Watched, TableReads, Store):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
-        with self._write_lock, self._file.alone(), self._state_lock:
-            tx = JsonlTransaction(self._caught_up(), self.seal)
+        with self._write_lock, self._file.alone(), self._lock:
+            tx = JsonlTransaction(self._tables(), self.seal)
             result = work(tx, *args, **options)
             line = tx.line()
             if line:
@@ -497,70 +326,19 @@ class JsonlStore(Watched, TableReads, Store):
                 self._begin_again()
 
     def scrub(self) -> bool:
-        with self._write_lock, self._file.alone(), self._state_lock:
-            self._file.rewrite(self._caught_up().lines())
+        with self._write_lock, self._file.alone(), self._lock:
+            self._file.rewrite(self._tables().lines())
             self._begin_again()
         return True
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def get(self, request_id: str) -> Request:
-        with self._now() as state:
-            return state.request(request_id)
-
-    def find(self, fingerprint: str) -> Request | None:
-        with self._now() as state:
-            return state.held(fingerprint)
-
-    def find_key(self, run_id: str, key: str) -> Request | None:
-        with self._now() as state:
-            return state.keyed(run_id, key)
-
-    def by_effect(self, effect: str) -> Sequence[Request]:
-        with self._now() as state:
-            return state.with_effect(effect)
-
-    def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
-        with self._now() as state:
-            return state.match(prefix, limit)
-
-    def _due(self) -> Sequence[str]:
-        with self._now() as state:
-            return state.due(clock.microseconds(clock.now()))
-
-    def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
-        with self._now() as state:
-            return state.page(wanted, cursor, limit, newest=newest)
-
-    def count(self, wanted: Filter) -> int:
-        with self._now() as state:
-            return state.count(wanted)
-
-    def journal(
-        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
-        limit: int = 1000,
-    ) -> Sequence[Entry]:  # fmt: skip
-        with self._now() as state:
-            return state.journal(run_id, request_id, after, limit)
-
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
-        with self._now() as state:
-            return state.anchors(run_id, after, limit)
-
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)
 
     def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
-        with self._now() as state:
-            return state.marks(request_ids)
-
-    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
-        with self._now() as state:
-            return read(state.run_table)
-
-    def _read_records(self, read: Callable[[RecordTable], T]) -> T:
-        with self._now() as state:
-            return read(state.record_table)
+        with self._lock:
+            return self._tables().marks(request_ids)
 
     def get_run(self, run_id: str) -> RunSnapshot:
         kept = super().get_run(run_id)

@@ -24,8 +24,6 @@ from typing import Any, cast
 from sayso import errors
 from sayso.model.canonical.tags import dumps
 
-__all__ = ["JsonlFile", "Lines"]
-
 _VERSION = 1
 _KIND = "sayso.jsonl"
 _LINK = 32  # hexadecimal digits

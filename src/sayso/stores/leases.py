@@ -19,8 +19,6 @@ from weakref import WeakKeyDictionary, ref
 
 from sayso.stores import worker
 
-__all__ = ["forget", "hold", "release"]
-
 _log = logging.getLogger("sayso")
 _UNKNOWN = timedelta(seconds=30)
 

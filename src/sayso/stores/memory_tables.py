@@ -1,32 +1,160 @@
-"""In-memory tables of runs and records, shared by the `memory:` and `jsonl:` stores."""
+"""In-memory tables of requests, runs and records, shared by the `memory:` and `jsonl:` stores.
+
+`Tables` is the content of such a store, `TableStore` reads it, and a `TableTransaction` collects what one verb writes.
+"""
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from datetime import datetime
+from itertools import islice
+from typing import Any
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.clock import instant, microseconds
+from sayso.model.fingerprint import effect_digest, key_digest
+from sayso.model.journal import Anchor, Entry
+from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import worker
-from sayso.stores.codec import Seal
-from sayso.stores.filter import RunFilter, read_cursor
+from sayso.stores.base import Filter, Page, Store, Transaction
+from sayso.stores.codec import Seal, altered
+from sayso.stores.filter import NOT_DECIDED, RunFilter, matches, read_cursor
 from sayso.stores.records import RecordRow
 
-__all__ = [
-    "RecordTable",
-    "RunTable",
-    "TableReads",
-    "TableWrites",
-    "record_column",
-    "run_of",
-    "run_values",
-    "step_column",
-]
 
-T = TypeVar("T")
+class Tables(ABC):
+    """Requests, the journal, runs and records of one store.
+
+    Attributes:
+        rows: Requests by id, in the order in which they were asked, in the form in which the store keeps them.
+        chains: The journal, by run.
+        run_table: The runs.
+        record_table: The records.
+    """
+
+    def __init__(self, seal: Seal) -> None:
+        self.rows: dict[str, Any] = {}
+        self.chains: dict[str, Any] = {}
+        self.run_table = RunTable(self._is_decided)
+        self.record_table = RecordTable(seal)
+        self._ids: list[str] = []  # cursors are places here, from 1
+        self._live: dict[str, int] = {}  # places of those to which something can still happen
+        self._holders: dict[str, str] = {}
+        self._keys: dict[str, str] = {}  # ids by the digest of run and key
+        self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
+
+    def put(self, row: Any, key: str | None, effect: str | None) -> None:
+        """Keep a request, new or changed; the digests of its key and its effect never change."""
+        if row.id not in self.rows:
+            self._ids.append(row.id)
+            self._live[row.id] = len(self._ids)
+            if key is not None:
+                self._keys.setdefault(key, row.id)
+            if effect is not None:
+                self._effects.setdefault(effect, []).append(row.id)
+        self.rows[row.id] = row
+        if row.holds:
+            self._holders[row.fingerprint] = row.id
+        elif self._holders.get(row.fingerprint) == row.id:
+            del self._holders[row.fingerprint]
+        if row.state not in LIVE:
+            self._live.pop(row.id, None)
+
+    @abstractmethod
+    def request(self, request_id: str) -> Request:
+        """Return a request; raises `RequestNotFoundError`."""
+
+    @abstractmethod
+    def anchor(self, request_id: str) -> Anchor:
+        """Return how a request is tied to the journal."""
+
+    @abstractmethod
+    def is_due(self, row: Any, now: datetime) -> bool:
+        """Say whether a request has reached its end."""
+
+    def held(self, fingerprint: str) -> Request | None:
+        """Return the request that holds a fingerprint."""
+        request_id = self._holders.get(fingerprint)
+        return None if request_id is None else self.request(request_id)
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        """Return the request that was asked with a key in a run."""
+        request_id = self._keys.get(key_digest(run_id, key))
+        return None if request_id is None else self.request(request_id)
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        """Return the requests with an effect, in the order they were asked."""
+        return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
+
+    def match(self, prefix: str, limit: int) -> Sequence[str]:
+        """Return ids that begin so."""
+        return list(islice((request_id for request_id in self._ids if request_id.startswith(prefix)), limit))
+
+    def due(self, now: datetime) -> Sequence[str]:
+        """Return the ids of requests whose end is reached, and of all that are running."""
+        rows = map(self.rows.__getitem__, self._live)
+        return [row.id for row in rows if row.state == State.RUNNING or self.is_due(row, now)]
+
+    def page(self, wanted: Filter, cursor: str | None, limit: int, *, newest: bool) -> Page:
+        """Return a page of requests."""
+        found = list(islice(self._matching(wanted, read_cursor(cursor), newest=newest), limit + 1))
+        more = len(found) > limit
+        return Page(tuple(request for _, request in found[:limit]), str(found[limit - 1][0]) if more else None)
+
+    def count(self, wanted: Filter) -> int:
+        """Return how many requests pass."""
+        return sum(1 for _ in self._matching(wanted, None, newest=False))
+
+    def _matching(self, wanted: Filter, after: int | None, *, newest: bool) -> Iterator[tuple[int, Request]]:
+        beyond = range(1, len(self._ids) + 1)
+        if after is not None:
+            beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
+        places: Sequence[int] = beyond
+        if wanted.states and wanted.states <= LIVE:  # what is due is live, too
+            places = [place for place in self._live.values() if place in beyond]
+        for place in reversed(places) if newest else places:
+            request = self.request(self._ids[place - 1])
+            if matches(request, wanted):
+                yield place, request
+
+    def journal(
+        self, run_id: str | None, request_id: str | None, after: tuple[str, int] | None, limit: int
+    ) -> Sequence[Entry]:
+        """Return rows of the journal."""
+        if run_id is None and request_id is not None:
+            row = self.rows.get(request_id)
+            run_id = "" if row is None else row.run_id
+        wanted = sorted(self.chains) if run_id is None else [run_id]
+        return list(islice(self._entries(wanted, request_id, *(after or ("", 0))), limit))
+
+    def _entries(self, runs: Sequence[str], request_id: str | None, run: str, seq: int) -> Iterator[Entry]:
+        for each in runs:
+            if each < run:
+                continue
+            chain = self.chains.get(each, ())
+            begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
+            for entry in islice(chain, begin, None):
+                if request_id is None or entry.request_id == request_id:
+                    yield entry
+
+    def newest(self, run_id: str) -> Entry | None:
+        """Return the newest row of a chain."""
+        chain = self.chains.get(run_id)
+        return chain[-1] if chain else None
+
+    def anchors(self, run_id: str | None, after: str, limit: int) -> Sequence[Anchor]:
+        """Return how requests are tied to the journal."""
+        rows = self.rows.values()
+        found = heapq.nsmallest(limit, (r.id for r in rows if r.id > after and run_id in {None, r.run_id}))
+        return [self.anchor(request_id) for request_id in found]
+
+    def _is_decided(self, request_id: str) -> bool:
+        row = self.rows.get(request_id)
+        return row is not None and row.state not in NOT_DECIDED
 
 
 class RunTable:
@@ -124,7 +252,7 @@ def _passes(run: RunRecord, wanted: RunFilter) -> bool:
 def run_values(run: RunRecord) -> dict[str, Any]:
     """Return a run as plain values, for JSON."""
     times = {"created_at": microseconds(run.created_at), "updated_at": microseconds(run.updated_at)}
-    return {"id": run.id, "name": run.name, "kind": run.kind, "state": run.state.value, "holder": run.holder, **times}
+    return {**vars(run), "state": run.state.value, **times}
 
 
 def run_of(values: Mapping[str, Any]) -> RunRecord:
@@ -196,40 +324,83 @@ class RecordTable:
         return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
 
 
-class TableReads(ABC):
-    """The part of a store that reads runs and records out of tables."""
+class TableStore(Store):
+    """The part of a store that reads tables."""
+
+    _lock: Any
 
     @abstractmethod
-    def _read_runs(self, read: Callable[[RunTable], T]) -> T:
-        """Read the table as it stands now, alone."""
+    def _tables(self) -> Tables:
+        """Return what the store holds now; called with the lock."""
 
-    @abstractmethod
-    def _read_records(self, read: Callable[[RecordTable], T]) -> T:
-        """Read the table as it stands now, alone."""
+    def get(self, request_id: str) -> Request:
+        with self._lock:
+            return self._tables().request(request_id)
+
+    def find(self, fingerprint: str) -> Request | None:
+        with self._lock:
+            return self._tables().held(fingerprint)
+
+    def find_key(self, run_id: str, key: str) -> Request | None:
+        with self._lock:
+            return self._tables().keyed(run_id, key)
+
+    def by_effect(self, effect: str) -> Sequence[Request]:
+        with self._lock:
+            return self._tables().with_effect(effect)
+
+    def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
+        with self._lock:
+            return self._tables().match(prefix, limit)
+
+    def _due(self) -> Sequence[str]:
+        with self._lock:
+            return self._tables().due(clock.now())
+
+    def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
+        with self._lock:
+            return self._tables().page(wanted, cursor, limit, newest=newest)
+
+    def count(self, wanted: Filter) -> int:
+        with self._lock:
+            return self._tables().count(wanted)
+
+    def journal(
+        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Entry]:  # fmt: skip
+        with self._lock:
+            return self._tables().journal(run_id, request_id, after, limit)
+
+    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+        with self._lock:
+            return self._tables().anchors(run_id, after, limit)
 
     def get_run(self, run_id: str) -> RunSnapshot:
-        """Do as `sayso.stores.base.ProgramStore.get_run` says."""
-        return self._read_runs(lambda table: table.kept(run_id))
+        with self._lock:
+            return self._tables().run_table.kept(run_id)
 
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
-        """Do as `sayso.stores.base.ProgramStore.runs` says."""
-        return self._read_runs(lambda table: table.page(wanted, cursor, limit))
+        with self._lock:
+            return self._tables().run_table.page(wanted, cursor, limit)
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        """Do as `sayso.stores.base.ProgramStore.ready_runs` says."""
-        return self._read_runs(lambda table: table.ready(names, limit))
+        with self._lock:
+            return self._tables().run_table.ready(names, limit)
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        return self._read_records(lambda table: table.find(kind, key))
+        with self._lock:
+            return self._tables().record_table.find(kind, key)
 
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        return self._read_records(lambda table: table.rows(kind, due_by, after, limit))
+        with self._lock:
+            return self._tables().record_table.rows(kind, due_by, after, limit)
 
 
-class TableWrites:
-    """What one transaction writes of runs and records; nothing is kept before it has succeeded.
+class TableTransaction(Transaction, ABC):
+    """What one transaction reads and writes; nothing is kept before it has succeeded.
 
     Attributes:
         runs: Those that were written, by id.
@@ -238,32 +409,43 @@ class TableWrites:
         records: Those that were written, by kind and key, as they are now; None where one was dropped.
     """
 
-    def __init__(self, run_table: RunTable, record_table: RecordTable) -> None:
-        self._run_table, self._record_table = run_table, record_table
+    def __init__(self, tables: Tables) -> None:
+        self._tables, self._run_table, self._record_table = tables, tables.run_table, tables.record_table
         self.runs: dict[str, RunRecord] = {}
         self.steps: dict[str, list[Step]] = {}
         self.dropped: list[str] = []
         self.records: dict[tuple[str, str], RecordRow | None] = {}
 
+    def now(self) -> datetime:
+        return clock.now()
+
+    def load(self, request_id: str) -> Request:
+        return self._tables.request(request_id)
+
+    def holder(self, fingerprint: str) -> Request | None:
+        return self._tables.held(fingerprint)
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        return self._tables.keyed(run_id, key)
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        found = self._tables.with_effect(effect)
+        for request in found:
+            if not self.verify(request):
+                raise altered(request.id, is_start=True)
+        return found
+
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, as this transaction left it."""
         return self.runs.get(run_id) or self._run_table.find(run_id)
 
     def put_run(self, run: RunRecord) -> None:
-        """Write a run."""
         self.runs[run.id] = run
 
     def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Add steps."""
         self.steps.setdefault(run_id, []).extend(steps)
 
     def drop_steps(self, run_id: str) -> None:
-        """Take all steps of a run away."""
         self.dropped.append(run_id)
-
-    def changed_runs(self) -> set[str]:
-        """Return the ids of the runs that were written, or whose steps were taken away."""
-        return self.runs.keys() | self.steps.keys() | set(self.dropped)
 
     def keep(self) -> None:
         """Put everything on the tables."""
@@ -277,13 +459,11 @@ class TableWrites:
             self._record_table.apply(self.sealed_records())
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record, as this transaction left it."""
         if self.records and (kind, key) in self.records:
             return self.records[kind, key]
         return self._record_table.find(kind, key)
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        """Return the keys of a kind, as this transaction left them."""
         keys = self._record_table.keys(kind)
         if not self.records:
             return keys
@@ -291,11 +471,9 @@ class TableWrites:
         return sorted({key for key in keys if key not in mine} | {key for key, row in mine.items() if row is not None})
 
     def put_record(self, row: RecordRow) -> None:
-        """Write a record."""
         self.records[row.kind, row.key] = row
 
     def drop_record(self, kind: str, key: str) -> None:
-        """Take a record away."""
         self.records[kind, key] = None
 
     def sealed_records(self) -> list[Written]:

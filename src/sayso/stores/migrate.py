@@ -9,8 +9,6 @@ from importlib.resources import files
 
 from sayso import errors
 
-__all__ = ["APPLICATION_ID", "migrate", "newest_schema", "refuse_foreign"]
-
 APPLICATION_ID = 0x5A150001  # marks a file as ours, see `PRAGMA application_id`
 
 

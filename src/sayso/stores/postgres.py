@@ -46,8 +46,6 @@ from sayso.stores.sql_requests import SqlRequestReads
 from sayso.stores.sql_tables import SqlTableReads
 from sayso.stores.watch import Bell, forget_after_fork
 
-__all__ = ["PostgresStore"]
-
 T = TypeVar("T")
 
 _CONNECTIONS = 4  # of a process and store; who finds none waits
@@ -58,7 +56,6 @@ _WIDTH = len(Row._fields)
 # A process that is stopped in the middle of a transaction must not keep its locks: others wait for them.
 _NOT_IDLE = "SET idle_in_transaction_session_timeout = '10s'"
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_FIND = f"{SELECTS.load}r.fingerprint = ? AND r.holds = 1"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -471,13 +468,6 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
 
     def _anchor(self, found: tuple[Any, ...]) -> Anchor:
         return anchor_of(found[:_WIDTH], self.seal)
-
-    def _due(self) -> Sequence[str]:
-        return self._due_at(self.now())
-
-    def find(self, fingerprint: str) -> Request | None:
-        found = self._query(_FIND, (fingerprint,))
-        return self.request_of(found[0]) if found else None
 
     def scrub(self) -> bool:
         # Beside everything else; what the database keeps in free space, its log and backups is told in the guide.

@@ -20,8 +20,6 @@ import psycopg
 from sayso.stores.postgres_transaction import translated
 from sayso.stores.watch import BUSY, IDLE, Bell
 
-__all__ = ["Changes", "Feed", "changes_since"]
-
 _log = logging.getLogger("sayso")
 _SINCE = "tx >= pg_snapshot_xmin(CAST(? AS pg_snapshot)) AND NOT pg_visible_in_snapshot(tx, CAST(? AS pg_snapshot))"
 # Nothing from the future: rows that were restored from another server's dump carry that one's transactions.

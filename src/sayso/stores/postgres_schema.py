@@ -18,8 +18,6 @@ from psycopg import errors as faults
 
 from sayso import errors
 
-__all__ = ["migrate", "newest_schema"]
-
 _LOCK = 0x5A15_0001
 _PATIENCE = 60.0
 _FIND = "SELECT version, works_from FROM sayso.version"

@@ -33,11 +33,6 @@ from sayso.stores.sql_requests import NEWEST, Selects, none_of
 from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, SILENT, Transaction
 
-__all__ = [
-    "CLOCK", "SELECTS", "KnownRow", "Memory", "NeedsTransaction", "PostgresTransaction", "Stale", "translated",
-    "verify_known",
-]  # fmt: skip
-
 T = TypeVar("T")
 _DIALECT = (
     ("instr(", "strpos("),

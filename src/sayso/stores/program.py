@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
 
 from sayso import errors
 from sayso.model import lifecycle
@@ -22,8 +21,6 @@ from sayso.stores.records import Record, row_of
 from sayso.stores.request_store import RequestStore, drop_lease, put_lease
 from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_any, insert, save, update
 
-__all__ = ["ProgramStore", "note_of_versions"]
-
 
 class ProgramStore(RequestStore):
     """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
@@ -38,10 +35,6 @@ class ProgramStore(RequestStore):
     @abstractmethod
     def find_key(self, run_id: str, key: str) -> Request | None:
         """Return the request that was asked with this key in this run, whatever its state, as last committed."""
-
-    @abstractmethod
-    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        """Return the ids of a function's requests that wait or were approved in a run, each with its schema digest."""
 
     def result(self, request_id: str) -> str:
         """Return the canonical form of what a call with a key really returned, for who asks with its key again.
@@ -199,12 +192,6 @@ class ProgramStore(RequestStore):
     def leave_run(self, saved: RunUpdate, state: RunState) -> None:
         """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
         self._transact(_left, saved._replace(left=state))
-
-
-def note_of_versions(request_ids: Sequence[str]) -> dict[str, Any]:
-    """Return what people are shown beside a call of whose function an earlier version waits, with other parameters."""
-    waits = ", ".join(request_ids)
-    return {"note": f"an earlier version of this function waits as {waits}; to approve that one runs nothing"}
 
 
 # -- inside of a transaction ---------------------------------------------------------------------------------------

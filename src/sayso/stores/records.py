@@ -20,8 +20,6 @@ from sayso.model.canonical.tags import dumps, dumps_sorted
 from sayso.model.journal import Entry
 from sayso.model.reviewer import Identity
 
-__all__ = ["Note", "Record", "RecordRow", "RecordTransaction", "RecordVerbs", "digest_of", "record_of", "row_of"]
-
 
 @dataclass(frozen=True)
 class Record:

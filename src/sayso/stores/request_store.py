@@ -19,8 +19,6 @@ from sayso.stores.grants import give_back
 from sayso.stores.records import Record, record_of, row_of
 from sayso.stores.transaction import LEASE, Transaction, changed, lapsed, update
 
-__all__ = ["RequestStore", "Unwatch", "drop_lease", "is_lost", "put_lease"]
-
 T = TypeVar("T")
 Unwatch = Callable[[], None]
 

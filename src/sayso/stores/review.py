@@ -16,8 +16,6 @@ from sayso.stores.filter import Filter, Page
 from sayso.stores.request_store import RequestStore
 from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, Transaction, delivery_kind
 
-__all__ = ["ReviewStore"]
-
 _PAGE = 1000
 
 

@@ -8,8 +8,6 @@ from datetime import datetime
 from sayso.model.request import Request
 from sayso.stores.base import Filter, Page, ReviewStore
 
-__all__ = ["Search"]
-
 _CHUNK = 200
 
 

@@ -6,9 +6,8 @@ that Postgres makes for any number reads far too many.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from sayso import errors
@@ -16,11 +15,10 @@ from sayso.clock import microseconds
 from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import LIVE, Request, State
+from sayso.stores.base import Store
 from sayso.stores.codec import Seal, legible
 from sayso.stores.filter import Filter, Page, read_cursor
 from sayso.stores.grants import CHAIN, STOP
-
-__all__ = ["NEWEST", "Selects", "SqlRequestReads", "none_of", "where_of"]
 
 NEWEST = f"SELECT {', '.join(Entry._fields)} FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 
@@ -76,7 +74,6 @@ def _in_states(wanted: Filter) -> tuple[str, list[Any]]:
 _ENTRY = ", ".join(Entry._fields)
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
-_VERSIONS = "SELECT id, schema_digest FROM request WHERE run_id = ? AND tool = ? AND state IN (?, ?) ORDER BY n"
 _SCHEMA = "SELECT text FROM schema_text WHERE id = ?"
 _JOURNAL = f"SELECT {_ENTRY} FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY run_id, seq"
 _JOURNAL_OF = (
@@ -100,7 +97,7 @@ class Selects(NamedTuple):
     by_effect: str
 
 
-class SqlRequestReads(ABC):
+class SqlRequestReads(Store):
     """The part of a store that reads requests and the journal."""
 
     seal: Seal
@@ -140,6 +137,10 @@ class SqlRequestReads(ABC):
             raise errors.RequestNotFoundError(request_id)
         return self.request_of(found[0])
 
+    def find(self, fingerprint: str) -> Request | None:
+        found = self._query(f"{self.selects.load}r.fingerprint = ? AND r.holds = 1", (fingerprint,))
+        return self.request_of(found[0]) if found else None
+
     def find_key(self, run_id: str, key: str) -> Request | None:
         found = self._query(f"{self.selects.load}r.key_digest = ?", (key_digest(run_id, key),))
         return self.request_of(found[0]) if found else None
@@ -147,15 +148,12 @@ class SqlRequestReads(ABC):
     def by_effect(self, effect: str) -> Sequence[Request]:
         return [self.request_of(row) for row in self._query(self.selects.by_effect, (effect_digest(effect),))]
 
-    def versions(self, run_id: str, tool: str) -> Sequence[tuple[str, str]]:
-        return self._query(_VERSIONS, (run_id, tool, State.PENDING.value, State.APPROVED.value))
-
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         found = self._query(f"{_MATCH} LIMIT {limit:d}", (prefix, prefix + "\U0010ffff"))
         return [request_id for (request_id,) in found]
 
-    def _due_at(self, moment: datetime) -> Sequence[str]:
-        return [found for (found,) in self._query(_DUE, (microseconds(moment), State.RUNNING.value))]
+    def _due(self) -> Sequence[str]:
+        return [found for (found,) in self._query(_DUE, (microseconds(self.now()), State.RUNNING.value))]
 
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
         where, values = where_of(wanted)

@@ -24,8 +24,6 @@ from sayso.stores.filter import NOT_DECIDED, RunFilter, read_cursor
 from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.records import RecordRow
 
-__all__ = ["SqlTableReads", "SqlTableWrites"]
-
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
 _GET_RUN = f"""
 SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
@@ -80,7 +78,6 @@ class SqlTableWrites:
     """How a record is read that may be written then."""
 
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, if it is kept; raises `StoreCorruptError` where its row or its newest step was altered."""
         found = self._found(run_id)
         if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:
             # A run is kept with its first step: begun anew, it would do again what its steps say was done.
@@ -88,12 +85,10 @@ class SqlTableWrites:
         return None if found is None else found[0]
 
     def put_run(self, run: RunRecord) -> None:
-        """Write a run, new or changed."""
         found = self._found(run.id)
         self._write_run(run, None if found is None else found[2])
 
     def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Add steps after those that are there."""
         run, last, link = self._found(run_id) or (None, 0, None)
         for n, step in enumerate(steps, last + 1):
             body = self._seal.close(step.body, run_id, step_column(n, step.place))
@@ -108,7 +103,6 @@ class SqlTableWrites:
         self.changed_runs.append(run_id)
 
     def drop_steps(self, run_id: str) -> None:
-        """Take all steps of a run away, and what they wait for."""
         found = self._found(run_id)
         self._execute(_DROP_STEPS, (run_id,))
         self._execute(_DROP_WAITS, (run_id,))
@@ -117,7 +111,6 @@ class SqlTableWrites:
         self.changed_runs.append(run_id)
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record, as this transaction left it."""
         try:
             found = self._execute(self.find_by, (kind, key)).fetchone()
         except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
@@ -125,12 +118,10 @@ class SqlTableWrites:
         return None if found is None else _opened(found, self._seal)
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        """Return the keys of a kind, as this transaction left them."""
         found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
         return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
 
     def put_record(self, row: RecordRow) -> None:
-        """Write a record."""
         self._execute(_PUT_RECORD, self.closed(row))
 
     def closed(self, row: RecordRow) -> RecordRow:
@@ -138,7 +129,6 @@ class SqlTableWrites:
         return row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind)))
 
     def drop_record(self, kind: str, key: str) -> None:
-        """Take a record away."""
         self._execute(_DROP_RECORD, (kind, key))
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
@@ -211,7 +201,6 @@ class SqlTableReads(ABC):
         return [_opened(row, self.seal) for row in self._query(f"{sql} LIMIT {limit:d}", (kind, bound))]
 
     def count_records(self, kind: str, most: int) -> int:
-        """Do as `RecordVerbs.count_records` says."""
         return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS counted", (kind,))[0][0])
 
 

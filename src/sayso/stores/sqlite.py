@@ -35,7 +35,6 @@ from sayso.stores.sqlite_transaction import (
     BY_EFFECT,
     COLUMNS,
     ENTRY_COLUMNS,
-    FIND,
     JOURNAL_TRIGGERS,
     LOAD,
     WIDTH,
@@ -44,8 +43,6 @@ from sayso.stores.sqlite_transaction import (
     Stale,
 )
 from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
-
-__all__ = ["DATABASE_ERRORS", "SqliteStore", "fault", "is_busy", "make_file"]
 
 _SMALLEST = 512  # bytes of a database with one page
 
@@ -314,7 +311,6 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         is_ready = False
         try:
             connection.execute("BEGIN IMMEDIATE")
-            self._cache.refresh(connection)
             result = work(tx)
             if tx.has_guessed and not tx.changed:
                 raise Stale  # an answer from memory that no compare-and-set has confirmed
@@ -332,7 +328,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 for op in batch:
                     op.done = True
             else:  # here, or by SQLite itself where the disk is full
-                self._cache.rolled_back()
+                self._cache.heads.clear()  # no chain goes on from a row that was not committed
         self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 
@@ -417,31 +413,10 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def get(self, request_id: str) -> Request:
-        # A work of a batch looks at what those before it wrote, under the lock: most were written here.
-        known = self._cache.written.get(request_id) if self._leader == threading.get_ident() else None
-        return super().get(request_id) if known is None else known
-
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         if self._leader == threading.get_ident() and self._open is not None:
             return self._open.find_record(kind, key)
         return super()._record_row(kind, key)
-
-    def _due(self) -> Sequence[str]:
-        return self._due_at(self.now())
-
-    def find(self, fingerprint: str) -> Request | None:
-        if self._write_lock.acquire(blocking=False):
-            try:
-                held = self._cache.holder(fingerprint, self._writer())
-            except DATABASE_ERRORS as error:
-                raise fault(error, self._path) from error
-            finally:
-                self._write_lock.release()
-            if held is not None:
-                return held
-        found = self._query(FIND, (fingerprint,))
-        return self.request_of(found[0]) if found else None
 
     def heads(self) -> Iterator[Head]:
         after: Any = ""

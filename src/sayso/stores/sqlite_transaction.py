@@ -30,23 +30,6 @@ from sayso.stores.sql_requests import NEWEST, none_of
 from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
-__all__ = [
-    "BY_EFFECT",
-    "COLUMNS",
-    "ENTRY_COLUMNS",
-    "FIND",
-    "FIND_KEY",
-    "GET",
-    "JOURNAL_TRIGGERS",
-    "LOAD",
-    "WIDTH",
-    "CachedRow",
-    "RowCache",
-    "SqliteTransaction",
-    "Stale",
-    "verify_cached",
-]
-
 # Of the newest journal row about the request, which a trigger writes from them.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
 _FIELDS = (*Row._fields, *ENTRY_COLUMNS)
@@ -137,42 +120,13 @@ class RowCache:
         rows: By id of the request.
         heads: Place and link of the last row of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are surely committed.
-        written: Requests that were written here, by id; who holds the lock and has called `refresh` finds each of them
-            as it stands.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, CachedRow] = {}
-        self.written: dict[str, Request] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
-        self._holders: dict[str, CachedRow] = {}
-        self._version: object = None
-
-    def holder(self, fingerprint: str, connection: sqlite3.Connection) -> Request | None:
-        """Return the request that holds a fingerprint, if it was written here and nobody else has written since."""
-        held = self._holders.get(fingerprint)
-        if held is None:
-            return None
-        self.refresh(connection)
-        return held.request if fingerprint in self._holders else None
-
-    def refresh(self, connection: sqlite3.Connection) -> None:
-        """Find nothing by memory alone where somebody else has written since; in a transaction, until it ends."""
-        version = connection.execute("PRAGMA data_version").fetchone()[0]  # another one after others' commits
-        if version != self._version:
-            self._version = version
-            self._forget()
-
-    def rolled_back(self) -> None:
-        """Find nothing by memory alone, and go on from no end of a chain, that a transaction wrote which failed."""
-        self._forget()
-        self.heads.clear()
-
-    def _forget(self) -> None:
-        self._holders.clear()
-        self.written.clear()
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> CachedRow:
         """Return what `GET` found, or a row alone; the same request as before while its row is the same."""
@@ -193,19 +147,10 @@ class RowCache:
         return read
 
     def put(self, read: CachedRow) -> None:
-        """Remember a row; one that was written here is found by its fingerprint, too."""
+        """Remember a row."""
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
-            self._forget()
-        request = read.request
-        self.rows[request.id] = read
-        if read.newest is not None:
-            return
-        self.written[request.id] = request
-        if request.holds:
-            self._holders[request.fingerprint] = read
-        else:
-            self._holders.pop(request.fingerprint, None)
+        self.rows[read.request.id] = read
 
     def committed(self, tx: SqliteTransaction) -> None:
         """Remember what a transaction left behind."""

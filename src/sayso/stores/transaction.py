@@ -22,11 +22,6 @@ from sayso.model.run import RunRecord, RunUpdate, Step
 from sayso.stores.codec import altered
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
-__all__ = [
-    "CHANNEL", "ESCALATION", "LEASE", "RESULT", "SILENT", "SUBMISSION", "Transaction", "changed", "changed_if_any",
-    "delivery_kind", "insert", "lapsed", "save", "update", "waiting_kind",
-]  # fmt: skip
-
 
 class Transaction(RecordTransaction, Protocol):
     """What a store offers to the verbs inside one transaction."""

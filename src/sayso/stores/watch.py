@@ -16,8 +16,6 @@ from time import sleep, thread_time
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["BUSY", "IDLE", "Bell", "Watched", "Watcher", "forget_after_fork"]
-
 _log = logging.getLogger("sayso")
 
 BUSY, IDLE = 0.020, 0.250

@@ -21,8 +21,6 @@ from sayso import errors
 from sayso.model import duration
 from sayso.model.ids import new_token
 
-__all__ = ["Lease", "current", "is_free", "is_gone", "lease_of", "named", "parent_of", "program_of"]
-
 _DEFAULT_LEASE = timedelta(seconds=30)
 _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(days=1)
 

@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 from sayso import clock
 from sayso.model import duration
 
-__all__ = ["Clock", "frozen_clock"]
-
 
 class Clock:
     """A clock that stands still; a source for `sayso.clock.use`.

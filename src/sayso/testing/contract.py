@@ -8,8 +8,9 @@
             return MyStore(store.folder)
 
 Each test is one fact about the verbs of `sayso.stores.base.Store`. What a verb promises in the words of one thread is
-in `sayso.testing.verbs`, about runs, records and the outbox in `sayso.testing.contract_runs` and its neighbours; here
-are what several callers, other processes and the clock can do to it.
+in `sayso.testing.verbs`, about runs, records and keys in `sayso.testing.contract_runs` and its neighbours; here are
+what several callers, other processes and the clock can do to it. Grants, budgets, the stop, the outbox and escalations
+are rules that the base class applies to records and requests, and are not tested here.
 For readable failures, call `pytest.register_assert_rewrite("sayso.testing")` in your `conftest.py`.
 """
 
@@ -29,26 +30,19 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores import worker
 from sayso.stores.base import Filter
 from sayso.testing.contract_evidence import EvidenceContract
-from sayso.testing.contract_grants import AlteredRecordContract
 from sayso.testing.contract_keys import KeyContract
-from sayso.testing.contract_outbox import OutboxContract
 from sayso.testing.contract_records import RecordContract
 from sayso.testing.contract_runs import RunContract
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, BOB, outcomes_of, refusal
 from sayso.testing.verbs import VerbContract
 
-__all__ = ["StoreContract"]
-
 _PATIENCE = 30  # seconds in which a change must be noticed
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 
 
-class StoreContract(
-    AlteredRecordContract, EvidenceContract, KeyContract, OutboxContract, RunContract, RecordContract,
-    VerbContract,
-):  # fmt: skip
+class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract, VerbContract):
     """Every store must pass this; the module says how to use it."""
 
     # -- one of many is first ----------------------------------------------------------------------------------

@@ -17,8 +17,6 @@ from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import ADA, Scene, refusal
 
-__all__ = ["EvidenceContract"]
-
 _CANARY = "canary-7215893461"
 
 

@@ -17,8 +17,6 @@ from sayso.stores.base import Filter
 from sayso.testing.sample import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, Scene, outcomes_of, refusal
 
-__all__ = ["KeyContract"]
-
 _RUN, _KEY, _EFFECT = "run_keys", "call_1", "refund:A-4721"
 _FREE = (State.FAILED, State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED)
 _TAKEN = (State.PENDING, State.APPROVED, State.RUNNING, State.DONE, State.UNKNOWN)

@@ -15,8 +15,6 @@ from sayso.stores.base import Store
 from sayso.stores.records import Note, Record
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
-__all__ = ["RecordContract"]
-
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 _BODIES: tuple[dict[str, Any], ...] = (

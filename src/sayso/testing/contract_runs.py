@@ -24,8 +24,6 @@ from sayso.stores.worker import Lease
 from sayso.testing.sample import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
-__all__ = ["RunContract"]
-
 _PATIENCE = 30  # seconds in which a change must be noticed
 
 

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from sayso.runs.messages import Message, ModelError, Reply, reply_of
 
-__all__ = ["Asked", "ScriptedModel"]
-
 
 class Asked(NamedTuple):
     """The messages and tools of one turn, as the scripted model got them."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sayso.stores.memory import MemoryStore
     from sayso.testing import Clock, ScriptedReviewer
 
-__all__ = ["sayso_clock", "sayso_reviewer", "sayso_store"]
-
 
 @pytest.fixture
 def sayso_store() -> Iterator[MemoryStore]:

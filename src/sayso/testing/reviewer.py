@@ -18,8 +18,6 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
 
-__all__ = ["ScriptedReviewer"]
-
 _PACE = 0.002  # seconds between two looks at what waits
 
 

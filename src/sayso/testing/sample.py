@@ -19,8 +19,6 @@ from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 
-__all__ = ["sample_call", "sample_edit", "sample_question"]
-
 _TOOL = "payments:pay"
 _DAY = timedelta(hours=24)
 _KINDS: dict[str, type] = {"amount": int, "to": str, "password": str}

@@ -21,8 +21,6 @@ from sayso.stores.base import Filter, Store
 from sayso.testing.clock import Clock, frozen_clock
 from sayso.testing.sample import sample_call, sample_question
 
-__all__ = ["ADA", "BOB", "Scene", "outcomes_of", "refusal"]
-
 E = TypeVar("E", bound=BaseException)
 ADA, BOB = Identity(LOCAL, "ada"), Identity(LOCAL, "bob")
 

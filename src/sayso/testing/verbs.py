@@ -19,8 +19,6 @@ from sayso.stores.base import Filter
 from sayso.testing.sample import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, Scene, refusal
 
-__all__ = ["VerbContract"]
-
 _SECOND = timedelta(seconds=1)
 _SECRET = {"password": "hunter2"}
 

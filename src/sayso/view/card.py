@@ -18,23 +18,6 @@ from sayso.model.reviewer import TOKENS
 from sayso.view.layout import Layout, wrapped
 from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
 
-__all__ = [
-    "NARROW",
-    "ask_rows",
-    "cautions",
-    "decided",
-    "effect_cautions",
-    "headline",
-    "is_whole",
-    "outcome_rows",
-    "program_words",
-    "said_by",
-    "stands",
-    "starts",
-    "subject_rows",
-    "unverified",
-]
-
 _COMMENT_ROOM = 300
 _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3

@@ -18,9 +18,6 @@ from sayso.model.reviewer import Escalation, Identity
 from sayso.view import card
 from sayso.view.summary import columns, padded, token
 
-__all__ = ["event_rows", "grant_document", "moment", "request_document"]
-
-
 _PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
 
 

@@ -11,8 +11,6 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.schema import Schema
 
-__all__ = ["choices_of", "kind_of", "kinds_of"]
-
 _MOST_CHOICES = 50
 _MOST_PARTS = 12, 6, 4, 2  # of each level: a short schema can have any number of parts by its references
 _ROOM = 60

@@ -11,8 +11,6 @@ from sayso.model.canonical.tags import Json
 from sayso.model.escaping import escape
 from sayso.model.rendering import Parts, bytes_of, is_light, parts_of, value
 
-__all__ = ["NARROWEST", "Layout", "columns", "wrapped"]
-
 NARROWEST = 40
 _SHORT = 24
 _MARK, _GOES_ON = "| ", ": "

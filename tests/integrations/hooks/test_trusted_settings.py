@@ -207,5 +207,5 @@ def test_settings_by_which_every_call_would_be_denied_are_not_trusted(repo: Path
     done = sayso("hook", "trust", str(repo), "--yes")
     assert (done.code, done.out) == (1, "")
     assert "nothing was trusted: every call would be denied by " in done.err
-    assert "rules.toml:3:1: verdict is 'allow', 'hold' or 'deny', not 'alow'" in done.err
+    assert "rules.toml:3:1: verdict takes 'allow', 'hold' or 'deny', not 'alow'" in done.err
     assert sayso("hook", "trust", "--list").out == ""

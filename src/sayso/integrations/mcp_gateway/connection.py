@@ -16,14 +16,9 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from sayso.model.ids import new_token
-
-__all__ = [
-    "PROTOCOL", "HttpUpstream", "Message", "Proxy", "Send", "Session", "StdioUpstream", "Upstream", "dump",
-    "is_request_id", "object_of", "parse", "serve_http", "serve_stdio",
-]  # fmt: skip
 
 Message = dict[str, Any]
 Receive = Callable[[bytes, Message], Awaitable[None]]
@@ -44,17 +39,6 @@ _MOST_SESSIONS = 256
 _UNSUPPORTED = -32022  # a version of the protocol
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
-
-
 def parse(line: bytes) -> Message:
     """Return the message of a client that every JSON parser reads in the same way.
 
@@ -62,7 +46,16 @@ def parse(line: bytes) -> Message:
         ValueError: It is none: no JSON, a batch, an unknown field, a name that stands twice or is a known one spelt
             otherwise.
     """
-    read: Any = json.loads(line.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_no_number)
+
+    def object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("a name stands twice in one object")
+        return dict(pairs)
+
+    def no_number(text: str) -> Any:
+        raise ValueError(f"{text} is no JSON number")
+
+    read: Any = json.loads(line.decode("utf-8"), object_pairs_hook=object_once, parse_constant=no_number)
     if not isinstance(read, dict):
         raise ValueError("one message a line, and no batch")  # noqa: TRY004  the text is at fault, not its type
     message = cast("Message", read)
@@ -81,6 +74,25 @@ def object_of(value: Any) -> Message:
     return cast("Message", value) if isinstance(value, dict) else {}
 
 
+def told(text: str, params: Message, facts: Message | None = None) -> Message:
+    """Return a result that tells a model why there is none; an error, because it does not fit the output's schema."""
+    result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
+    if any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
+        result["resultType"] = "complete"
+    return result if facts is None else {**result, "_meta": facts}
+
+
+def difference(before: Message, now: Message) -> str:
+    """Return in words how a tool was changed."""
+    old, new = (object_of(object_of(tool.get("inputSchema")).get("properties")) for tool in (before, now))
+    words = {
+        "new": sorted(new.keys() - old.keys()), "removed": sorted(old.keys() - new.keys()),
+        "changed": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
+        "fields": sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)),
+    }  # fmt: skip
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)
+
+
 def dump(message: Mapping[str, Any]) -> bytes:
     """Return a message as one line of ASCII: no parser sees the end of a line where there is none."""
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
@@ -89,22 +101,6 @@ def dump(message: Mapping[str, Any]) -> bytes:
 def is_request_id(given: object) -> bool:
     """Say whether this is an id of JSON-RPC as MCP allows it."""
     return isinstance(given, str) or (isinstance(given, int) and not isinstance(given, bool))
-
-
-class Upstream(Protocol):
-    """A connection to the server behind the gateway."""
-
-    async def start(self, receive: Receive, closed: Closed) -> None:
-        """Connect; `receive` gets each message, and `closed` is called once when the connection is gone."""
-        ...
-
-    async def send(self, message: Message) -> None:
-        """Send a message; raises `ConnectionRefusedError` where the connection is gone and nothing was sent."""
-        ...
-
-    async def close(self) -> None:
-        """End the connection, and the process where it is one."""
-        ...
 
 
 class StdioUpstream:
@@ -171,7 +167,7 @@ class Proxy:
     It is connected when it is first needed, and anew after it has ended.
 
     Args:
-        make: Returns a new connection.
+        make: Returns a new `StdioUpstream` or `HttpUpstream`, or what has their methods.
         to_client: Sends a line to the client.
         changed: Called with a tool's name, and how it was and is listed, when that is not the same any more.
 
@@ -179,10 +175,10 @@ class Proxy:
         tools: The server's tools by name, as it listed them last.
     """
 
-    def __init__(self, make: Callable[[], Upstream], to_client: Send, changed: Changed) -> None:
+    def __init__(self, make: Callable[[], Any], to_client: Send, changed: Changed) -> None:
         self._make, self._to_client, self._changed = make, to_client, changed
         self.tools: dict[str, Message] = {}
-        self._up: Upstream | None = None
+        self._up: Any = None
         self._connecting = asyncio.Lock()
         self._listing = asyncio.Lock()
         self._hello: list[Message] = []  # how the client began, to be said again to a server that is started anew
@@ -228,7 +224,7 @@ class Proxy:
         up = await self._connected()
         return await self._ask(up, method, params, timeout)
 
-    async def _ask(self, up: Upstream, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
+    async def _ask(self, up: Any, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
         self._count += 1
         number = f"sayso-{self._secret}-{self._count}"
         future = self._own[number] = asyncio.get_running_loop().create_future()
@@ -270,7 +266,7 @@ class Proxy:
                     await self._changed(name, before[name], tools[name])
             return tools
 
-    async def _connected(self, *, greets: bool = True) -> Upstream:
+    async def _connected(self, *, greets: bool = True) -> Any:
         async with self._connecting:
             if self._up is not None:
                 return self._up
@@ -302,7 +298,7 @@ class Proxy:
         token: Any = object_of(message.get("params")).get("progressToken")
         await self._to_client(raw, self._progress.get(token) if is_request_id(token) else None)
 
-    async def _ended(self, up: Upstream) -> None:
+    async def _ended(self, up: Any) -> None:
         if self._up is up:
             self._up = None
         for future in self._own.values():
@@ -338,23 +334,8 @@ class Proxy:
             await up.close()
 
 
-class Session(Protocol):
-    """What a transport gives a client's messages to."""
-
-    async def from_client(self, line: bytes) -> None:
-        """Take a message of the client."""
-        ...
-
-    def gone(self, call: Any) -> bool:
-        """Take note that nobody can get the answer to this request any more; say whether it was in hand."""
-        ...
-
-    async def close(self) -> None:
-        """Take note that the client is gone."""
-        ...
-
-
-Open = Callable[[Send], Session]
+Open = Callable[[Send], Any]
+"""Begins a session of one client; it is a `Gateway`, which takes the lines of its client and is closed behind them."""
 
 
 async def serve_stdio(open_session: Open) -> None:
@@ -493,7 +474,7 @@ class _Sessions:
     def __init__(self, open_session: Open) -> None:
         self._open_session = open_session
         self._transports: dict[str, Any] = {}
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -9,38 +9,43 @@ is looked into: `Gateway` holds it and makes it once approved, `_Elicitation` as
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal, cast
 
-from sayso import aio, config, errors, signals
+from sayso import aio, clock, config, errors, signals
+from sayso.effects import offload
 from sayso.gates.outcome import NotExecuted
 from sayso.integrations.mcp_gateway.connection import (
     PROTOCOL,
     Message,
     Proxy,
     Send,
-    Upstream,
+    difference,
     dump,
     is_request_id,
     object_of,
     parse,
+    told,
 )
-from sayso.integrations.mcp_gateway.occasions import Call, Occasion, Occasions
+from sayso.model import canonical
+from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.ids import new_token
-from sayso.model.request import Call as AskedCall
-from sayso.model.request import Request, not_run
+from sayso.model.request import Call, Request, State, not_run
 from sayso.stores.base import Store
 
-__all__ = ["Gateway", "Settings"]
-
 _log = logging.getLogger("sayso")
+_KEY = "sayso/key"  # in the `_meta` of a call, a key of the client's own: what has it is the same call for ever
+_REPLAY = timedelta(minutes=10)  # for a result that another process of the run may not have delivered
 _GRACE = 5.0  # seconds that a started call has when the client is gone
 _BEAT = 5.0
 # The server did not take the call at all. Not -32600: the SDK answers so itself for what HTTP leaves open.
@@ -75,6 +80,41 @@ class Settings:
     store: Store | str | None = None
 
 
+@dataclass
+class _Call:
+    """A call that the client made: its id, `params` as they came, what is looked at in them, and its arrival."""
+
+    number: str | int
+    params: Message
+    tool: Message
+    arguments: Message
+    arrived: int
+
+    @property
+    def meta(self) -> Message:
+        return object_of(self.params.get("_meta"))
+
+
+@dataclass
+class _Occasion:
+    """One asking for one call.
+
+    Attributes:
+        held: The call as it was asked about last.
+        users: How many calls are in hand for it now.
+        is_ticket: Its client was sent away to call again, or another session asked, so an equal call is this one.
+        delivered: When its result reached the client, by `counter`; an equal call after that is a new one.
+        note: What to say in place of the decision, where the tool was changed.
+    """
+
+    tool: str = ""
+    held: aio.Held | None = None
+    users: int = 0
+    is_ticket: bool = False
+    delivered: int | None = None
+    note: str | None = None
+
+
 class _ToolError(Exception):
     """The server's own result says that the call failed."""
 
@@ -97,11 +137,11 @@ class Gateway:
         send: Sends a line to the client.
     """
 
-    def __init__(self, settings: Settings, make: Callable[[], Upstream], send: Send) -> None:
+    def __init__(self, settings: Settings, make: Callable[[], Any], send: Send) -> None:
         self._settings, self._send = settings, send
         store = config.open_store(settings.store)
         run = settings.run or f"mcp:{settings.name}:{new_token()[:12]}"
-        self._occasions = Occasions(settings.name, run, store, True if settings.policy is None else settings.policy)
+        self._occasions = _Occasions(settings.name, run, store, True if settings.policy is None else settings.policy)
         self._proxy = Proxy(make, send, self._occasions.on_change)
         self._elicitation = _Elicitation(settings.elicit_as, store, send)
         self._calls: dict[str | int, asyncio.Task[None]] = {}
@@ -151,8 +191,6 @@ class Gateway:
         await self._send(dump({"jsonrpc": "2.0", "id": number, **answer}), number)
         return False
 
-    # -- one call ------------------------------------------------------------------------------------------------------
-
     async def _call(self, message: Message, arrived: int) -> None:
         number = message["id"]
         try:
@@ -173,44 +211,40 @@ class Gateway:
         name: Any = params.get("name")
         arguments: Any = {} if params.get("arguments") is None else params["arguments"]
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            return await self._reply(
-                number, {"error": {"code": -32602, "message": "a call has a name, and arguments by name"}}
-            )
+            error = {"code": -32602, "message": "a call has a name, and arguments by name"}
+            return await self._reply(number, {"error": error})
         self._proxy.notice(message)
         try:
             tools = self._proxy.tools
             tool = (tools if name in tools else await self._proxy.list()).get(name)
         except (OSError, ValueError, KeyError, TypeError) as error:
             text = not_run(name, f"its server cannot say which tools it has ({error})")
-            return await self._reply(number, {"result": _told(text, params)})
+            return await self._reply(number, {"result": told(text, params)})
         if tool is None:
             return await self._reply(number, {"error": {"code": -32602, "message": f"Unknown tool: {name}"}})
         if self._settings.policy is None and not self._is_held(tool):
             return True
-        meta = object_of(params.get("_meta"))
-        return await self._held(Call(number, params, tool, cast("Message", arguments), meta, arrived))
+        return await self._held(_Call(number, params, tool, cast("Message", arguments), arrived))
 
     def _is_held(self, tool: Message) -> bool:
         names = (tool["name"], f"{self._settings.name}/{tool['name']}")
 
-        def matches(patterns: Sequence[str]) -> bool:
-            return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-        if matches(self._settings.hold) or matches(self._settings.allow):
-            return matches(self._settings.hold)
+        for patterns, is_held in ((self._settings.hold, True), (self._settings.allow, False)):
+            if any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
+                return is_held
         return object_of(tool.get("annotations")).get("readOnlyHint") is not True
 
-    async def _held(self, call: Call) -> bool:
+    async def _held(self, call: _Call) -> bool:
         """Ask about a call, wait, make it and answer it; True where it is allowed."""
         try:
             occasion, held = await self._occasions.ask(call, self._elicitation.client(call.meta))
         except (errors.SaysoError, ValueError) as error:
             text = not_run(call.tool["name"], f"it could not be asked about ({error})")
-            return await self._reply(call.number, {"result": _told(text, call.params)})
+            return await self._reply(call.number, {"result": told(text, call.params)})
         if held.state == "allowed":
             return True
         if held.request is None:
-            return await self._reply(call.number, {"result": _told(held.message_for_model(), call.params)})
+            return await self._reply(call.number, {"result": told(held.message_for_model(), call.params)})
         try:
             result, is_final = await self._outcome(call, occasion, held)
             await self._reply(call.number, {"result": result})
@@ -220,7 +254,7 @@ class Gateway:
             occasion.users -= 1
         return False
 
-    async def _outcome(self, call: Call, occasion: Occasion, held: aio.Held) -> tuple[Message, bool]:
+    async def _outcome(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
         """Return the result for the client, and whether the occasion is over with it."""
         name = call.tool["name"]
         try:
@@ -231,24 +265,24 @@ class Gateway:
             raise
         except (_ToolChanged, signals.ConfirmationRejected) as no:
             text = str(no) if isinstance(no, _ToolChanged) else occasion.note or no.message_for_model
-            return _told(text, call.params), False
+            return told(text, call.params), False
         except _ToolError as failed:
             return failed.result, True
         except errors.ValueNotKeptError as error:
-            return _told(f"{name} was run before: {error}. Do not repeat this call.", call.params), True
+            return told(f"{name} was run before: {error}. Do not repeat this call.", call.params), True
         except errors.OutcomeNotRecordedError as error:
-            return _told(f"{name} was started: {error}. Do not repeat this call.", call.params), False
+            return told(f"{name} was started: {error}. Do not repeat this call.", call.params), False
         except (NotExecuted, errors.CallFailedError, errors.OutcomeUnknownError, OSError) as error:
             await held.refresh()
             if held.state in {"failed", "unknown"}:
-                return _told(held.message_for_model(), call.params), held.state == "failed"
+                return told(held.message_for_model(), call.params), held.state == "failed"
             occasion.is_ticket = True
             text = f"Not run yet: the server cannot be reached ({error}); call again with the same arguments."
-            return _told(text, call.params), False
+            return told(text, call.params), False
         except (errors.SaysoError, ValueError) as error:
-            return _told(not_run(name, str(error)), call.params), False
+            return told(not_run(name, str(error)), call.params), False
 
-    async def _decided(self, call: Call, occasion: Occasion, held: aio.Held) -> tuple[Message, bool]:
+    async def _decided(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
         while True:
             pause = await self._wait(call, occasion, held)
             if pause is not None:
@@ -258,7 +292,7 @@ class Gateway:
                 content = [{"type": "text", "text": note}, *result.get("content", ())]
                 return ({**result, "content": content} if note else result), True
 
-    async def _wait(self, call: Call, occasion: Occasion, held: aio.Held) -> Message | None:
+    async def _wait(self, call: _Call, occasion: _Occasion, held: aio.Held) -> Message | None:
         """Wait for the decision; return a result that sends the client away to call again, None for a decision."""
         token = call.meta.get("progressToken")
         beat = asyncio.create_task(self._beat(token, call.number)) if is_request_id(token) else None
@@ -279,7 +313,7 @@ class Gateway:
                 f"Not run yet: a person must approve {held.id}; call again with the same arguments."
                 " Go on with other work first: the call made again gives the result."
             )
-            return _told(text, call.params, {"sayso/request": held.id})
+            return told(text, call.params, {"sayso/request": held.id})
         finally:
             if beat is not None:
                 beat.cancel()
@@ -292,7 +326,7 @@ class Gateway:
             await self._send(dump({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}), number)
             await asyncio.sleep(_BEAT)
 
-    async def _start(self, call: Call, occasion: Occasion, held: aio.Held) -> Message:
+    async def _start(self, call: _Call, occasion: _Occasion, held: aio.Held) -> Message:
         if held.state == "approved":
             # A server may have changed the tool without a word, or be another one by now.
             now = (await self._proxy.list()).get(call.tool["name"])
@@ -305,7 +339,7 @@ class Gateway:
         started.add_done_callback(self._done)
         return await asyncio.shield(started)  # a call that has started is not broken off: its outcome is recorded
 
-    async def _started_elsewhere(self, call: Call, held: aio.Held, note: str) -> Message:
+    async def _started_elsewhere(self, call: _Call, held: aio.Held, note: str) -> Message:
         """Return what another process of the run got, where it started the call before it could be withdrawn."""
         name = call.tool["name"]
         try:
@@ -324,7 +358,7 @@ class Gateway:
         if not started.cancelled():
             started.exception()  # its client may be gone, and nobody else looks at it then
 
-    async def _upstream(self, call: Call, arguments: Message) -> Message:
+    async def _upstream(self, call: _Call, arguments: Message) -> Message:
         """Make the approved call; raise what `sayso.hold` is to record."""
         passed_on = {"name", "_meta"}  # nothing that nobody was asked about
         if not self._elicitation.is_answer(call.params):
@@ -343,12 +377,107 @@ class Gateway:
         return result
 
 
-def _told(text: str, params: Message, facts: Message | None = None) -> Message:
-    """Return a result that tells a model why there is none; an error, because it does not fit the output's schema."""
-    result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
-    if any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
-        result["resultType"] = "complete"
-    return result if facts is None else {**result, "_meta": facts}
+class _Occasions:
+    """Which request answers for a call: the occasions of one run, as one session knows them.
+
+    MCP calls have no key of their own: a call that is made again has a new id. So the key is made from the call itself
+    and a number, its occasion. An equal call means the same occasion while its client was told to call again, or was
+    not there when the result came; after the result was delivered, an equal call is a new one and a person is asked
+    anew.
+
+    Args:
+        server, run, store: As those of the gateway.
+        when: True, or a policy.
+    """
+
+    def __init__(self, server: str, run: str, store: Store, when: Any) -> None:
+        self._server, self._run, self._store, self._when = server, run, store, when
+        self._known: defaultdict[str, _Occasion] = defaultdict(_Occasion)
+        self._asking = asyncio.Lock()
+        self._notes: dict[str, str] = {}
+        self.counter = itertools.count(1)
+
+    async def ask(self, call: _Call, client: str | None) -> tuple[_Occasion, aio.Held]:
+        """Find the request of a call, or ask; what is returned counts as in hand (`users`) where a person is asked.
+
+        Raises:
+            SaysoError: It could not be asked, and nothing may run.
+        """
+        async with self._asking:  # of two equal calls at once, the second sees that the first has its occasion
+            tool, given = call.tool, call.meta.get(_KEY)
+            name = f"{self._server}/{tool['name']}"
+            if isinstance(given, str):
+                key, before = f"client:{given}", 0
+            else:
+                form = canonical.encode({"tool": name, "schema": tool.get("inputSchema"), "arguments": call.arguments})
+                digest = hashlib.sha256(form.text.encode()).hexdigest()[:40]
+                key, before = await self._pick(digest, call.arrived)
+            about = {"tool changed": self._notes.get(tool["name"]), "equal calls before in this run": before or None}
+            noted = {word: fact for word, fact in about.items() if fact is not None}
+            facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: noted or None}
+            title: Any = tool.get("title") or object_of(tool.get("annotations")).get("title")
+            held = await aio.hold(
+                name, call.arguments, schema=tool.get("inputSchema"), key=key, run=self._run, store=self._store,
+                title=title if isinstance(title, str) else None, when=self._when,
+                description=tool["description"] if isinstance(tool.get("description"), str) else None,
+                context={word: fact for word, fact in facts.items() if fact is not None},
+            )  # fmt: skip
+            occasion = self._known[key]
+            if held.request is not None:
+                occasion.tool, occasion.held, occasion.users = tool["name"], held, occasion.users + 1
+                occasion.is_ticket = occasion.is_ticket or isinstance(given, str)
+            return occasion, held
+
+    async def _pick(self, digest: str, arrived: int) -> tuple[str, int]:
+        """Return the key of the first occasion that this call may mean, and how many there were before it."""
+        number = 0
+        for number in itertools.count():
+            key = f"{digest}:{number}"
+            occasion = self._known[key]
+            if occasion.delivered is not None and not (occasion.is_ticket and arrived < occasion.delivered):
+                continue
+            if occasion.users > 0 and not occasion.is_ticket:
+                continue
+            found = await offload(partial(self._store.find_key, self._run, key))
+            if found is None or not _is_over(found, is_ours=occasion.held is not None):
+                occasion.is_ticket = occasion.is_ticket or (found is not None and occasion.held is None)
+                break
+        return f"{digest}:{number}", number
+
+    async def on_change(self, name: str, before: Message, now: Message) -> None:
+        """Take note of a tool that the server lists in another way; what was asked about the old schema ends."""
+        self._notes[name] = note = difference(before, now)
+        if before.get("inputSchema") == now.get("inputSchema"):
+            return
+        old = [occasion for occasion in self._known.values() if occasion.tool == name]
+        for occasion in old:
+            occasion.note = (
+                f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
+            )
+        await self.withdraw(old, f"the server changed the tool: {note}")
+
+    async def withdraw(self, occasions: Iterable[_Occasion] | None, reason: str) -> None:
+        """Take back what waits, or was approved and has not started, of these occasions; None for all."""
+        for held in [one.held for one in list(self._known.values() if occasions is None else occasions)]:
+            try:
+                await held.withdraw(reason) if held is not None else None
+            except errors.SaysoError as error:
+                _log.warning("%s was not withdrawn (%s); nothing starts it", held and held.id, error)
+
+
+def _is_over(request: Request, *, is_ours: bool) -> bool:
+    """Say whether an equal call is a new one and does not mean this request any more.
+
+    A no of a person holds. What ended while this session did not have it may not have reached its client.
+    """
+    if request.state is State.EXPIRED:
+        return True
+    if request.state is State.CANCELLED:
+        return request.decision is not None and request.decision.channel == "program"
+    if request.state not in {State.DONE, State.FAILED} or is_ours:
+        return False
+    ended = None if request.execution is None else request.execution.finished_at
+    return ended is None or clock.now() - ended > _REPLAY
 
 
 # -- the client's own user -----------------------------------------------------------------------------------------
@@ -373,8 +502,7 @@ class _Elicitation:
 
     Args:
         reviewer: Whose decisions the answers are; None where the client is not asked.
-        store: Where the requests are.
-        send: Sends a line to the client.
+        store, send: As those of the gateway.
     """
 
     def __init__(self, reviewer: str | None, store: Store, send: Send) -> None:
@@ -384,7 +512,6 @@ class _Elicitation:
         self._open: dict[str, asyncio.Future[Message]] = {}
 
     def notice(self, initialize: Message) -> None:
-        """Take note of what a client says about itself at the beginning."""
         params = object_of(initialize.get("params"))
         self._capabilities, self._client = object_of(params.get("capabilities")), object_of(params.get("clientInfo"))
 
@@ -395,12 +522,10 @@ class _Elicitation:
         return " ".join(words) or None
 
     def can(self, meta: Message) -> bool:
-        """Say whether the client's own user is to be asked, and can be."""
         able = object_of(meta.get(f"{PROTOCOL}clientCapabilities")) or self._capabilities
         return self._reviewer is not None and able.get("elicitation") is not None
 
     def is_answer(self, params: Message) -> bool:
-        """Say whether a call carries an answer to a question of this gateway."""
         return _ASKED in object_of(params.get("inputResponses"))
 
     def answered(self, message: Message) -> bool:
@@ -420,17 +545,21 @@ class _Elicitation:
             What to answer the call with, where the client then makes it again; None when it was asked, or cannot be.
         """
         request = held.request
-        text = None if request is None else _question(request)
-        if request is None or text is None:
+        if request is None or not isinstance(request.subject, Call):
+            return None
+        shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
+        text = f"May this call run? ({request.id})\n{json.dumps(request.subject.name)[1:-1]}\n{shown}"
+        if len(text) > _ROOM:
             return None
         form: Message = {"mode": "form", "message": text, "requestedSchema": _FORM}
+        state = f"{request.id}:{request.current_fingerprint}"  # another person may have changed it by the answer
         if not any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
             await self._dialog(form, number, held, request)
-        elif self.is_answer(params) and params.get("requestState") == _state_of(request):
+        elif self.is_answer(params) and params.get("requestState") == state:
             await self._decide(request, request.current_fingerprint, params["inputResponses"][_ASKED])
         else:
             asked = {_ASKED: {"method": "elicitation/create", "params": form}}
-            return {"resultType": "input_required", "inputRequests": asked, "requestState": _state_of(request)}
+            return {"resultType": "input_required", "inputRequests": asked, "requestState": state}
         await held.refresh()
         return None
 
@@ -465,18 +594,3 @@ class _Elicitation:
                 await review.approve(request.id, comment=reason, seen=seen)
             elif said.get("action") == "decline" or fields.get("decision") == "reject":
                 await review.reject(request.id, reason, seen=seen)
-
-
-def _state_of(request: Request) -> str:
-    """Return what names a request and the call that was drawn: another person may have changed it by the answer."""
-    return f"{request.id}:{request.current_fingerprint}"
-
-
-def _question(request: Request) -> str | None:
-    """Return what the person reads, drawn here and escaped; None where the call is too long for it."""
-    subject = request.subject
-    if not isinstance(subject, AskedCall):
-        return None
-    shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
-    text = f"May this call run? ({request.id})\n{json.dumps(subject.name)[1:-1]}\n{shown}"
-    return text if len(text) <= _ROOM else None

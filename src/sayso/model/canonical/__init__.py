@@ -1,30 +1,32 @@
-"""The canonical form: exactly one text for each set of arguments.
+"""The canonical form: exactly one text for each set of arguments; `encode` writes it, `decode` reads it.
 
-`form` encodes, `decode` decodes, `tags` defines the scalars that JSON lacks, and `names` the names of classes.
+`decode.py` walks its tree and shows it to people, `tags.py` has the scalars that JSON lacks, `names.py` the names of
+classes. Parameter types are in `sayso.model.schema`. Invariant: values that differ in type or content have different
+forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and a value without a form is rejected.
 """
 
-from sayso.model.canonical.form import (
-    LIMIT_BYTES,
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from enum import Enum
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn, cast
+
+from sayso.errors import ArgumentError
+from sayso.model.canonical.decode import (
     LIMIT_DEPTH,
-    LIMIT_DIGITS,
-    LIMIT_VALUES,
-    MASK,
-    Form,
-    Json,
-    check_round_trip,
-    class_name,
-    decode,
-    digest_input,
+    Reader,
+    dataclass_fields,
+    dataclass_parts,
     display,
-    encode,
-    form_of,
-    function_name,
-    is_same,
-    load,
-    read,
-    text_of,
-    value_of,
+    is_model,
 )
+from sayso.model.canonical.names import class_name, function_name, place
+from sayso.model.canonical.tags import MASK, Json, Unfit, dump, dump_sorted, tag_of
+from sayso.model.escaping import Text
 
 __all__ = [
     "LIMIT_BYTES",
@@ -39,12 +41,339 @@ __all__ = [
     "decode",
     "digest_input",
     "display",
+    "dump",
     "encode",
     "form_of",
     "function_name",
     "is_same",
     "load",
     "read",
-    "text_of",
     "value_of",
 ]
+
+LIMIT_BYTES = 1_048_576
+LIMIT_DIGITS = 4300
+LIMIT_VALUES = 50_000
+
+_REFERENCE = "pass a reference (a path, an id) in place of the content"
+_TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
+_LONGEST_INT = 10**LIMIT_DIGITS
+_CONVERTIBLE: dict[str, Any] = {
+    **{kind.__name__: kind for kind in (str, int, float, dict, list, tuple, datetime, date, timedelta)},
+    "a sorted list": (set, frozenset),
+    "bytes": (bytes, bytearray),
+}
+
+
+class Form(NamedTuple):
+    """The arguments of one call, written down.
+
+    Attributes:
+        text: What is stored: JSON, with the keys in the order they were given.
+        digest_input: What is hashed: the same in UTF-8, with the keys of every object sorted.
+    """
+
+    text: str
+    digest_input: bytes
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_and_sorted(*keys: str) -> bool | None:
+    """Say whether the keys are sorted; None if one of them looks like a tag, or is no text at all."""
+    if any(type(key) is not str or key.startswith("$") for key in keys):
+        return None
+    return list(keys) == sorted(keys)
+
+
+def encode(arguments: Mapping[str, object]) -> Form:
+    """Write arguments down.
+
+    Raises:
+        ArgumentError: With the place of the first value that has no canonical form.
+    """
+    if type(arguments) is dict:  # and no subclass, whose order and reading may be its own
+        form = _encode_plain(cast("dict[str, Any]", arguments))
+        if form is not None:
+            return form
+    return _encode_any(cast("Mapping[str, object]", arguments))
+
+
+def is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Say whether arguments are the same as they are written down: `1`, `1.0` and `True` are not.
+
+    Raises:
+        ArgumentError: A value has no canonical form.
+    """
+    return encode(one).digest_input == encode(other).digest_input
+
+
+def _encode_plain(arguments: dict[str, Any]) -> Form | None:
+    """Do the usual case, a few scalars, without a walk; None means that the walk has to look, and say what is wrong."""
+    for value in arguments.values():
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
+        if kind is str:
+            if len(value) > LIMIT_BYTES:
+                return None
+        elif kind is int:
+            if not -_LONGEST_INT < value < _LONGEST_INT:
+                return None
+        elif kind is not float and kind is not bool and value is not None:
+            return None
+    is_sorted = _is_plain_and_sorted(*arguments)
+    if is_sorted is None:
+        return None
+    try:
+        text = dump(arguments)
+        raw = (text if is_sorted else dump_sorted(arguments)).encode()
+    except ValueError:
+        return None
+    return Form(text, raw) if len(raw) <= LIMIT_BYTES else None
+
+
+def _encode_any(arguments: Mapping[str, object]) -> Form:
+    writer = _Writer()
+    tree = writer.object(dict(arguments))
+    text = dump(tree)
+    raw = b"" if len(text) > LIMIT_BYTES else dump_sorted(tree).encode()
+    if not 0 < len(raw) <= LIMIT_BYTES:
+        members = cast("dict[str, Json]", tree.get("$dict", tree))
+        raise ArgumentError(place([max(members, key=lambda name: len(dump(members[name])))]), _TOO_LARGE)
+    return Form(text, raw)
+
+
+class _Writer:
+    """Turns values into a canonical tree; `path` is where it stands, and stays there when something is refused."""
+
+    def __init__(self) -> None:
+        self.path: list[str | int] = []
+        self._room = LIMIT_BYTES
+        self._left = LIMIT_VALUES
+
+    def form(self, value: Any) -> Json:
+        """Return the form of a value, or raise `ArgumentError`."""
+        kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
+        if kind is str:
+            return self._text(value)
+        if kind is bool or value is None:
+            return value
+        if kind is int:
+            return (
+                value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
+            )
+        if kind is float:
+            return value if math.isfinite(value) else self._refuse("is not a finite number")
+        if len(self.path) > LIMIT_DEPTH:
+            self._refuse(f"is nested deeper than {LIMIT_DEPTH} levels, or contains itself")
+        if kind is dict:
+            return self.object(value)
+        if kind is list:
+            return self._items(value)
+        if kind is tuple:
+            return {"$tuple": self._items(value)}
+        try:
+            return self._tagged(value, kind)
+        except Unfit as unfit:
+            self._refuse(str(unfit))
+
+    def object(self, value: dict[str, object]) -> dict[str, Json]:
+        """Return the form of a dict: wrapped if one of its keys looks like a tag."""
+        is_wrapped = False
+        for key in value:
+            if type(key) is not str:
+                self._refuse(f"has a key of type {type(key).__name__}; keys must be str")
+            is_wrapped = is_wrapped or key.startswith("$")
+        members = self._members(value)
+        return {"$dict": members} if is_wrapped else members
+
+    def _tagged(self, value: Any, kind: type[Any]) -> Json:
+        tag = tag_of(kind)
+        if tag is not None:
+            self._charge(len(tag.name) + 5 + (len(value) if kind is bytes else 0))
+            payload = tag.write(value)
+            for part in payload if isinstance(payload, list) else [payload]:
+                if isinstance(part, str):
+                    self._text(part)
+            return {tag.name: payload}
+        if isinstance(value, Enum):
+            return {"$enum": [self._text(class_name(kind)), self._text(_member_name(value))]}
+        names = dataclass_fields(kind)
+        if names is not None:
+            return {"$dataclass": [self._text(class_name(kind)), self._members(dataclass_parts(value, names))]}
+        if is_model(kind):
+            return {"$model": self._model(value, kind)}
+        if kind is Text:
+            return self._text(str(value))
+        return self._refuse(_why_not(kind))
+
+    def _model(self, value: Any, kind: type[Any]) -> list[Json]:
+        held: dict[str, object] = value.__dict__
+        fields = {name: held[name] for name in kind.model_fields if name in held}
+        extra: dict[str, object] = value.__pydantic_extra__ or {}
+        private: dict[str, object] = value.__pydantic_private__ or {}
+        unset: list[str] = sorted(fields.keys() - value.__pydantic_fields_set__)
+        if not (fields.keys().isdisjoint(extra) and private.keys().isdisjoint(extra)):
+            # An alias makes room for both, and whoever looks at it would see one in the place of the other.
+            raise Unfit(f"is a {kind.__name__} with an extra field that has the name of one of its own")
+        payload: list[Json] = [self._text(class_name(kind)), self._members(fields)]
+        rest: dict[str, Json] = {}
+        if extra:
+            rest["extra"] = self._members(extra)
+        if private:
+            rest["private"] = self._members(private)
+        if unset:
+            rest["unset"] = [*unset]
+        return [*payload, rest] if rest else payload
+
+    def _members(self, value: Mapping[str, object]) -> dict[str, Json]:
+        self._count(len(value), 4)
+        members: dict[str, Json] = {}
+        self.path.append("")
+        for key, item in value.items():
+            self.path[-1] = key
+            members[self._text(key)] = self.form(item)
+        self.path.pop()
+        return members
+
+    def _items(self, values: list[object] | tuple[object, ...]) -> list[Json]:
+        self._count(len(values), 2)
+        forms: list[Json] = []
+        self.path.append(0)
+        for index, item in enumerate(values):
+            self.path[-1] = index
+            forms.append(self.form(item))
+        self.path.pop()
+        return forms
+
+    def _text(self, value: str) -> str:
+        self._room -= len(value)
+        if self._room < 0 or not value.isascii():
+            self._charge(0)
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                self._refuse("contains a lone surrogate, which is no character")
+        return value
+
+    def _count(self, members: int, least: int) -> None:
+        self._left -= members
+        if self._left < 0:
+            self._refuse(f"brings the number of values above {LIMIT_VALUES:,}; {_REFERENCE}")
+        self._charge(least * members)
+
+    def _charge(self, least: int) -> None:
+        """Take from the room what the text needs at least, so that huge values are refused before they are walked."""
+        self._room -= least
+        if self._room < 0:
+            self._refuse(_TOO_LARGE)
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise ArgumentError(place(self.path), reason)
+
+
+def _member_name(member: Enum) -> str:
+    name = cast("str | None", member.name)  # a combination of flags may have none
+    if name is None or type(member).__members__.get(name) is not member:
+        raise Unfit(f"is a combination of {type(member).__name__} flags, which has no name of its own; pass its value")
+    return name
+
+
+def _why_not(kind: type[Any]) -> str:
+    plain = next((name for name, builtin in _CONVERTIBLE.items() if issubclass(kind, builtin)), None)
+    if plain is not None:
+        return f"is a {kind.__name__}; convert it to {plain}"
+    advice = "pass plain values, a dataclass or a pydantic model"
+    return f"is of class {class_name(kind)}, which has no canonical form; {advice}"
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("not a finite number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):  # 1e999, which `encode` does not write
+        raise ValueError("not a finite number")
+    return value
+
+
+_decoder: Any = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)  # the stub does not know `scan_once`
+_scan: Callable[[str, int], tuple[object, int]] = _decoder.scan_once
+
+
+def load(text: str) -> dict[str, Json]:
+    """Parse a stored text into its tree, tags as they are.
+
+    Raises:
+        ArgumentError: The text is not JSON, or no object.
+    """
+    try:
+        tree, end = _scan(text, 0)  # `decode` would look for white space, which a text of ours does not have
+    except (ValueError, RecursionError, StopIteration) as error:
+        raise ArgumentError("arguments", "are stored as a text that is not JSON") from error
+    if end != len(text):
+        raise ArgumentError("arguments", "are stored as a text with something behind it")
+    if type(tree) is not dict:
+        raise ArgumentError("arguments", "are stored as a text that is not an object")
+    return cast("dict[str, Json]", tree)
+
+
+def read(text: str, classes: Callable[[], Mapping[str, type]]) -> tuple[dict[str, object], bytes]:
+    """Return `decode` and `digest_input` of a text that is parsed once; `classes` is asked for only where needed."""
+    tree = load(text)
+    values = cast("dict[str, object]", tree) if '"$' not in text else decode(text, classes())
+    return values, dump_sorted(tree).encode()
+
+
+def digest_input(text: str) -> bytes:
+    """Return the `Form.digest_input` that belongs to a stored text."""
+    return dump_sorted(load(text)).encode()
+
+
+def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
+    """Read arguments back to equal Python values, in the order they were given.
+
+    Initialisers and validators of classes do not run; aware datetimes of pydantic come back with a `datetime.timezone`.
+
+    Args:
+        text: A `Form.text`.
+        classes: The enums, dataclasses and models that may appear, by `module:QualName` (see `Schema.classes`).
+            Nothing is imported.
+
+    Raises:
+        ArgumentError: A class is not among `classes` or has changed, or the text was not written by `encode`.
+    """
+    tree = load(text)
+    if '"$' not in text:
+        return cast("dict[str, object]", tree)
+    reader = Reader(classes)
+    values = reader.value(tree)
+    return cast("dict[str, object]", values) if type(values) is dict else reader.refuse("are not an object")
+
+
+def form_of(value: object) -> Json:
+    """Return the canonical tree of a single value; `encode` says what is refused."""
+    return load(encode({"value": value}).text)["value"]
+
+
+def value_of(form: Json, classes: Mapping[str, type]) -> object:
+    """Return the value of a single canonical tree; `decode` says what is refused."""
+    return decode(dump({"value": form}), classes)["value"]
+
+
+def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
+    """Make sure that another process, with `classes` alone, gets these arguments back. Cheap when no class appears.
+
+    Raises:
+        ArgumentError: With the name of the argument that would not come back as it is.
+    """
+    text = form.text
+    if '{"$enum"' not in text and '{"$dataclass"' not in text and '{"$model"' not in text:
+        return
+    values = decode(text, classes)
+    if encode(values).text == text:
+        return
+    tree = load(text)
+    members = cast("dict[str, Json]", tree.get("$dict", tree))
+    for (name, value), before in zip(values.items(), members.values(), strict=True):
+        if dump(form_of(value)) != dump(before):
+            raise ArgumentError(place([name]), "does not come back from its stored form as it is")

@@ -7,29 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
+from typing import Any, NoReturn, TypeGuard, cast
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import TAGS, Json, Unfit
-
-__all__ = [
-    "LIMIT_DEPTH",
-    "ModelParts",
-    "Reader",
-    "children_of",
-    "class_in",
-    "dataclass_fields",
-    "dataclass_parts",
-    "display",
-    "fields_of",
-    "is_model",
-    "items_of",
-    "model_parts",
-    "tag_in",
-    "with_fields",
-    "with_items",
-]
 
 _MORE = ("extra", "private")
 
@@ -204,28 +186,6 @@ def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
         raise Unfit(f"is a {cls.__name__} without a value in its field {error.name!r}") from error
 
 
-def _are_names_in(tree: dict[str, Json], names: list[Json]) -> bool:
-    return all(isinstance(name, str) and name in tree for name in names)
-
-
-class ModelParts(NamedTuple):
-    """What a model instance holds: declared fields, extra ones, private attributes, and which fields were not set."""
-
-    fields: dict[str, object]
-    extra: dict[str, object]
-    private: dict[str, object]
-    unset: list[str]
-
-
-def model_parts(value: Any) -> ModelParts:
-    """Take a model instance apart."""
-    held: dict[str, object] = value.__dict__
-    cls = cast("Any", type(value))  # pyright: ignore[reportUnknownArgumentType]  # of Any
-    fields: dict[str, object] = {name: held[name] for name in cls.model_fields if name in held}
-    unset = sorted(fields.keys() - value.__pydantic_fields_set__)
-    return ModelParts(fields, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {}, unset)
-
-
 class Reader:
     """Turns a canonical tree into values; `path` is where it stands.
 
@@ -328,7 +288,9 @@ class Reader:
         if not is_model(cls) or not set(tree) <= set(cast("dict[str, object]", cls.model_fields)):
             self.refuse(f"does not have the fields of {cls.__name__} as it is now")
         match rest.get("extra"), rest.get("private"), rest.get("unset", []):
-            case None | dict() as extra, None | dict() as private, list(unset) if _are_names_in(tree, unset):
+            case None | dict() as extra, None | dict() as private, list(unset) if all(
+                isinstance(name, str) and name in tree for name in unset
+            ):
                 pass
             case _:
                 self.refuse("has a malformed $model")

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, cast
 
-__all__ = ["class_name", "function_name", "place"]
-
 _KEY_SHOWN = 40
 
 

@@ -1,9 +1,7 @@
 """The scalars that JSON lacks, each written under a tag (`$bytes`, `$date`, `$decimal`, ...), and a fast JSON encoder.
 
-Containers and classes are in `sayso.model.canonical.form`. The encoder (`dump`, `dumps`) is built once, because
-`json.JSONEncoder.encode` builds its C encoder for each call. It escapes everything beyond ASCII, because databases
-reject the lone surrogates that an error message may contain. Invariant: a payload that `read` accepts is exactly what
-`write` returns for the value read.
+Containers and classes are in `sayso.model.canonical`. Invariant: a payload that `read` accepts is exactly what `write`
+returns for the value read.
 """
 
 from __future__ import annotations
@@ -17,32 +15,35 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple, TypeAlias, cast
 
-__all__ = ["MASK", "TAGS", "Json", "Tag", "Unfit", "dump", "dumps", "dumps_sorted", "quote", "tag_of"]
+quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]  # not in the stub
 
 
-def _encoder(*, sort_keys: bool) -> Callable[[object], str]:
-    plain = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=sort_keys)
+def _encoder(*, ascii_only: bool, sort_keys: bool) -> Callable[[object], str]:
+    """Return an encoder that is built once: `json.JSONEncoder.encode` builds its C encoder for each call."""
+    plain = json.JSONEncoder(
+        ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=sort_keys
+    )
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return plain.encode
-    quote: Any = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]  # not in the stub
+    text: Any = quote if ascii_only else json.encoder.encode_basestring  # pyright: ignore[reportAttributeAccessIssue]  # as above
     write: Callable[[object, int], tuple[str, ...]] = make(
-        None, plain.default, quote, None, ":", ",", sort_keys, False, False
+        None, plain.default, text, None, ":", ",", sort_keys, False, False
     )
     return lambda tree: "".join(write(tree, 0))
 
 
-quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]  # not in the stub
-dumps = _encoder(sort_keys=False)
-dumps_sorted = _encoder(sort_keys=True)
-
+dump = _encoder(ascii_only=False, sort_keys=False)
+"""Returns the text of a tree, as a canonical form is stored."""
+dump_sorted = _encoder(ascii_only=False, sort_keys=True)
+dumps = _encoder(ascii_only=True, sort_keys=False)
+"""Escapes all beyond ASCII, because databases reject the lone surrogates that an error message may contain."""
+dumps_sorted = _encoder(ascii_only=True, sort_keys=True)
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MASK = "***"
 """What stands for a secret wherever a person can look."""
-
-dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 class Unfit(Exception):
@@ -127,19 +128,22 @@ def _write_instant(value: datetime | time) -> str:
     return value.isoformat() + _zone(value.tzinfo) + (";fold=1" if value.fold else "")
 
 
-def _read_instant(payload: str, parse: Callable[[str], Any]) -> object:
-    parts = _ZONED.fullmatch(payload)
-    if parts is None:
-        raise ValueError(payload)
-    value = parse(parts["iso"])
-    zone: tzinfo | None = value.tzinfo
-    if parts["key"] is not None:
-        from zoneinfo import ZoneInfo
+def _read_instant(parse: Callable[[str], Any]) -> Callable[[str], object]:
+    def read(payload: str) -> object:
+        parts = _ZONED.fullmatch(payload)
+        if parts is None:
+            raise ValueError(payload)
+        value = parse(parts["iso"])
+        zone: tzinfo | None = value.tzinfo
+        if parts["key"] is not None:
+            from zoneinfo import ZoneInfo
 
-        zone = ZoneInfo(parts["key"])
-    elif parts["name"] is not None:
-        zone = timezone(value.utcoffset(), parts["name"])
-    return value.replace(tzinfo=zone, fold=1 if parts["fold"] else 0)
+            zone = ZoneInfo(parts["key"])
+        elif parts["name"] is not None:
+            zone = timezone(value.utcoffset(), parts["name"])
+        return value.replace(tzinfo=zone, fold=1 if parts["fold"] else 0)
+
+    return read
 
 
 def _show_instant(payload: str) -> str:
@@ -184,14 +188,6 @@ def _read_secret(payload: list[str]) -> object:
     raise ValueError(kind)
 
 
-def _read_datetime(payload: str) -> object:
-    return _read_instant(payload, datetime.fromisoformat)
-
-
-def _read_time(payload: str) -> object:
-    return _read_instant(payload, time.fromisoformat)
-
-
 def _write_timedelta(value: timedelta) -> list[Json]:
     return [value.days, value.seconds, value.microseconds]
 
@@ -221,9 +217,9 @@ _PATH = "WindowsPath" if os.name == "nt" else "PosixPath"
 _ROWS = (
     Tag("$bytes", "builtins", "bytes", _write_bytes, _read_bytes),
     Tag("$decimal", "decimal", "Decimal", _write_decimal, _read_decimal),
-    Tag("$datetime", "datetime", "datetime", _write_instant, _read_datetime, _show_instant),
+    Tag("$datetime", "datetime", "datetime", _write_instant, _read_instant(datetime.fromisoformat), _show_instant),
     Tag("$date", "datetime", "date", date.isoformat, date.fromisoformat),
-    Tag("$time", "datetime", "time", _write_instant, _read_time, _show_instant),
+    Tag("$time", "datetime", "time", _write_instant, _read_instant(time.fromisoformat), _show_instant),
     Tag("$timedelta", "datetime", "timedelta", _write_timedelta, _read_timedelta, _show_timedelta),
     Tag("$uuid", "uuid", "UUID", str, _read_uuid),
     Tag("$path", "pathlib", _PATH, _write_path, _read_path),

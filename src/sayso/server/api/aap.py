@@ -10,7 +10,6 @@ Invariant: nothing here decides, and what a person approved is what the submissi
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Callable
@@ -55,7 +54,6 @@ router = Router(kinds=("ask",))
 _LONGEST_POLL = 25  # seconds; the protocol's
 _LONGEST_KEY, _LONGEST_NOTE = 200, 10_000
 _LONGEST_SPAN = parse_span("30d")
-_BODY_TIMEOUT = 30.0
 _CONSUMABLE = frozenset({State.APPROVED, State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN, State.EXPIRED})
 
 
@@ -113,11 +111,7 @@ def error(problem: Problem) -> Response:
 
 async def read(context: Context, model: type[_M]) -> tuple[_M, str]:
     """Return the body, checked, and its text as it came; raises `Problem`."""
-    try:
-        async with asyncio.timeout(_BODY_TIMEOUT):
-            body = await read_bytes(context.http)
-    except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was done") from None
+    body = await read_bytes(context.http)
     tree = parsed(body)
     if isinstance(tree, dict) and None in tree.values():
         raise Problem("invalid_input", "a field of the body is null; leave it out; nothing was done")

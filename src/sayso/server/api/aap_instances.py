@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.http_post import Destination, exchange
+from sayso.channels.http_post import Destination, post
 from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.webhook import WebhookKeys
 from sayso.model.ids import new_token
@@ -118,7 +118,7 @@ def _post(delivery: _Delivery, message_id: str, message: Mapping[str, object], r
         raise errors.ConfigError("the url of a webhook begins with https://, except on this machine")
     keys, body = WebhookKeys([delivery.signing_secret], whose="signing_secret"), json.dumps(message).encode()
     headers = {"content-type": "application/json", "user-agent": "sayso", **keys.headers(message_id, clock.now(), body)}
-    return exchange(where, body, headers, room=room)
+    return post(where, body, headers, room=room)
 
 
 def _verify(delivery: _Delivery, instance_id: str) -> None:

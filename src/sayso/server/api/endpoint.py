@@ -29,9 +29,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sayso import errors
+from sayso.model import strict_json
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
-from sayso.server import strict_json
 from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import Problem, problem_of, response
 from sayso.server.auth.sessions import Session
@@ -170,11 +170,7 @@ _BODY_TIMEOUT = 30.0
 
 async def _read_body(http: Http, model: type[_M]) -> _M:
     """Return the body of a request, checked; an empty one is an empty object; raises `Problem`."""
-    try:
-        async with asyncio.timeout(_BODY_TIMEOUT):
-            body = await read_bytes(http)
-    except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not come in {_BODY_TIMEOUT:.0f} s; nothing was done") from None
+    body = await read_bytes(http)
     given = next((value for name, value in http.scope["headers"] if name == b"content-type"), b"")
     kind = given.decode("latin-1").partition(";")[0].strip().casefold()
     if kind != "application/json" and (body or kind):
@@ -220,18 +216,22 @@ def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was
         raise Problem("invalid_input", f"the {where} does not fit; {undone}", problems=problems) from None
 
 
-async def read_bytes(http: Http) -> bytes:
-    """Return the body as it came; raises `Problem` where it is too long."""
-    body = bytearray()
-    has_more = True
-    while has_more:
-        message = await http.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
-        has_more = message.get("more_body", False)
+async def read_bytes(http: Http, patience: float | None = None) -> bytes:
+    """Return the body as it came, within 30 seconds or as many as said; raises `Problem` where it is long or slow."""
+    patience = _BODY_TIMEOUT if patience is None else patience
+    body, has_more = bytearray(), True
+    try:
+        async with asyncio.timeout(patience):
+            while has_more:
+                message = await http.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                if len(body) > MAX_BODY:
+                    raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
+                has_more = message.get("more_body", False)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not come in {patience:.0f} s; nothing was done") from None
     return bytes(body)
 
 
@@ -522,7 +522,7 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
             strangers.count(stranger)
         raise
     finally:
-        slot.close()
+        slot.release()
 
 
 async def _done(

@@ -12,12 +12,10 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -30,10 +28,10 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.server.api.endpoint import Context, Principal, Router, is_still_good
 from sayso.server.api.messages import EventsQuery
-from sayso.server.events import PerLoop, Shutdown, Wakeup, event_stream
+from sayso.server.events import Hub, PerLoop, Stream, event_stream
 from sayso.stores.base import Filter, Store, Unwatch
 
-__all__ = ["Batch", "Batches", "Broadcaster", "Broadcasters", "EventLog", "Listener", "LoggedEvent", "router"]
+__all__ = ["Broadcaster", "EventLog", "Listener", "LoggedEvent", "router"]
 
 _log = logging.getLogger("sayso.server")
 
@@ -58,10 +56,6 @@ class LoggedEvent:
     requester: Identity  # not the whole request: ten thousand of these stay in memory
     state: State
     entry: Entry
-
-    def is_of(self, requester: Identity) -> bool:
-        """Say whether this requester asked for it."""
-        return self.requester.is_same(requester)
 
     @property
     def payload(self) -> str:
@@ -203,6 +197,23 @@ class EventLog:
             newest = list(islice(reversed(self._events), self._number - number))  # the numbers have no gap
             return newest[::-1]
 
+    def batch(self, seen: int, requester: Identity | None) -> tuple[int, bytes]:
+        """Return what a stream is sent that has dealt with an event: the number of the last event in it, and its bytes.
+
+        The bytes are empty where nothing followed, or nothing that this requester asked for.
+        """
+        found = self.since(seen)
+        if found is None:
+            number = self._number
+            return number, _encoded(self.epoch, number, "reset")
+        part = found[:_MAX_BATCH]
+        payload = b"".join(
+            _encoded(self.epoch, one.number, "request", one.payload)
+            for one in part
+            if requester is None or one.requester.is_same(requester)
+        )
+        return part[-1].number if part else seen, payload
+
     def _look(self) -> None:
         if self._tracked is None:
             self._reset()
@@ -272,201 +283,96 @@ class EventLog:
 _MAX_BATCH = 500  # events in one batch, which lies in memory for as long as its reader does not read
 
 
-class Batch(NamedTuple):
-    """What one stream is handed.
-
-    Attributes:
-        number: Of the last event that it deals with.
-        payload: What to send; empty where none of it is for this reader.
-        is_all: Whether nothing is left behind it.
-    """
-
-    number: int
-    payload: bytes
-    is_all: bool = True
-
-
-class Batches:
-    """What one look at the log found, encoded once for all streams at one place.
-
-    Attributes:
-        fault: Why the store did not answer, if it did not; nothing is lost by that.
-    """
-
-    def __init__(self, event_log: EventLog) -> None:
-        self._event_log = event_log
-        self._found: dict[int, list[LoggedEvent] | int] = {}
-        self._written: dict[int, bytes] = {}
-        self._batches: dict[tuple[int, Identity | None], Batch] = {}
-        self.fault: errors.StoreError | None = None
-
-    def look(self, seen: int) -> None:
-        """Look up what tracked an event; reads the store."""
-        try:
-            found = self._event_log.since(seen)
-        except errors.StoreError as fault:
-            self._found[seen], self.fault = [], fault
-            return
-        self._found[seen] = self._event_log.number if found is None else found
-
-    def of(self, seen: int, who: Principal) -> Batch:
-        """Return what followed, for this reader; it was looked up."""
-        found = self._found[seen]
-        if isinstance(found, int):
-            return Batch(found, _encoded_event(self._event_log.epoch, found, "reset", "{}"))
-        if not found:
-            return Batch(seen, b"")
-        requester = who.requester if who.kind == "ask" else None
-        place = seen, requester
-        if place not in self._batches:
-            part = found[:_MAX_BATCH]
-            payload = b"".join(self._encoded(one) for one in part if requester is None or one.is_of(requester))
-            self._batches[place] = Batch(part[-1].number, payload, len(part) == len(found))
-        return self._batches[place]
-
-    def _encoded(self, one: LoggedEvent) -> bytes:
-        if one.number not in self._written:
-            self._written[one.number] = _encoded_event(self._event_log.epoch, one.number, "request", one.payload)
-        return self._written[one.number]
-
-
-def _encoded_event(epoch: str, number: int, event: str, payload: str) -> bytes:
+def _encoded(epoch: str, number: int, event: str, payload: str = "{}") -> bytes:
     """Return one event as a stream sends it."""
     return f"id: {epoch}-{number}\r\nevent: {event}\r\ndata: {payload}\r\n\r\n".encode()
 
 
-_RECHECK = 30
-_BATCH_DELAY = 0.05
-_RETRY = 1.0  # until a store that did not answer is looked at again
-
-
-@dataclass(eq=False)
-class Listener:
-    """One stream, which waits or sends.
+class Listener(Stream):
+    """One stream, and who reads it.
 
     Attributes:
         who: Who reads it.
         is_authorized: Whether they still may; reads the store.
         seen: Number of the last event that it dealt with.
-        wakeup: Wakes it.
-        payload: What it sends next; None is the end.
-        look: The number of the last look at the log that was for it too.
     """
 
-    who: Principal
-    is_authorized: Callable[[], bool]
-    seen: int
-    wakeup: asyncio.Event
-    payload: bytes | None = None
-    look: int = -1
+    def __init__(self, who: Principal, is_authorized: Callable[[], bool], seen: int) -> None:
+        super().__init__()
+        self.who, self.is_authorized, self.seen = who, is_authorized, seen
+        self.requester = who.requester if who.kind == "ask" else None  # None hears of everybody's
+        # By what the reader was let in: streams of one token, or of one session, are shut out together.
+        self.credential = who.token_id, id(who.session)
+        self.handed: asyncio.Future[bytes | None] | None = None  # what it waits for
 
-    @property
-    def credential(self) -> tuple[str | None, int]:
-        """By what the reader was let in; streams of one token, or of one session, are shut out together."""
-        return self.who.token_id, id(self.who.session)
+    def set(self) -> None:
+        """End it."""
+        super().set()
+        self.hand(None)
+
+    def hand(self, payload: bytes | None) -> None:
+        """Have it send this, or end."""
+        if self.handed is not None and not self.handed.done():
+            self.handed.set_result(payload)
 
 
-class Broadcaster:
-    """The streams of one event loop.
-
-    Everything here is done in that loop, apart from `wake`, which any thread calls, and `_look`, which has its own.
-    """
+class Broadcaster(Hub):
+    """The streams of events in one event loop."""
 
     def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
-        self._event_log, self._loop = event_log, loop
-        self._open, self._look_number = 0, 0
+        super().__init__(loop)
+        self._event_log = event_log
         self._waiting: dict[Listener, None] = {}
-        self._wakeup = Wakeup(loop)
-        self._task: asyncio.Task[None] | None = None
-        self.wake = self._wakeup.set  # called after a change, by any thread
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no stream is open any more."""
-        return self._open == 0
-
-    @contextmanager
-    def open(self) -> Generator[None]:
-        """Look after one stream more while the block runs."""
-        self._open += 1
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
-        try:
-            yield
-        finally:
-            self._open -= 1
-            if self.is_idle:
-                self._task.cancel()
-                self._task = None
 
     async def next_payload(self, one: Listener) -> bytes | None:
-        """Wait for what this stream sends next; None where its reader is shut out, or whoever has its event set it."""
-        if one.look != self._look_number:
-            self._wakeup.set_here()  # it has just begun, or a look went by while it sent
+        """Wait for what this stream sends next; None where its reader is shut out, or the server ends."""
+        if one.is_over:
+            return None
+        one.handed = self._loop.create_future()
         self._waiting[one] = None
+        self._changed.set()  # it has just begun, or a look may have gone by while it sent
         try:
-            await one.wakeup.wait()
+            return await one.handed
         finally:
             self._waiting.pop(one, None)
-        one.wakeup.clear()
-        payload, one.payload = one.payload, None  # the stream's alone from now on
-        return payload
 
-    async def _run(self) -> None:
-        while True:
-            await self._wakeup.wait(_RECHECK)
-            await asyncio.sleep(_BATCH_DELAY)  # a burst is one look
-            self._wakeup.clear()
-            self._look_number += 1
-            asked = list(self._waiting)
-            for one in asked:
-                one.look = self._look_number
-            if asked:
-                await self._deliver_all(asked)
-
-    async def _deliver_all(self, asked: Sequence[Listener]) -> None:
-        found: Sequence[Batch | None]
+    async def _refresh(self) -> Exception | None:
+        asked = list(self._waiting)
+        if not asked:
+            return None
         try:
-            found, fault = await run_in_threadpool(self._look, asked)
+            found = await run_in_threadpool(self._look, asked)
         except Exception:  # noqa: BLE001  one line for all: streams that end are taken up again, and silence is not noticed
             _log.exception("streams of events could not be sent what happened, and end")
-            found, fault = [None] * len(asked), None
+            found = [None] * len(asked)
         for one, batch in zip(asked, found, strict=True):
-            if one in self._waiting:  # and has not gone meanwhile
-                self._deliver(one, batch)
-        if fault is not None:
-            _log.warning("streams of events could not be sent what happened (%s); it is tried again", fault)
-            self._wakeup.set_later(_RETRY)
+            if batch is None:
+                one.hand(None)
+            elif not isinstance(batch, errors.StoreError) and batch[0] != one.seen:
+                one.seen, payload = batch
+                if payload:
+                    one.hand(payload)
+                else:
+                    self._changed.set()  # none of it was for this reader, and more may follow
+        return next((batch for batch in found if isinstance(batch, errors.StoreError)), None)
 
-    def _deliver(self, one: Listener, batch: Batch | None) -> None:
-        if batch is not None:
-            one.seen = batch.number
-            if not batch.is_all:
-                one.look = -1  # when it comes back, the rest is looked up at once
-            if not batch.payload:
-                if not batch.is_all:
-                    self._wakeup.set_here()
-                return
-        del self._waiting[one]  # now and not when it wakes: what it was handed must not be replaced
-        one.payload = None if batch is None else batch.payload
-        one.wakeup.set()
-
-    def _look(self, asked: Sequence[Listener]) -> tuple[Sequence[Batch | None], errors.StoreError | None]:
-        """Return what to hand to each, None to who may hear no more, and why the store did not answer."""
-        batches = Batches(self._event_log)
-        for seen in {one.seen for one in asked}:
-            batches.look(seen)
+    def _look(self, asked: Sequence[Listener]) -> Sequence[tuple[int, bytes] | errors.StoreError | None]:
+        """Return what to hand to each: None to who may hear no more, and a fault while the store does not answer."""
+        places = {(one.seen, one.requester) for one in asked}
+        try:
+            batches = {place: self._event_log.batch(*place) for place in places}
+        except errors.StoreError as fault:
+            return [fault] * len(asked)
         # After the look: what happened once somebody was shut out is never sent to them.
         allowed = {credential: _is_open(one) for credential, one in {one.credential: one for one in asked}.items()}
 
-        def handed(one: Listener) -> Batch | None:
+        def handed(one: Listener) -> tuple[int, bytes] | errors.StoreError | None:
             is_open = allowed[one.credential]
             if isinstance(is_open, errors.StoreError):
-                return Batch(one.seen, b"")  # nothing, while nobody can say whether they may hear it
-            return batches.of(one.seen, one.who) if is_open else None
+                return is_open  # nothing, while nobody can say whether they may hear it
+            return batches[one.seen, one.requester] if is_open else None
 
-        faults = (payload for payload in allowed.values() if isinstance(payload, errors.StoreError))
-        return [handed(one) for one in asked], next(faults, batches.fault)
+        return [handed(one) for one in asked]
 
 
 def _is_open(one: Listener) -> bool | errors.StoreError:
@@ -476,51 +382,29 @@ def _is_open(one: Listener) -> bool | errors.StoreError:
         return fault
 
 
-class Broadcasters(PerLoop[Broadcaster]):
-    """The broadcasters of one server, one for each event loop."""
-
-    def __init__(self, event_log: EventLog) -> None:
-        super().__init__(partial(Broadcaster, event_log))
+async def _events(context: Context, listener: Listener, last: str | None) -> AsyncGenerator[bytes]:
+    """Yield what happens, many events in one batch: many clients that hear of many things are much to send."""
+    event_log: EventLog = context.http.app.state.event_log
+    broadcasters: PerLoop[Broadcaster] = context.http.app.state.broadcasters
+    broadcaster = broadcasters.here()
+    with broadcaster.open():
+        end = await run_in_threadpool(event_log.listen, broadcaster.wake)
+        try:
+            epoch, _, number = (last or "").partition("-")
+            if epoch == event_log.epoch and number.isascii() and number.isdigit() and len(number) < 18:
+                listener.seen = int(number)
+            else:  # it has none, or one of another epoch
+                listener.seen = event_log.number
+                yield _encoded(event_log.epoch, listener.seen, "open" if last is None else "reset")
+            while (payload := await broadcaster.next_payload(listener)) is not None:
+                yield payload
+        finally:
+            # In a thread, and not waited for: a look that is under way may take as long as the store does.
+            asyncio.get_running_loop().run_in_executor(None, end)
 
 
 _MEDIA_TYPE = "text/event-stream"
 router = Router()
-
-
-class _Stream:
-    """The events of one client."""
-
-    def __init__(self, context: Context, last: str | None) -> None:
-        self._context = context
-        self._event_log: EventLog = context.http.app.state.event_log
-        self._broadcasters: Broadcasters = context.http.app.state.broadcasters
-        self._last = last
-        self._wakeup = asyncio.Event()
-        self.over = Shutdown(self._wakeup)
-
-    async def events(self) -> AsyncGenerator[bytes]:
-        """Yield what happens, many events in one batch: many clients that hear of many things are much to send."""
-        broadcaster = self._broadcasters.here()
-        with broadcaster.open():
-            end = await run_in_threadpool(self._event_log.listen, broadcaster.wake)
-            try:
-                seen = self._last_seen()
-                if seen is None:
-                    seen = self._event_log.number
-                    yield _encoded_event(self._event_log.epoch, seen, "open" if self._last is None else "reset", "{}")
-                is_authorized = partial(is_still_good, self._context.http, self._context.principal)
-                listener = Listener(self._context.principal, is_authorized, seen, self._wakeup)
-                while (payload := await broadcaster.next_payload(listener)) is not None and not self.over.is_set:
-                    yield payload
-            finally:
-                # In a thread, and not waited for: a look that is under way may take as long as the store does.
-                asyncio.get_running_loop().run_in_executor(None, end)
-
-    def _last_seen(self) -> int | None:
-        """Return the number of the event that the client saw last; None where it has none of this server's epoch."""
-        epoch, _, number = (self._last or "").partition("-")
-        is_ours = epoch == self._event_log.epoch and number.isascii() and number.isdigit() and len(number) < 18
-        return int(number) if is_ours else None
 
 
 @router.get(
@@ -531,5 +415,5 @@ async def events(context: Context, query: EventsQuery) -> Response:
     if context.http.method == "HEAD":
         return Response(media_type=_MEDIA_TYPE)
     last = context.http.headers.get("last-event-id") or query.after
-    stream = _Stream(context, last)
-    return event_stream(stream.events(), stream.over)
+    listener = Listener(context.principal, partial(is_still_good, context.http, context.principal), 0)
+    return event_stream(_events(context, listener, last), listener)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter
 from limits import RateLimitItem, parse
@@ -77,67 +75,41 @@ class InFlight:
             raise errors.ConfigError(f"in_flight must be 1 or more, not {most}; no token could ask anything")
         self.threads = CapacityLimiter(2 * most)
         self._most = most
-        self._tokens = dict[str, _Token]()
+        self._free = WeakValueDictionary[str, asyncio.Semaphore]()  # of tokens with a slot, taken or not
 
     def slot(self, who: str) -> Slot:
-        """Return a place for a request of somebody, which is not taken yet; it has to be closed."""
-        token = self._tokens.get(who)
-        if token is None:
-            token = self._tokens[who] = _Token(asyncio.Semaphore(self._most))
-        token.requests += 1
-        return Slot(token, partial(self._close, who, token), self._full)
-
-    def _close(self, who: str, token: _Token) -> None:
-        token.requests -= 1
-        if not token.requests:
-            del self._tokens[who]
-
-    def _full(self) -> Problem:
-        return Problem(
-            "rate_limited",
-            f"{self._most} requests of this token are being worked on; nothing was done, try again",
-            headers={"retry-after": str(_SOON)},
-        )
-
-
-@dataclass
-class _Token:
-    """The requests of one token: `free` counts those that are worked on, `requests` also those that wait."""
-
-    free: asyncio.Semaphore
-    requests: int = 0
+        """Return a place for a request of somebody, which is not taken yet."""
+        free = self._free.get(who)
+        if free is None:
+            free = self._free[who] = asyncio.Semaphore(self._most)
+        return Slot(free, self._most)
 
 
 class Slot:
     """The place of one request among those of its token that are worked on."""
 
-    def __init__(self, token: _Token, closed: Callable[[], None], full: Callable[[], Problem]) -> None:
-        self._token, self._closed, self._full, self._is_held = token, closed, full, False
+    def __init__(self, free: asyncio.Semaphore, most: int) -> None:
+        self._free, self._most, self._is_held = free, most, False
 
     async def take(self, *, queues: bool) -> None:
         """Take it; raises `Problem` where all are taken, and with `queues` stay so for five seconds."""
-        free = self._token.free
-        if not free.locked():
-            await free.acquire()  # at once
-            self._is_held = True
-        elif not (queues and await self.wait(_QUEUE_TIMEOUT)):
-            raise self._full()
-
-    async def wait(self, seconds: float) -> bool:
-        """Take it when it is one's turn, and say whether that came in time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._token.free.acquire()
-            self._is_held = True
-        return self._is_held
+            if not self._free.locked():
+                await self._free.acquire()  # at once: a timer would cost more than the rest of this
+                self._is_held = True
+            elif queues:
+                async with asyncio.timeout(_QUEUE_TIMEOUT):
+                    await self._free.acquire()
+                self._is_held = True
+        if not self._is_held:
+            raise Problem(
+                "rate_limited",
+                f"{self._most} requests of this token are being worked on; nothing was done, try again",
+                headers={"retry-after": str(_SOON)},
+            )
 
     def release(self) -> None:
         """Let it go, where it is held: the request sleeps, or is over."""
         if self._is_held:
             self._is_held = False
-            self._token.free.release()
-
-    def close(self) -> None:
-        """Let it go; the request is over."""
-        self.release()
-        self._closed()
+            self._free.release()

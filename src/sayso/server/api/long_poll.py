@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -110,8 +110,7 @@ async def until_changed(
         if is_any:
             unwatch.append(context.store.watch_all(waiting.look))
         waiting.look()
-        with _told_of_the_end(waiting):
-            return await waiting.found
+        return await waiting.found
     finally:
         timer.cancel()
         forget()
@@ -170,42 +169,10 @@ class _Waiting(Generic[C, T]):
             self.found.set_result(None)
 
 
-_asleep: dict[asyncio.AbstractEventLoop, set[_Waiting[Any, Any]]] = {}
-
-
-@contextmanager
-def _told_of_the_end(waiting: _Waiting[Any, Any]) -> Generator[None]:
-    """End the wait when the server ends, while the block runs; one task looks for all who wait in a loop."""
-    loop = waiting.loop
-    if loop not in _asleep:
-        _asleep[loop] = set()
-        loop.create_task(_look_for_the_end(loop, _asleep[loop]))
-    asleep = _asleep[loop]
-    asleep.add(waiting)
-    try:
-        yield
-    finally:
-        asleep.discard(waiting)
-
-
-async def _look_for_the_end(loop: asyncio.AbstractEventLoop, asleep: set[_Waiting[Any, Any]]) -> None:
-    idle_since = time.monotonic()
-    try:
-        while time.monotonic() - idle_since < _LINGER:
-            await asyncio.sleep(_SHUTDOWN_CHECK)
-            if asleep:
-                idle_since = time.monotonic()
-            if AppStatus.should_exit:
-                for waiting in asleep:
-                    waiting.end()
-    finally:
-        del _asleep[loop]  # before anybody else can come, who begins anew
-
-
 def _when_gone(http: Http, end: Callable[[object], None]) -> Callable[[], object]:
-    """Call `end` in the loop when the program closes its connection; what is returned takes that back."""
+    """Call `end` in the loop when the program has gone, or the server ends; what is returned takes that back."""
     gone: asyncio.Future[None] | None = http.scope.get("extensions", {}).get(GONE, {}).get("future")
-    if gone is None:
+    if gone is None:  # another server than `sayso serve`
         task = asyncio.ensure_future(_gone(http))
         task.add_done_callback(end)
         return task.cancel
@@ -214,5 +181,8 @@ def _when_gone(http: Http, end: Callable[[object], None]) -> Callable[[], object
 
 
 async def _gone(http: Http) -> None:
-    while (await http.receive())["type"] != "http.disconnect":
-        pass
+    while not AppStatus.should_exit:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SHUTDOWN_CHECK):
+                if (await http.receive())["type"] == "http.disconnect":
+                    return

@@ -25,7 +25,7 @@ from sayso.server.auth.tokens import TokenKind
 from sayso.view.document import grant_document, request_document
 
 __all__ = [
-    "Agree", "Approve", "Cancel", "Change", "Claim", "Decision", "Entry", "Escalation", "EventsQuery", "Execution",
+    "Approve", "Cancel", "Change", "Decision", "Empty", "Entry", "Escalation", "EventsQuery", "Execution",
     "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery", "Input", "Journal", "JournalQuery", "Me",
     "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason", "Reject", "Release", "Reply", "Request",
     "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery", "Stop", "Token", "Tokens",
@@ -155,10 +155,6 @@ class Reason(Input):
     reason: Annotated[str | None, Field(max_length=20_000, description="Why; the journal keeps it.")] = None
 
 
-class Agree(Input):
-    """Agree to a grant of another reviewer."""
-
-
 class Reject(Input):
     """Say no."""
 
@@ -186,8 +182,8 @@ class Cancel(Input):
     comment: Comment = None
 
 
-class Claim(Input):
-    """Take a request on; the body is empty."""
+class Empty(Input):
+    """Nothing: the path says it all."""
 
 
 class Release(Input):

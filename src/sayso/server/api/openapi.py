@@ -1,24 +1,28 @@
-"""Generates the OpenAPI 3.1 document from the endpoints and the pydantic models of their JSON.
+"""All endpoints of the API, and the OpenAPI 3.1 document generated from them and the pydantic models of their JSON.
 
 No schema is written by hand. Invariant: the document lists every answer that an endpoint gives, errors included.
+Everything below `/api` answers in JSON, and a caller without a valid token cannot find out which paths exist.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.responses import JSONResponse, Response
 
 from sayso import __version__
-from sayso.server.api import problems
-from sayso.server.api.endpoint import Endpoint
+from sayso.server.api import aap, aap_instances, events, problems, program, review
+from sayso.server.api.endpoint import Api, Context, Endpoint, Router
 from sayso.server.api.messages import ProblemDocument
 from sayso.stores.http_messages import Message
 
-__all__ = ["codes_of", "document"]
+__all__ = ["api", "codes_of", "document", "endpoints"]
+
 
 _Schemas = dict[type[BaseModel], dict[str, Any]]
 
@@ -138,3 +142,27 @@ def codes_of(endpoint: Endpoint) -> list[str]:
         found += ["not_from_here"]
         found += [] if endpoint.input is None else _WITH_BODY
     return list(dict.fromkeys(found))
+
+
+_document = Router()
+
+
+def endpoints() -> list[Endpoint]:
+    """Return all endpoints of sayso's own API; those of another protocol have a specification of their own."""
+    return [each for module in (review, program, events) for each in module.router.endpoints] + _document.endpoints
+
+
+def api() -> Api:
+    """Return the ASGI program that answers all of them, and those of the Agent Approval Protocol."""
+    return Api([*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints], {"/aap/": aap.error})
+
+
+@cache
+def _written() -> dict[str, Any]:
+    return document(endpoints())
+
+
+@_document.get("/v1/openapi.json", "This document")
+def openapi_document(context: Context) -> Response:
+    # Where the inbox is mounted below another path, this is, too.
+    return JSONResponse({**_written(), "servers": [{"url": context.http.scope["root_path"]}]})

@@ -113,10 +113,14 @@ class Ownership(Context):
 
     def claim(self, run_id: str) -> None:
         """Write down that a run is the program's, where nobody began it; raises as `must_be_free` does."""
-        if self._owner(run_id) is None:
+        owner = self._owner(run_id)
+        if owner is None:
             body = {"issuer": self.me.issuer, "subject": self.me.subject}
-            self.store.keep(Record(_RECORD, run_id, body), only_new=True)
-        self.must_be_mine(run_id)  # another may have been faster
+            if self.store.keep(Record(_RECORD, run_id, body), only_new=True):
+                return
+            owner = self._owner(run_id)  # another was faster
+        if owner != self.me:
+            raise errors.RunNotFoundError(run_id)
 
     def must_be_able_to_save(self, update: RunUpdate) -> None:
         """Raise a not-found fault where a run, or a request that it waits for, is somebody else's."""

@@ -11,7 +11,6 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -22,7 +21,7 @@ from sayso.model.duration import ago
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import MOST_KEPT, is_due
 from sayso.model.rendering import brief
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Router, in_thread, validated
 from sayso.server.api.long_poll import StoreVersion, until_changed
@@ -31,7 +30,6 @@ from sayso.server.api.problems import Problem, document_of, problem_of
 from sayso.server.api.validation import validate_request
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
-from sayso.stores.program import note_of_versions
 from sayso.stores.transaction import waiting_kind
 
 __all__ = ["MOST_RETRIES", "record", "router", "validated_request"]
@@ -87,7 +85,7 @@ async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
 
 def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
     """Find or record a request, and take the start of what was approved as this program asks for it now."""
-    found, begin = record(own, request, message.update, compares=message.compares), message.start
+    found, begin = record(own, request, message.update), message.start
     if begin is None or found.state is not State.APPROVED or found.edited is not None:
         return found
     if found.held_until is not None and own.store.now() < found.held_until:
@@ -111,9 +109,7 @@ def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
     return request
 
 
-def record(
-    own: Ownership, request: Request, update: RunUpdate | None = None, *, compares: bool = False
-) -> Request:  # fmt: skip
+def record(own: Ownership, request: Request, update: RunUpdate | None = None) -> Request:
     """Return the request that answers for one that is asked, or record it; for one transaction of the writer.
 
     Because there is one writer, of many who ask at once no more find room than there is.
@@ -125,19 +121,10 @@ def record(
         raise errors.RunNotFoundError(request.run_id)
     if known is None:
         _must_have_room(own, request.run_id)
-        if compares and isinstance(request.subject, Call):
-            request = _compared(own, request)
     # A key is compared with what it was used for by the store.
     if known is not None and saved is None and request.key is None:
         return known
     return own.store.ask(request, saved)
-
-
-def _compared(own: Ownership, request: Request) -> Request:
-    """Return a request that says so where an earlier version of its function waits, with other parameters."""
-    versions = own.store.versions(request.run_id, request.call.tool)
-    earlier = [request_id for request_id, digest in versions if digest != request.subject.schema_digest]
-    return replace(request, context=note_of_versions(earlier)) if earlier else request
 
 
 def _known(own: Ownership, request: Request) -> Request | None:

@@ -8,7 +8,11 @@ expired all the same.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
 
 from starlette.responses import JSONResponse, Response
 
@@ -18,13 +22,14 @@ from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.model.run import RunState
 from sayso.server.api import messages
-from sayso.server.api.endpoint import Context, Router
+from sayso.server.api.endpoint import Context, Endpoint, Router
 from sayso.server.api.problems import Problem
 from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.filter import RunFilter
 
 __all__ = ["router"]
 
+_F = TypeVar("_F", bound=Callable[..., Request])
 router = Router()
 _READERS: tuple[TokenKind, ...] = ("admin", "review")
 _ID, _GRANT_ID = re.compile(r"rq_[0-9a-f]{32}"), re.compile(r"gr_[0-9a-f]{32}")
@@ -162,99 +167,88 @@ def _seen(context: Context, seen: str | None) -> str | None:
     return matched or None
 
 
-@router.post(
-    f"{_AT}/approve", "Approve a call, as it stands or with changes", kinds=_REVIEW, is_brief=True, reads=_MATCH,
-    problems=(
-        *_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "reason_missing",
-        "decision_refused",
-    ),
+def _verb(summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, **options: Any) -> Callable[[_F], _F]:
+    """Add a verb of `sayso.reviews` as the endpoint of its name, which answers the request as it stands afterwards."""
+
+    def add(decide: _F) -> _F:
+        def handler(context: Context, body: Any) -> messages.Request:
+            return _shown(context, decide(context, _request(context), body))
+
+        handler.__name__ = decide.__name__
+        body = inspect.signature(decide, eval_str=True).parameters["body"].annotation
+        router.endpoints.append(Endpoint(
+            "POST", f"{_AT}/{decide.__name__}", summary, handler, Context, body, messages.Request, is_brief=True,
+            problems=(*_EACH, *problems), kinds=kinds, **options,
+        ))  # fmt: skip
+        return decide
+
+    return add
+
+
+@_verb(
+    "Approve a call, as it stands or with changes", "seen_required", "stale_view", "wrong_kind", "invalid_changes",
+    "already_voted", "reason_missing", "decision_refused", reads=_MATCH,
 )  # fmt: skip
-def approve(context: Context, body: messages.Approve) -> messages.Request:
-    request, seen = _request(context), _seen(context, body.seen)
-    if seen is None or seen == "*":
-        raise Problem(
-            "seen_required",
-            "an approval needs If-Match, or `seen`, with what was looked at; nothing was decided, look first",
-        )
-    return _shown(context, context.review.approve(
-        request.id, changes=body.changes, arguments=body.arguments, comment=body.comment, seen=seen, again=body.again,
-    ))  # fmt: skip
-
-
-@router.post(
-    f"{_AT}/reject",
-    "Say no",
-    kinds=_REVIEW,
-    is_brief=True,
-    reads=_MATCH,
-    problems=(*_EACH, "stale_view", "reason_missing"),
-)
-def reject(context: Context, body: messages.Reject) -> messages.Request:
-    return _shown(
-        context, context.review.reject(_request(context).id, body.comment, seen=_seen(context, body.seen))
+def approve(context: Context, request: Request, body: messages.Approve) -> Request:
+    return context.review.approve(
+        request.id, changes=body.changes, arguments=body.arguments, comment=body.comment, again=body.again,
+        seen=_must_have_seen(context, body.seen, "an approval"),
     )  # fmt: skip
 
 
-@router.post(
-    f"{_AT}/feedback", "Send a call back with words to the program", kinds=_REVIEW, is_brief=True, reads=_MATCH,
-    problems=(*_EACH, "stale_view", "wrong_kind", "reason_missing"),
-)  # fmt: skip
-def feedback(context: Context, body: messages.Feedback) -> messages.Request:
-    return _shown(
-        context, context.review.feedback(_request(context).id, body.comment, seen=_seen(context, body.seen))
-    )  # fmt: skip
+def _must_have_seen(context: Context, seen: str | None, what: str) -> str:
+    found = _seen(context, seen)
+    if found is None or found == "*":
+        words = f"{what} needs If-Match, or `seen`, with what was looked at; nothing was decided, look first"
+        raise Problem("seen_required", words)
+    return found
 
 
-@router.post(
-    f"{_AT}/answer",
-    "Answer a question",
-    kinds=_REVIEW,
-    is_brief=True,
-    problems=(*_EACH, "wrong_kind", "invalid_answer"),
-)
-def answer(context: Context, body: messages.Reply) -> messages.Request:
-    return _shown(context, context.review.answer(_request(context).id, body.value, comment=body.comment))
+@_verb("Say no", "stale_view", "reason_missing", reads=_MATCH)
+def reject(context: Context, request: Request, body: messages.Reject) -> Request:
+    return context.review.reject(request.id, body.comment, seen=_seen(context, body.seen))
 
 
-@router.post(f"{_AT}/cancel", "End the whole run at a request", kinds=_REVIEW, is_brief=True, problems=_EACH)
-def cancel(context: Context, body: messages.Cancel) -> messages.Request:
-    return _shown(context, context.review.cancel(_request(context).id, body.comment))
+@_verb("Send a call back with words to the program", "stale_view", "wrong_kind", "reason_missing", reads=_MATCH)
+def feedback(context: Context, request: Request, body: messages.Feedback) -> Request:
+    return context.review.feedback(request.id, body.comment, seen=_seen(context, body.seen))
 
 
-@router.post(
-    f"{_AT}/claim", "Take a request on: nobody else can decide it", kinds=_REVIEW, is_brief=True, problems=_EACH
-)
-def claim(context: Context, _: messages.Claim) -> messages.Request:
-    return _shown(context, context.review.claim(_request(context).id))
+@_verb("Answer a question", "wrong_kind", "invalid_answer")
+def answer(context: Context, request: Request, body: messages.Reply) -> Request:
+    return context.review.answer(request.id, body.value, comment=body.comment)
 
 
-@router.post(
-    f"{_AT}/release", "Give a claimed request back", kinds=_READERS, is_brief=True, problems=(*_EACH, "not_claimed")
-)  # fmt: skip
-def release(context: Context, body: messages.Release) -> messages.Request:
-    return _shown(context, context.review.release(_request(context).id, force=body.force))
+@_verb("End the whole run at a request")
+def cancel(context: Context, request: Request, body: messages.Cancel) -> Request:
+    return context.review.cancel(request.id, body.comment)
 
 
-@router.post(
-    f"{_AT}/extend", "Let a request, or an unused approval, last longer", kinds=_REVIEW, is_brief=True, problems=_EACH
-)
-def extend(context: Context, body: messages.Extend) -> messages.Request:
-    request = _request(context)
+@_verb("Take a request on: nobody else can decide it")
+def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  nothing stands in it
+    return context.review.claim(request.id)
+
+
+@_verb("Give a claimed request back", "not_claimed", kinds=_READERS)
+def release(context: Context, request: Request, body: messages.Release) -> Request:
+    return context.review.release(request.id, force=body.force)
+
+
+@_verb("Let a request, or an unused approval, last longer")
+def extend(context: Context, request: Request, body: messages.Extend) -> Request:
+    return context.review.extend(request.id, _span(body.span, "changed"))
+
+
+def _span(text: str, undone: str) -> timedelta:
     try:
-        span = duration.parse(body.span)
+        return duration.parse(text)
     except errors.ConfigError as error:
-        raise Problem("invalid_input", f"{error}; nothing was changed") from None
-    return _shown(context, context.review.extend(request.id, span))
+        raise Problem("invalid_input", f"{error}; nothing was {undone}") from None
 
 
-@router.post(
-    f"{_AT}/resolve", "Say whether a call happened whose outcome is unknown", kinds=_READERS, is_brief=True,
-    problems=(*_EACH, "not_unknown"),
-)  # fmt: skip
-def resolve(context: Context, body: messages.Resolve) -> messages.Request:
-    return _shown(context, context.review.resolve(
-        _request(context).id, happened=body.happened, comment=body.comment, force=body.force
-    ))  # fmt: skip
+@_verb("Say whether a call happened whose outcome is unknown", "not_unknown", kinds=_READERS)
+def resolve(context: Context, request: Request, body: messages.Resolve) -> Request:
+    return context.review.resolve(request.id, happened=body.happened, comment=body.comment, force=body.force)
 
 
 # -- grants and the stop -----------------------------------------------------------------------------------------
@@ -265,18 +259,10 @@ def resolve(context: Context, body: messages.Resolve) -> messages.Request:
     problems=(*_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "grant_refused"),
 )  # fmt: skip
 def grant(context: Context, body: messages.GrantTerms) -> messages.Grant:
-    request, seen = _request(context), _seen(context, body.seen)
-    if seen is None or seen == "*":
-        raise Problem(
-            "seen_required", "a grant needs If-Match, or `seen`, with what was looked at; nothing was decided"
-        )
-    try:
-        span = duration.parse(body.lasts)
-    except errors.ConfigError as error:
-        raise Problem("invalid_input", f"{error}; nothing was decided") from None
     return messages.Grant.of(context.review.grant(
-        request.id, count=body.count, lasts=span, here=body.here, without=body.without, at_most=body.at_most,
-        exactly=body.exactly, changes=body.changes, comment=body.comment, seen=seen,
+        _request(context).id, count=body.count, here=body.here, without=body.without, at_most=body.at_most,
+        exactly=body.exactly, changes=body.changes, comment=body.comment,
+        seen=_must_have_seen(context, body.seen, "a grant"), lasts=_span(body.lasts, "decided"),
     ))  # fmt: skip
 
 
@@ -289,7 +275,7 @@ def list_grants(context: Context, query: messages.GrantsQuery) -> messages.Grant
     "/v1/grants/{grant_id}/agree", "Agree to a grant of another reviewer", kinds=_REVIEW,
     problems=("grant_not_found", "own_request", "missing_role", "already_voted"),
 )  # fmt: skip
-def agree(context: Context, _: messages.Agree) -> messages.Grant:
+def agree(context: Context, _: messages.Empty) -> messages.Grant:
     return messages.Grant.of(context.review.agree(_whole_grant(context)))
 
 

@@ -42,7 +42,7 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     _must_be_few(tree)
     if len(canonical.load(schema_text).get("$defs", ())) > _MAX_CLASSES:  # pyright: ignore[reportArgumentType]
         _refuse(f"the schema describes more than {_MAX_CLASSES} classes")
-    if canonical.text_of(tree) != form:
+    if canonical.dump(tree) != form:
         _refuse("the arguments are not in their canonical form")
     try:
         _must_be_canonical(tree)

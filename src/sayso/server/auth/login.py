@@ -41,8 +41,6 @@ from sayso.server.context import (
 )  # fmt: skip
 from sayso.server.pages.rendering import render_public
 
-__all__ = ["link_page", "logout", "oidc_callback", "oidc_finish", "oidc_start", "use_link"]
-
 _log = logging.getLogger("sayso.server")
 
 _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)

@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 from sayso import clock, errors
 from sayso.model.reviewer import LOCAL, PROGRAM, Reviewer
 
-__all__ = ["Oidc", "Provider", "SignInError"]
-
 # Signatures by a key pair, and no other: with a shared secret, whoever can check a token can also write one.
 _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 _RESERVED = frozenset({LOCAL, PROGRAM, "proxy", "token", "api"})

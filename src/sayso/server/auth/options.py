@@ -16,8 +16,6 @@ from sayso.server.auth.oidc import Provider
 from sayso.server.auth.proxy import Proxy
 from sayso.server.auth.sessions import ABSOLUTE
 
-__all__ = ["FAILURES", "SignIn"]
-
 FAILURES = "20/minute"
 """How often one address may fail to sign in; counted by each server for itself."""
 

@@ -17,8 +17,6 @@ from starlette.requests import Request as Http
 from sayso import errors
 from sayso.model.reviewer import Reviewer
 
-__all__ = ["PROXY", "Proxy", "networks"]
-
 PROXY = "proxy"  # the issuer of people whom a proxy has signed in
 
 _log = logging.getLogger("sayso.server")

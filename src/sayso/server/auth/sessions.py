@@ -24,8 +24,6 @@ from sayso.server.auth.signing import TokenSigner
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 
-__all__ = ["ABSOLUTE", "IDLE", "Session", "Sessions"]
-
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
 _RECORD = "session"
 _NOTED = timedelta(minutes=5)  # how long a use goes unwritten: a page that only shows something seldom writes

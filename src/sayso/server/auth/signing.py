@@ -26,8 +26,6 @@ from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 
-__all__ = ["LASTS", "LONGEST", "PRINTED", "Links", "TokenSigner", "server_secret"]
-
 _SHORTEST_SECRET = 32
 
 

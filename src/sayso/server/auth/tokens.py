@@ -25,8 +25,6 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.stores.records import Note, Record, RecordRow, record_of
 
-__all__ = ["CHAIN", "KINDS", "LASTS", "Token", "TokenKind", "Tokens"]
-
 TokenKind = Literal["ask", "review", "admin"]
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 LASTS = timedelta(days=90)

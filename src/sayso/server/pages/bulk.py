@@ -21,8 +21,6 @@ from sayso.server.pages.rendering import Row, render, row_of
 from sayso.server.pages.request import undo_of
 from sayso.view import card
 
-__all__ = ["confirm", "decide"]
-
 _VERBS = ("approve", "reject")
 _UNDO = "undo"
 _MOST = 50

@@ -22,8 +22,6 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.listing import DECIDED, all_of
 from sayso.view import card
 
-__all__ = ["COLUMNS", "export"]
-
 COLUMNS = (
     "id", "kind", "run", "tool", "call", "arguments", "risk", "requester", "on_behalf_of", "asked_at", "state",
     "decision", "changed", "decided_by", "channel", "decided_at", "seconds_to_decide", "answer", "comment",

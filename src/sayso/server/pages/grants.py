@@ -10,8 +10,6 @@ from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.rendering import render
 from sayso.view.summary import time_left
 
-__all__ = ["act_on_grant", "go", "grants", "stop"]
-
 _MOST_ENDED = 50
 
 

@@ -1,34 +1,198 @@
-"""The page of figures: how often people agree, how long they take, and what could become a rule.
+"""The page of figures: how often people agree, how long they take, how often they decide in haste.
 
-The numbers are those of `sayso.server.statistics` and `sayso.learning`; here charts become coordinates that a template
-draws as inline SVG. Reading them costs the store one look in a minute, however many people ask, and nothing on the page
-changes a gate.
+The figures are computed from the newest requests of a store, up to a bound, so the cost does not grow with the store. A
+request counts for the day on which it was asked, in UTC; those that nobody decided are left out of the shares of
+decisions. Figures become the parts of bars and columns that a template draws as inline SVG. Reading them costs the
+store one look in a minute, however many people ask, and nothing on the page changes a gate.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from math import log10
-from typing import NamedTuple
+from math import ceil, log10
+from typing import NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock
-from sayso.learning import Report, report
+from sayso.learning import HASTE, Report, decisions_by_person, report
+from sayso.model.request import Decision, Request, State
+from sayso.model.reviewer import Identity
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
-from sayso.server.statistics import MOST, QUESTIONS, Insight, Period, Tally, insight
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
 from sayso.view.summary import name_of, token
 
-__all__ = [
-    "HEIGHT", "WIDTH", "Bar", "Box", "Chart", "Insights", "Label", "bar", "counts_chart", "insights", "waits_chart",
-]  # fmt: skip
+MOST = 5_000
+QUESTIONS = "questions"
+_PAGE = 1_000
+_MOST_PERIODS = 31
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass
+class Tally:
+    """Decisions, counted.
+
+    Attributes:
+        asked: How many requests there are; for a reviewer, how many that person decided or voted on.
+        changed: How many of the approved ones were changed.
+        refused: Rejected, sent back or cancelled by a person.
+        expired: Those that ended without a decision.
+        withdrawn: Those that the program took back.
+        spans: How long each decision took.
+    """
+
+    asked: int = 0
+    approved: int = 0
+    changed: int = 0
+    refused: int = 0
+    answered: int = 0
+    expired: int = 0
+    waiting: int = 0
+    withdrawn: int = 0
+    spans: list[timedelta] = field(default_factory=list[timedelta], repr=False)
+
+    def add(self, request: Request, until: datetime) -> None:
+        """Count a request, and the decision that ended its wait."""
+        if request.decision is not None and not request.decision.is_withdrawal:
+            self.add_decision(request, request.decision)
+            return
+        self.asked += 1
+        if request.decision is not None:
+            self.withdrawn += 1
+        elif request.state is State.EXPIRED or request.expires_at <= until:
+            self.expired += 1  # also where nobody has written it down yet
+        else:
+            self.waiting += 1
+
+    def add_decision(self, request: Request, decision: Decision) -> None:
+        """Count one person's decision or vote."""
+        self.asked += 1
+        match decision.verb:
+            case "approve":
+                self.approved += 1
+                self.changed += decision.edited
+            case "answer":
+                self.answered += 1
+            case "reject" | "feedback" | "cancel":
+                self.refused += 1
+        self.spans.append(max(decision.at - request.created_at, timedelta(0)))
+
+    @property
+    def approval_rate(self) -> float | None:
+        """The share of approvals among what was approved or refused; None where nothing was."""
+        decided = self.approved + self.refused
+        return self.approved / decided if decided else None
+
+    @property
+    def hasty(self) -> int:
+        """How many decisions took less than `HASTE`."""
+        return sum(span < HASTE for span in self.spans)
+
+    @property
+    def hasty_share(self) -> float | None:
+        """The share of these; None where nothing was decided."""
+        return self.hasty / len(self.spans) if self.spans else None
+
+    @property
+    def median(self) -> timedelta | None:
+        """The span within which half of the decisions were taken."""
+        return self._within(50)
+
+    @property
+    def p90(self) -> timedelta | None:
+        """The span within which nine of ten decisions were taken."""
+        return self._within(90)
+
+    def _within(self, percent: int) -> timedelta | None:
+        return sorted(self.spans)[ceil(len(self.spans) * percent / 100) - 1] if self.spans else None
+
+
+class Period(NamedTuple):
+    """A part of the time: from `begin`, up to the next one."""
+
+    begin: datetime
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What was found.
+
+    Attributes:
+        since, until: Which requests were looked at, by when they were asked.
+        whole: All of them.
+        tools: By function, the most asked first; all questions together as `QUESTIONS`.
+        reviewers: By person, who decided most first.
+        periods: By day, or by several days where there are many.
+        hours: By the hour of the day, in UTC, at which they were asked; 24 of them.
+        is_cut: There were more than the bound, and only the newest were looked at.
+    """
+
+    since: datetime
+    until: datetime
+    whole: Tally
+    tools: list[tuple[str, Tally]]
+    reviewers: list[tuple[Identity, Tally]]
+    periods: list[Period]
+    hours: list[Tally]
+    is_cut: bool
+
+
+def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> Insight:
+    """Return what the requests say that were asked in the days before `until`.
+
+    Args:
+        store: Where they are.
+        until: The end, which is now as a rule.
+        days: How many days before it.
+        most: At most so many requests are read, the newest.
+    """
+    begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
+    length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
+    periods = [Period(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
+    whole, is_cut, hours = Tally(), False, [Tally() for _ in range(24)]
+    tools: dict[str, Tally] = {}
+    names: dict[str, Identity] = {}  # two spellings of one person are one, under the newest of them
+    reviewers: dict[Identity, Tally] = {}
+    for request in _asked_since(store, begin, most + 1):
+        if whole.asked == most:
+            is_cut = True
+            break
+        period = periods[min((request.created_at - begin) // length, len(periods) - 1)]
+        tool = request.call.tool if request.kind == "call" else QUESTIONS
+        for tally in (whole, period.tally, hours[request.created_at.hour], tools.setdefault(tool, Tally())):
+            tally.add(request, until)
+        for decision in decisions_by_person(request):
+            who = names.setdefault(decision.by.folded, decision.by)
+            reviewers.setdefault(who, Tally()).add_decision(request, decision)
+    return Insight(begin, until, whole, _by_count(tools), _by_count(reviewers), periods, hours, is_cut)
+
+
+def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:
+    """Yield the newest requests first; clocks of two programs differ, so only a whole page of older ones is the end."""
+    cursor, left = None, most
+    while left > 0:
+        page = store.list(Filter(), cursor=cursor, limit=min(_PAGE, left), newest=True)
+        recent = [request for request in page.requests if request.created_at >= since]
+        yield from recent
+        left -= len(recent)
+        cursor = page.cursor
+        if cursor is None or not recent:
+            return
+
+
+def _by_count(counted: Mapping[K, Tally]) -> list[tuple[K, Tally]]:
+    return sorted(counted.items(), key=lambda pair: (-pair[1].asked, str(pair[0])))
+
 
 WINDOWS = (7, 30, 90)
 _FRESH = timedelta(minutes=1)
@@ -69,7 +233,7 @@ def insights(context: RequestContext) -> Response:
     every_hour = [_Named(f"{hour:02}:00", "", tally) for hour, tally in enumerate(found.hours) if tally.asked]
     return render(
         context, "insights.html", days=int(days), windows=WINDOWS, most=MOST, found=found, taught=taught,
-        width=WIDTH, height=HEIGHT, counts=counts_chart(found.periods), waits=waits_chart(found.hours),
+        counts=counts_chart(found.periods), waits=waits_chart(found.hours),
         tables={"tool": tools, "reviewer": reviewers, "day": every_day, "hour": every_hour},
         by_tool=_decisions(tools), by_reviewer=_decisions(reviewers), edited=_edited(taught, history),
         hasty=_hasty(reviewers), expired=_expired(tools),
@@ -160,36 +324,15 @@ def _expired(tools: Sequence[_Named]) -> list[Bar]:
     ]  # fmt: skip
 
 
-WIDTH, HEIGHT = 400, 170
-_LEFT, _RIGHT, _TOP, _BOTTOM = 34, 396, 8, 146
 _SCALE = {"1s": 1, "10s": 10, "1m": 60, "10m": 600, "1h": 3_600, "6h": 21_600, "1d": 86_400, "7d": 604_800}
 _LONGEST = _SCALE["7d"]
 
 
-class Box(NamedTuple):
-    """A rectangle, of which kind it is, and what it says when it is pointed at."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    kind: str
-    said: str
-
-
-class Label(NamedTuple):
-    """A line across at a height, or a mark below at a place, with its text."""
-
-    at: float
-    label: str
-
-
 class Chart(NamedTuple):
-    """What a template draws: the figures, lines across, and labels below."""
+    """What a template draws: columns, and lines across, each with its height in hundredths and what it says."""
 
-    boxes: Sequence[Box] = ()
-    lines: Sequence[Label] = ()
-    marks: Sequence[Label] = ()
+    columns: Sequence[Bar] = ()
+    lines: Sequence[tuple[float, str]] = ()
 
 
 def counts_chart(periods: Sequence[Period]) -> Chart:
@@ -199,52 +342,30 @@ def counts_chart(periods: Sequence[Period]) -> Chart:
     most = max((sum(count for _, count in counts) for counts in counted), default=0)
     if not most:
         return Chart()
-    scale, boxes = (_BOTTOM - _TOP) / most, list[Box]()
-    for at, counts in enumerate(counted):
-        (x, width), floor = _column(at, len(periods)), float(_BOTTOM)
-        for kind, count in counts:
-            height = round(count * scale, 1)
-            floor = round(floor - height, 1)
-            if count:
-                boxes.append(Box(x, floor, width, height, kind, f"{_day(periods[at].begin)}: {count} {kind}"))
-    lines = [Label(round(_BOTTOM - count * scale, 1), str(count)) for count in sorted({0, most // 2, most})]
-    return Chart(boxes, lines, _marks(periods))
+    names = [f"{period.begin:%d %b}" for period in periods]
+    said = [", ".join(f"{count} {kind}" for kind, count in counts if count) for counts in counted]
+    columns = [
+        bar(name, "", counts, most, f"{name}: {one}") for name, counts, one in zip(names, counted, said, strict=True)
+    ]
+    return Chart(columns, [(round(100 * count / most, 2), str(count)) for count in sorted({0, most // 2, most})])
 
 
 def waits_chart(hours: Sequence[Tally]) -> Chart:
     """Return, for each hour of the day, from the median to where nine of ten decisions were taken."""
-    boxes: list[Box] = []
+    columns: list[Bar] = []
     for hour, tally in enumerate(hours):
-        median, p90 = tally.median, tally.p90
+        name, median, p90 = f"{hour:02}", tally.median, tally.p90
         if median is None or p90 is None:
+            columns.append(Bar(name, "", (), ""))
             continue
-        x, width = _column(hour, len(hours))
         low, high = _height(median.total_seconds()), _height(p90.total_seconds())
-        said = f"asked from {hour:02}:00: half within {brief_span(median)}, nine of ten within {brief_span(p90)}"
-        boxes.append(Box(x, high, width, round(max(low - high, 2), 1), "span", said))
-        boxes.append(Box(x, round(low - 1, 1), width, 3, "median", said))
-    if not boxes:
+        said = f"asked from {name}:00: half within {brief_span(median)}, nine of ten within {brief_span(p90)}"
+        columns.append(Bar(name, "", [("span", low, round(max(high - low, 2), 2)), ("median", low, 2)], said))
+    if not any(column.parts for column in columns):
         return Chart()
-    columns = {hour: _column(hour, len(hours)) for hour in range(0, len(hours), 6)}
-    marks = [Label(round(x + width / 2, 1), f"{hour:02}") for hour, (x, width) in columns.items()]
-    return Chart(boxes, [Label(_height(seconds), name) for name, seconds in _SCALE.items()], marks)
-
-
-def _column(at: int, count: int) -> tuple[float, float]:
-    room = (_RIGHT - _LEFT) / count
-    return round(_LEFT + at * room + room * 0.1, 1), round(room * 0.8, 1)
+    return Chart(columns, [(_height(seconds), name) for name, seconds in _SCALE.items()])
 
 
 def _height(seconds: float) -> float:
-    """Return how high a span stands: each tenfold is as high as the one below it."""
-    return round(_BOTTOM - log10(min(max(seconds, 1), _LONGEST)) / log10(_LONGEST) * (_BOTTOM - _TOP), 1)
-
-
-def _marks(periods: Sequence[Period]) -> list[Label]:
-    count = len(periods)
-    middles = {at: sum(_column(at, count)) - _column(at, count)[1] / 2 for at in (0, count // 2, count - 1)}
-    return [Label(round(min(x, _RIGHT - 18), 1), _day(periods[at].begin)) for at, x in sorted(middles.items())]
-
-
-def _day(at: datetime) -> str:
-    return at.strftime("%d %b")
+    """Return how high a span stands, in hundredths: each tenfold is as high as the one below it."""
+    return round(98 * log10(min(max(seconds, 1), _LONGEST)) / log10(_LONGEST), 2)

@@ -30,8 +30,6 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.base import Page
 
-__all__ = ["DECIDED", "OPEN", "SORTS", "Listing", "all_of", "amount_of", "history", "inbox", "queue_of"]
-
 PAGE, LOOK = 50, 2_000
 _CHUNK = 200
 _VERBS: tuple[str, ...] = get_args(Verb)

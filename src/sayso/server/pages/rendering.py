@@ -29,11 +29,6 @@ from sayso.view import card
 from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
 
-__all__ = [
-    "Row", "brief_span", "facts", "fragment", "parts_of", "pending_filter", "percent", "render", "render_public",
-    "risk_of", "row_of", "rows_of",
-]  # fmt: skip
-
 _HEADLINE = 120
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
 

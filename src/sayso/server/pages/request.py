@@ -28,10 +28,8 @@ from sayso.model.request import Call, Request, State, changed
 from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
-from sayso.server.pages.arguments import Argument, arguments_of
-from sayso.server.pages.code import Difference, differences, zone_warnings
-from sayso.server.pages.form_input import Edit, read_answer, read_edit
-from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
+from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
+from sayso.server.pages.forms import Edit, Widget, answer_fields, argument_fields, read_answer, read_edit, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
 from sayso.terminal import PROGRAM_GONE
@@ -39,8 +37,6 @@ from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 from sayso.view.summary import name_of
-
-__all__ = ["act", "show_request", "undo_of"]
 
 _TITLE_ROOM = 80
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")

@@ -23,8 +23,6 @@ from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import RunFilter
 from sayso.view.document import event_rows, moment
 
-__all__ = ["run", "runs"]
-
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 
 

@@ -32,8 +32,6 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
 
-__all__ = ["public_address", "send_test", "settings"]
-
 _MOST, _ERROR_ROOM = 1_000, 400
 
 

@@ -1,4 +1,4 @@
-"""What a store promises about the outbox and about escalations; a part of `sayso.testing.contract`.
+"""What a store promises about the outbox and about escalations; a part of `full_contract`.
 
 Every test is one fact about what a verb leaves for the channels in its own transaction. Nothing here delivers.
 """

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 from pydantic_core import from_json, to_json
-
-__all__ = ["loads", "must_be_strict"]
 
 _MAX_DEPTH = 64
 _TOO_DEEP = f"it is nested deeper than {_MAX_DEPTH} levels"
@@ -31,6 +30,20 @@ def loads(text: str) -> Any:
         raise _NotStrict("a number has too many digits") from None
     _check_values(content)
     return content
+
+
+def copy_of(value: Any) -> Any:
+    """Return a value as `loads` would read it; raises as it does, and `TypeError` for what JSON has no form for."""
+    try:
+        return loads(json.dumps(value, allow_nan=False, default=_dict))
+    except RecursionError:
+        raise _NotStrict(_TOO_DEEP) from None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
 def must_be_strict(body: bytes) -> None:

@@ -1,0 +1,16 @@
+"""The contract of the stores of this package: `sayso.testing.StoreContract`, and the rules that the verbs apply.
+
+A store of somebody else has these rules from the base class, and the shipped contract leaves them out.
+"""
+
+from __future__ import annotations
+
+from sayso.testing import StoreContract
+from tests.stores.contract_grants import AlteredRecordContract
+from tests.stores.contract_outbox import OutboxContract
+
+__all__ = ["FullContract"]
+
+
+class FullContract(AlteredRecordContract, OutboxContract, StoreContract):
+    """Every store of this package passes this; one that is reached over a network leaves parts out."""
