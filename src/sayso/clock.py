@@ -23,6 +23,11 @@ def now() -> datetime:
     return _source()
 
 
+def milliseconds() -> int:
+    """Return the current instant as whole milliseconds since 1970, UTC: how events and records of runs write it."""
+    return microseconds(_source()) // 1000
+
+
 def is_replaced() -> bool:
     """Say whether `use` put another clock in the place of this machine's, which then counts for every store."""
     return _source is not _SYSTEM

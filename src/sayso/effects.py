@@ -232,4 +232,7 @@ async def offload(function: Callable[[], T]) -> T:
             done = loop.create_future()
     if cancelled is not None:
         raise cancelled
-    return attempts[0].unwrap()
+    value, raised, _ = attempts[0]
+    if raised is not None:
+        raise raised
+    return value

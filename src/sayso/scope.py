@@ -387,15 +387,23 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
         ValueError: The name is empty, too long, or holds invisible characters.
     """
     run_id = new_run_id() if name is None else checked_name(name)
-    before, person = _scope.get(), _identity(on_behalf_of)
-    others = () if before is None else before.acts_for
-    acts_for = _merged([others if person is None else (person, *others)])
+    with entered(run_id, _identity(on_behalf_of)):
+        yield run_id
+
+
+@contextmanager
+def entered(run_id: str, person: Identity | None = None) -> Generator[Scope]:
+    """Do what `run` does for a run whose id is known to be one, and yield its scope."""
+    before = _scope.get()
+    acts_for = () if before is None else before.acts_for
+    if person is not None:
+        acts_for = _merged([(person, *acts_for)])
     scope = Scope(run_id, acts_for=acts_for, outer=covering())
     if scope.acts_for:
         _acting[scope] = scope.acts_for
     token = _scope.set(scope)
     try:
-        yield run_id
+        yield scope
     finally:
         scope.end("its run was left while it waited")
         _acting.pop(scope, None)

@@ -62,7 +62,7 @@ def current_request() -> Request | None:
 
 
 def gated_call(  # noqa: PLR0912  one loop, read in one go
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, caller: Caller,
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
     request: Request | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
     """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
@@ -72,7 +72,7 @@ def gated_call(  # noqa: PLR0912  one loop, read in one go
     Args:
         gate: The gate of the function that is called.
         store: Where its request lives.
-        arguments: The arguments by name.
+        arguments: The arguments by name; None for those of `request`.
         occasion: Where the call stands, and for whom it is made.
         caller: Who makes it: how it waits, what a no raises, what is saved with it. It is closed at the end.
         request: The request that the call waits for already, where its caller knows it. Then no rule is asked, unless
@@ -88,16 +88,17 @@ def gated_call(  # noqa: PLR0912  one loop, read in one go
         StoreError: The store failed.
         OutcomeNotRecordedError: The call ran, and the store could not be told.
     """
-    asked, wanted = gate, occasion
+    asked, wanted, form = gate, occasion, "{}" if request is None else request.call.form
     try:
         if request is not None:
             asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
             request = None if (yield from _is_taken_back(asked, store, wanted, request)) else request
         while True:
             if request is None:
+                arguments = canonical.decode(form, gate.schema.classes) if arguments is None else arguments
                 always = gate.when is True and not gate.follows
                 verdict = _HOLD if always else (yield from ask_rule(gate, arguments, occasion))
-                if not verdict.is_recorded:
+                if verdict is not _HOLD and not verdict.is_recorded:
                     return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
                 asked, wanted = gate.under(verdict), wanted_of(gate, occasion, verdict)
                 request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)

@@ -382,7 +382,9 @@ def not_run(name: str, reason: str, *, may_change: bool = False) -> str:
 
 def _message(request: Request) -> str:
     """Return what the model is told; empty where a call was approved as it stood and nobody wrote anything."""
-    parts = [*_approval(request), *_ending(request)]
+    parts = list(_approval(request))
+    if request.state is not State.APPROVED:
+        parts += _ending(request)
     return _without_secrets(request, " ".join(parts))
 
 

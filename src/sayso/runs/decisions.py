@@ -14,13 +14,13 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model.request import Request, State
 from sayso.model.run import RunSnapshot, RunState
 from sayso.reviews import Review
 from sayso.runs.events import ApprovalEvent, Halt, OutputEvent, approval_note, ended_output, event_of, plain
 from sayso.runs.interaction import cancelled
-from sayso.runs.state import Body, RunHistory, StepContext, now_ms, resolution_place, verb
+from sayso.runs.state import Body, RunHistory, StepContext, resolution_place, verb
 from sayso.stores.base import Store
 
 _CANCEL = "sayso.cancel"
@@ -50,14 +50,14 @@ class ApprovalResolution(BaseModel):
     reason: str | None = None
     approver_id: str | None = None
     comment: str | None = None
-    decided_at: int = Field(default_factory=now_ms)
+    decided_at: int = Field(default_factory=clock.milliseconds)
     expires_at: int | None = None
     override_input: dict[str, Any] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def is_expired(self, at: int | None = None) -> bool:
         """Say whether the decision does not count any more."""
-        return self.expires_at is not None and (now_ms() if at is None else at) >= self.expires_at
+        return self.expires_at is not None and (clock.milliseconds() if at is None else at) >= self.expires_at
 
 
 class Cancel(BaseModel):
@@ -371,7 +371,7 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
         step.attempt.emit(
             OutputEvent(
                 run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
-                output=halt.output, t0=event.t0, t1=now_ms(), metadata=metadata,
+                output=halt.output, t0=event.t0, t1=clock.milliseconds(), metadata=metadata,
             )
         )  # fmt: skip
 

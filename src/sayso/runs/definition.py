@@ -411,9 +411,12 @@ class Definition(ABC):
         exact = self._exact
         # A validation costs more than the rest of a step, and most arguments have their plain type already.
         if exact is not None and arguments.keys() == exact.keys():
-            given = {name: arguments[name] for name in exact}
-            if all(type(value) is exact[name] and _IS_PLAIN[exact[name]](value) for name, value in given.items()):
-                return given
+            for name, kind in exact.items():
+                value = arguments[name]
+                if type(value) is not kind or not _IS_PLAIN[kind](value):
+                    break
+            else:
+                return {name: arguments[name] for name in exact}
         return self.shape.validate(arguments)
 
     @cached_property

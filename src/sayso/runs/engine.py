@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
+from contextlib import nullcontext
 from typing import Any
 
-from sayso import errors, scope, signals
+from sayso import clock, errors, scope, signals
 from sayso.caller import Caller, open_request
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import Gate, gated_call, unknown_request
@@ -25,6 +25,7 @@ from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, RunUpdate
 from sayso.runs.events import (
+    ApprovalEvent,
     Denied,
     Failed,
     Halt,
@@ -38,7 +39,7 @@ from sayso.runs.events import (
     resolution_of,
     waiting_output,
 )
-from sayso.runs.interaction import answers, cancelled, must_belong_to, record_held_call, record_question
+from sayso.runs.interaction import answers, cancelled, record_held_call, record_question
 from sayso.runs.limits import current_limits
 from sayso.runs.state import (
     Body,
@@ -50,7 +51,6 @@ from sayso.runs.state import (
     kept_value,
     live_value,
     made_defaults,
-    now_ms,
     resolution_place,
     result_shown,
     verb,
@@ -141,26 +141,28 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
         known = await _confirmed(step, known)
         if "status" in known:
             return _repeated(step, known)
-    step.attempt.check_going()
-    step.emit_start()
-    token = current_context.set(step)
-    try:
-        value = await _value(step, given, None if known is None else known.get("waits"))
-    except Halt as halt:
-        step.emit_end(halt.status, halt.output, halt.error)
-        raise
-    except (Denied, Failed) as fault:
-        status, error = end_of(fault)
-        if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
-            fault.partial = ended_output("approval_denied", None, fault.message)
-        await _save_end(step, status, error, value=fault.partial)
-        step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
-        raise
-    finally:
-        current_context.reset(token)
-    await _save_end(step, _SUCCESS, value=value)
-    step.emit_end(_SUCCESS, value)
-    return value
+    limits = current_limits.get() if step.runnable.kind == "tool" else None
+    async with nullcontext() if limits is None else limits.place(step.runnable.name):
+        step.attempt.check_going()  # what waited for its place has not begun, and can still be stopped
+        step.emit_start()
+        token = current_context.set(step)
+        try:
+            value = await _value(step, given, None if known is None else known.get("waits"))
+        except Halt as halt:
+            step.emit_end(halt.status, halt.output, halt.error)
+            raise
+        except (Denied, Failed) as fault:
+            status, error = end_of(fault)
+            if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
+                fault.partial = ended_output("approval_denied", None, fault.message)
+            await _save_end(step, status, error, value=fault.partial)
+            step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
+            raise
+        finally:
+            current_context.reset(token)
+        await _save_end(step, _SUCCESS, value=value)
+        step.emit_end(_SUCCESS, value)
+        return value
 
 
 async def _save_end(step: StepContext, status: RunStatus, error: Body | None = None, *, value: Any = None) -> None:
@@ -234,31 +236,24 @@ async def _read_requests(step: StepContext) -> None:
 
 async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
     """Run the handler, through its gate where it has one; `waits` is the request that the step already waits for."""
-    limits = current_limits.get()
-    if limits is None or step.runnable.kind != "tool":
-        return await _value_now(step, given, waits)
-    async with limits.place(step.runnable.name):  # before the start: what waits here can still be stopped
-        step.attempt.check_going()
-        return await _value_now(step, given, waits)
-
-
-async def _value_now(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
     runnable, history = step.runnable, step.history
     try:
-        with scope.run(history.run_id):
-            here = scope.current()
+        with scope.entered(history.run_id) as here:
             here.memory, here.at = NestedCalls(step), step.place
-            with history.ending(partial(here.end, "whoever listened to the run has gone")):
-                arguments = {} if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
-                if history.is_kept:
-                    step.answers, step.suspensions = await answers(step), 0
-                    if history.has_nested(step.place):
-                        await _read_requests(step)
-                if waits is not None or not runnable.is_free:
+            history.handlers.add(here)
+            try:
+                arguments = None if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
+                if not history.known.keys().isdisjoint({f"{step.place}!", f"{step.place}?0"}):
+                    step.answers = await answers(step)
+                if history.has_nested(step.place):
+                    await _read_requests(step)
+                if arguments is None or not runnable.is_free:
                     return await adrive(_gated(step, arguments, waits))
-                step.begin(arguments, runnable.shown(arguments))
+                step.begin(lambda: arguments, runnable.shown(arguments))
                 args, kwargs = runnable.signature.spread(arguments)
                 return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
+            finally:
+                history.handlers.discard(here)
     except QuestionAsked as asked:
         raise (await record_question(step, asked)) from None
     except NestedCallHeld as held:
@@ -290,14 +285,14 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     return values
 
 
-def _gated(step: StepContext, arguments: Body, waits: str | None) -> Effects[Any]:
+def _gated(step: StepContext, arguments: Body | None, waits: str | None) -> Effects[Any]:
     """Take a call through its gate."""
     gate, store, caller = step.runnable.gate, step.history.store, _StepCaller(step)
     request: Request | None = None
     if waits is not None:
         known = step.attempt.approved.pop(waits, None)
         found: Request = (yield StoreCall(store.settle, waits)) if known is None else known
-        must_belong_to(found, step, step.place)
+        step.must_own(found, step.place)
         until = step.history.known.get(resolution_place(waits), {}).get("expires_at")
         match found.state:
             case State.DONE if found.key is None:
@@ -305,12 +300,13 @@ def _gated(step: StepContext, arguments: Body, waits: str | None) -> Effects[Any
                 return result_shown(found)
             case State.FAILED:
                 raise _failed_before(found)
-            case State.APPROVED if until is not None and now_ms() >= until:
+            case State.APPROVED if until is not None and clock.milliseconds() >= until:
                 yield StoreCall(store.withdraw, waits, scope.requester(), "the decision counted until now")
                 caller.is_late = True
             case _:
                 request = found
-        arguments = canonical.decode(found.call.form, gate.schema.classes)
+        if request is None:  # asked anew, with what was asked
+            arguments = canonical.decode(found.call.form, gate.schema.classes)
     try:
         attempt = yield from gated_call(gate, store, arguments, step.occasion, caller, request)
     except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
@@ -336,7 +332,7 @@ class _StepCaller(Caller):
         self._checkpoint: Checkpoint | None = None
 
     def allowed(self, gate: Gate, arguments: Body) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        self._step.begin(arguments, self._step.runnable.shown(arguments))
+        self._step.begin(lambda: arguments, self._step.runnable.shown(arguments))
         return gate.signature.spread(arguments)
 
     def ask(self, store: ProgramStore, request: Request) -> Effects[Request]:
@@ -421,10 +417,11 @@ def _failed_before(request: Request) -> Failed:
     return Failed(kind, words)
 
 
-def _note_request(step: StepContext, request: Request) -> Request:
+def _note_request(step: StepContext, request: Request, shown: Body | None = None) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
-    approval, call = approval_note(request), request.effective
-    step.begin(canonical.decode(call.form, step.runnable.gate.schema.classes), approval["input"])
+    approval = approval_note(request, shown)
+    gate, form = step.runnable.gate, request.effective.form
+    step.begin(lambda: canonical.decode(form, gate.schema.classes), approval["input"])
     if request.decision is not None:
         more = step.history.known.get(resolution_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
@@ -437,11 +434,11 @@ def _note_request(step: StepContext, request: Request) -> Request:
 
 
 def _held(step: StepContext, request: Request) -> Halt:
-    _note_request(step, request)
+    event = event_of(request, step.attempt.note_of(request.id))
+    _note_request(step, request, event.input if isinstance(event, ApprovalEvent) else None)
     if step.attempt.notes.get(request.id, {}).get("expired"):
         step.count("approvals:expired")
     step.count("approvals:required")
-    event = event_of(request, step.attempt.note_of(request.id))
     step.metadata["approval"].update(event.metadata.get("approval", {}))
     step.attempt.wait(step.rank, event)
     text = f"{request.id} waits for a person: {request.prompt or event.runnable_name}"
@@ -488,5 +485,5 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
 def _failed(step: StepContext, error: BaseException) -> Failed:
     if isinstance(error, Failed):
         return error
-    secrets = secrets_among(step.runnable.gate, step.arguments or {})
+    secrets = secrets_among(step.runnable.gate, step.arguments())
     return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)

@@ -13,8 +13,10 @@ These three are raised from step to step inside `sayso.runs` and never reach a p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from math import isfinite, isnan
 from typing import Annotated, Any, Literal, cast
 
@@ -266,14 +268,16 @@ def event_of(
         )  # fmt: skip
     call = request.effective
     return ApprovalEvent(
-        **place, approval_id=request.id, input=call.arguments, input_schema=_json_schema(call.schema),
+        **place, approval_id=request.id, input=call.arguments,
+        input_schema=json.loads(_json_schema(call.schema)),
         prompt=request.prompt, description=facts.get("description") or request.description, kind=facts.get("kind"),
         ui=facts.get("ui"), metadata={**facts.get("metadata", {}), "approval": metadata},
     )  # fmt: skip
 
 
-def _json_schema(text: str) -> dict[str, Any]:
-    return Schema.from_text(text).json_schema()
+@lru_cache(maxsize=256)
+def _json_schema(text: str) -> str:
+    return json.dumps(Schema.from_text(text).json_schema())
 
 
 def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
@@ -281,9 +285,14 @@ def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
     return event.model_dump(mode="json", exclude={"type"})
 
 
-def approval_note(request: Request) -> dict[str, Any]:
-    """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it."""
-    facts, call = request.context or {}, request.effective
+def approval_note(request: Request, shown: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it.
+
+    Args:
+        request: It.
+        shown: Its arguments as people may see them, where the caller has them already.
+    """
+    facts, shown = request.context or {}, request.effective.arguments if shown is None else shown
     fields = {
         "prompt": request.prompt,
         "description": facts.get("description") or request.description,
@@ -291,9 +300,9 @@ def approval_note(request: Request) -> dict[str, Any]:
         "ui": facts.get("ui"),
         "tool_call_id": facts.get("tool_call_id"),
         "metadata": facts.get("metadata"),
-        "effective_input": None if request.edited is None else call.arguments,
+        "effective_input": None if request.edited is None else shown,
     }
-    ids = {"id": request.id, "approval_id": request.id, "required": True, "input": call.arguments}
+    ids = {"id": request.id, "approval_id": request.id, "required": True, "input": shown}
     return {**ids, **{name: value for name, value in fields.items() if value is not None}}
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from sayso import clock, signals, telemetry
-from sayso.errors import AlteredRequestError, ConfigError
+from sayso.errors import ConfigError
 from sayso.gates.masking import mask_facts, secrets_among
 from sayso.model import canonical
 from sayso.model.escaping import storable
@@ -112,7 +112,7 @@ async def answers(step: StepContext) -> dict[int, Any]:
         history.put(_inside(step), {"held": held.id})
     while (known := history.known.get(place := _place(step, len(found)))) is not None:
         request = await verb(store, store.settle, known["waits"] if "waits" in known else known["answered"])
-        must_belong_to(request, step, place)
+        step.must_own(request, place)
         if request.state is State.EXPIRED:
             step.late = len(found)
             break  # it is asked anew
@@ -147,7 +147,7 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
 async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     """Record a handler's question, and return what the run says then."""
     history, store, acts_for = step.history, step.history.store, step.attempt.acts_for
-    secrets = secrets_among(step.runnable.gate, step.arguments or {}) or frozenset[str]()
+    secrets = secrets_among(step.runnable.gate, step.arguments()) or frozenset[str]()
     payload = mask_facts(step.runnable.gate, asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
     schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
@@ -189,10 +189,3 @@ def cancelled(step: StepContext, request: Request) -> Halt:
     comment = None if request.decision is None else request.decision.comment
     message = comment or signals.refused(request).message
     return Halt("cancelled", "cancelled", message, output=ended_output("cancelled", request.id, message))
-
-
-def must_belong_to(request: Request, step: StepContext, place: str) -> None:
-    """Raise `AlteredRequestError` for a request that was not asked here."""
-    is_elsewhere = request.place != place and (request.key is None or request.call.tool != step.runnable.gate.tool)
-    if request.run_id != step.history.run_id or is_elsewhere:
-        raise AlteredRequestError(request.id, f"it was asked elsewhere than in {step.path}, which waits for it")

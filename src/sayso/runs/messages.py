@@ -135,8 +135,10 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
         )
     if _is_torn(text):
         raise ModelError(model, "replied with half a surrogate pair, which is no text")
-    turn = 1 + sum(message.get("role") == "assistant" for message in messages)
-    read = [_call_of(call, f"call_{turn}_{n}", model) for n, call in enumerate(cast("list[object]", calls), 1)]
+    read: list[ModelCall] = []
+    if calls:
+        turn = 1 + sum(message.get("role") == "assistant" for message in messages)
+        read = [_call_of(call, f"call_{turn}_{n}", model) for n, call in enumerate(cast("list[object]", calls), 1)]
     return Reply(text, read, {"turns": 1, **usage}, provider)
 
 

@@ -101,7 +101,7 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
 
 async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
     """Return the history of the run that was meant: a known one, whose lease is taken, or that of a new one."""
-    runnable, store = run.runnable, run.runnable.store
+    runnable, store = run.runnable, decisions.store
     named = run.parent_id or run.run_id
     meant = await _runs_meant(run, decisions) if named is None else [named]
     for n, run_id in enumerate(meant, 1):

@@ -12,8 +12,8 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
 from sayso.effects import Effect, offload
-from sayso.errors import ArgumentError, RunBusyError
+from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
 from sayso.model.request import Request, State
@@ -32,7 +32,7 @@ from sayso.model.schema import Schema
 from sayso.runs.definition import Definition
 from sayso.runs.events import ApprovalEvent, Event, Halt, InteractionEvent, OutputEvent, RunStatus, StartEvent, entry_of
 from sayso.runs.events import plain as plain_json
-from sayso.scope import Occasion
+from sayso.scope import Occasion, Scope
 from sayso.stores.base import Filter, Store
 from sayso.stores.worker import Lease
 
@@ -240,6 +240,7 @@ class RunHistory:
         is_stopping: Whoever listened has gone: nothing new is begun.
         is_left: The lease has ended: a handler's thread that nobody could stop begins nothing more, either.
         is_released: The store knows that it has ended.
+        handlers: The scopes of the handlers that are under way.
         requests: What the requests say, where steps come from the store.
     """
 
@@ -251,7 +252,7 @@ class RunHistory:
         self.known = bodies(steps or ())
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the lease lasts as long as this object does
-        self._ends: dict[object, Callable[[], None]] = {}
+        self.handlers: set[Scope] = set()
         self._from_store = set(self.known)
         self._with_nested = {place.partition("!")[0] for place in self._from_store if "!" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
@@ -267,18 +268,8 @@ class RunHistory:
     def stop(self) -> None:
         """Begin nothing new, and end what waits for a person inside of a handler."""
         self.is_stopping = True
-        for end in list(self._ends.values()):
-            end()
-
-    @contextmanager
-    def ending(self, end: Callable[[], None]) -> Generator[None]:
-        """Call `end` when the run is stopped inside the block."""
-        mine = object()
-        self._ends[mine] = end
-        try:
-            yield
-        finally:
-            del self._ends[mine]
+        for scope in list(self.handlers):
+            scope.end("whoever listened to the run has gone")
 
     # -- what is known -----------------------------------------------------------------------------------------
 
@@ -396,11 +387,6 @@ class _Quiet:
 # -- the steps at work -------------------------------------------------------------------------------------------------
 
 
-def now_ms() -> int:
-    """Return the instant in Unix milliseconds."""
-    return clock.microseconds(clock.now()) // 1000
-
-
 class RunAttempt:
     """One call of a run, from its beginning or from where it paused; shared by all its steps.
 
@@ -461,7 +447,7 @@ class StepContext:
         is_outermost: Whether it is the run's own.
         is_alone: Whether nothing else of the run is under way, so that the run is handed back where it stops.
         rank: How the place is ordered among all others.
-        input: The arguments as people may see them; `arguments` are the real ones, None before they are known.
+        input: The arguments as people may see them, None before they are known; `arguments` returns the real ones.
         answers: What persons answered to the handler's questions, by number.
         late: The number of the question whose time ran out, if one's did.
         suspensions: How many questions the handler has asked so far in this pass.
@@ -476,13 +462,13 @@ class StepContext:
         self.history, self.is_outermost, self.is_alone = attempt.history, parent is None, is_alone
         self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
         self.input: Body | None = None
-        self.arguments: Body | None = None
+        self.arguments: Callable[[], Body] = dict
         self.answers: dict[int, Any] = {}
         self.usage: Counter[str] = Counter()
         self.metadata: Body = {} if tool_call_id is None else {"tool_call_id": tool_call_id}
         self.suspensions, self.is_running = 0, False
         self.late: int | None = None
-        self.t0 = now_ms()
+        self.t0 = clock.milliseconds()
 
     def child(
         self, runnable: Definition, key: str, rank: tuple[int, ...], tool_call_id: str | None = None, *, is_only: bool
@@ -498,9 +484,15 @@ class StepContext:
             is_alone=is_only and self.is_alone and self.runnable.is_free,
         )  # fmt: skip
 
-    def begin(self, arguments: Body, shown: Body) -> None:
+    def begin(self, arguments: Callable[[], Body], shown: Body) -> None:
         """Note with what the handler begins, and how people may see that."""
         self.arguments, self.input, self.is_running = arguments, shown, True
+
+    def must_own(self, request: Request, place: str) -> None:
+        """Raise `AlteredRequestError` for a request that was not asked here."""
+        is_elsewhere = request.place != place and (request.key is None or request.call.tool != self.runnable.gate.tool)
+        if request.run_id != self.history.run_id or is_elsewhere:
+            raise AlteredRequestError(request.id, f"it was asked elsewhere than in {self.path}, which waits for it")
 
     def count(self, what: str, n: int = 1) -> None:
         """Add to a counter, here and in the steps above."""
@@ -522,8 +514,8 @@ class StepContext:
         """Return what the history keeps of this step when it has ended."""
         body: Body = {
             "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
-            "t0": self.t0, "t1": now_ms(), "status": status.model_dump(exclude_none=True), "input": self.input,
-            "error": error, "usage": dict(self.usage), "metadata": self.metadata,
+            "t0": self.t0, "t1": clock.milliseconds(), "status": status.model_dump(exclude_none=True),
+            "input": self.input, "error": error, "usage": dict(self.usage), "metadata": self.metadata,
         }  # fmt: skip
         return body if value is None else {**body, "value": value}
 
@@ -542,7 +534,7 @@ class StepContext:
         """Return the event that says how it ended."""
         return OutputEvent(
             run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
-            status=status, output=output, error=error, t0=self.t0, t1=now_ms(), usage=dict(self.usage),
+            status=status, output=output, error=error, t0=self.t0, t1=clock.milliseconds(), usage=dict(self.usage),
             metadata=dict(self.metadata),
         )  # fmt: skip
 
