@@ -13,9 +13,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from sayso import clock, config, errors, telemetry
+from sayso import audit, clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.tags import dump
+from sayso.model.comments import LONGEST, Comment, comments_in
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.escaping import storable
 from sayso.model.grant import Grant
@@ -335,6 +336,34 @@ class Review:
             NotUndoneError: It is somebody else's, the time is over, or the call has started; nothing changed.
         """
         return self.store.undo(self.find(request_id), self._who(by).identity, channel=channel or self.channel)
+
+    # -- together ----------------------------------------------------------------------------------------------
+
+    def comment(
+        self, request_id: str, text: str, *, by: Reviewer | str | None = None, channel: str | None = None
+    ) -> Request:
+        """Say something about a request to its other reviewers, in whatever state it is. Durable on return.
+
+        The journal keeps it, with the names after an `@` as mentions. It decides nothing, is not told to the program,
+        and values that are masked in the call are masked in it.
+
+        Raises:
+            ValueError: It is empty, or has more than 20,000 characters; nothing was written.
+        """
+        words = storable(text).strip()
+        if not 0 < len(words) <= LONGEST:
+            raise ValueError(f"a comment has 1 to {LONGEST:,} characters, not {len(words):,}; nothing was written")
+        who, whole = self._who(by), self.find(request_id)
+        return self.store.comment(whole, who.identity, text=words, channel=channel or self.channel)
+
+    def comments(self, request_id: str) -> Sequence[Comment]:
+        """Return the comments on a request, oldest first."""
+        request = self.get(request_id)
+        return comments_in(audit.entries(self.store, run_id=request.run_id, request_id=request.id))
+
+    def mentions(self, *, by: Reviewer | str | None = None) -> frozenset[str]:
+        """Return the ids of requests in whose comments this reviewer is mentioned and has not commented since."""
+        return self.store.mentions(self._who(by).identity)
 
     # -- care --------------------------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund
 from tests.support.person import Person
 
 COMMANDS = (
-    "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "claim", "release", "extend", "resolve",
-    "log", "doctor", "demo",
+    "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "comment", "claim", "release", "extend",
+    "resolve", "log", "doctor", "demo",
 )  # fmt: skip
 
 
@@ -287,6 +287,14 @@ def test_claim_keeps_others_out_until_it_is_released() -> None:
     assert sayso("release", request.id).code == 1
     assert sayso("release", request.id, "--force").code == 0
     assert sayso("approve", request.id).code == 0
+
+
+def test_a_comment_is_shown_with_what_happened_and_decides_nothing() -> None:
+    request = ask_refund()
+    assert sayso("comment", request.id, "is it A-4721, @bob?").out.endswith(" commented\n")
+    assert sayso("comment", request.id, " ").code == 2
+    assert "is it A-4721, @bob?" in sayso("show", request.id).out
+    assert get(request.id) == request
 
 
 def test_extend_moves_the_end() -> None:

@@ -235,7 +235,7 @@ def test_every_event_of_the_journal_stands_in_the_reference(root: Path) -> None:
     lifecycle = (root / "src/sayso/model/lifecycle.py").read_text(encoding="utf-8")
     plain = set(re.findall(r"Transition\([^,]+(?:\([^)]*\))?, \"(\w+)\"", lifecycle))
     assert plain <= told
-    elsewhere = {"allowed", "denied", "purged", "checkpoint", "late", "token_made", "token_revoked"}
+    elsewhere = {"allowed", "commented", "denied", "purged", "checkpoint", "late", "token_made", "token_revoked"}
     elsewhere |= {"granted", "grant_revoked", "stopped", "went_on"}
     elsewhere |= {"grant_used", "grant_expired", "budget_taken", "budget_given_back"}
     assert told - plain == {"rejected", "feedback", "answered", "cancelled", "done", "failed"} | elsewhere

@@ -31,7 +31,7 @@ _VERBS = {
     "withdrawn": "withdraw",
 }  # fmt: skip
 _TAKEN_BACK = frozenset({"returned", "undone"})
-_AFTERWARDS = frozenset({"cleared", "extended", "purged"})
+_AFTERWARDS = frozenset({"cleared", "commented", "extended", "purged"})
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

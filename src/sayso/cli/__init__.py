@@ -30,6 +30,7 @@ _COMMANDS = {
     "feedback": ("decisions", "Send a call back, with a message to the program."),
     "answer": ("decisions", "Answer a question."),
     "cancel": ("decisions", "End the whole run at a request."),
+    "comment": ("decisions", "Say something about a request to its other reviewers."),
     "claim": ("decisions", "Take a request on."),
     "release": ("decisions", "Give a claimed request back."),
     "extend": ("decisions", "Extend a request, or an unused approval."),

@@ -23,6 +23,7 @@ from sayso.cli.errors import report
 from sayso.cli.grants import grant_rows
 from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
 from sayso.model import strict_json
+from sayso.model.comments import LONGEST
 from sayso.model.edit import edited_call
 from sayso.model.escaping import escape, hidden_in
 from sayso.model.lifecycle import is_due
@@ -444,6 +445,19 @@ def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
 
 
 # -- around a decision ---------------------------------------------------------------------------------------------
+
+
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    click.argument("text", metavar="TEXT"),
+)
+def comment(cli: CliContext, request_id: str, text: str) -> int:
+    """Say something about a request to its other reviewers; the program is not told. @NAME mentions somebody."""
+    if not 0 < len(text.strip()) <= LONGEST:
+        raise click.UsageError(f"a comment has 1 to {LONGEST:,} characters; nothing was written")
+    return _for_each(
+        cli, [request_id], lambda found: cli.review.comment(found, text), lambda one: [f"{short(one.id)} commented"]
+    )
 
 
 @_deciding(

@@ -181,7 +181,7 @@ class Trail(NamedTuple):
                 return _states(State.APPROVED if read.get("may_try_again") else State.FAILED)
             case "resolved":
                 return _states(State.DONE) if read.get("happened") else _NOT_HAPPENED
-            case "extended" | "cleared" | "purged":
+            case "commented" | "extended" | "cleared" | "purged":
                 return self.states
             case _:
                 return _ANY

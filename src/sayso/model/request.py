@@ -385,7 +385,7 @@ def _message(request: Request) -> str:
     parts = list(_approval(request))
     if request.state is not State.APPROVED:
         parts += _ending(request)
-    return _without_secrets(request, " ".join(parts))
+    return without_secrets(request, " ".join(parts))
 
 
 def _approval(request: Request) -> Iterator[str]:
@@ -455,7 +455,8 @@ def _quoted(words: str) -> str:
     return brief(words, _WORDS_ROOM)
 
 
-def _without_secrets(request: Request, text: str) -> str:
+def without_secrets(request: Request, text: str) -> str:
+    """Return a text without the values that are masked in the call of a request."""
     if not text or not isinstance(request.subject, Call) or request.purged_at is not None:
         return text
     calls = {call.digest: call for call in (request.subject, request.effective)}

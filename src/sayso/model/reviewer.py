@@ -42,6 +42,11 @@ def _folded(text: str) -> str:
     return " ".join(folded.split())
 
 
+def folded(name: str) -> str:
+    """Return a name without case, compatibility variants and doubled spaces; see `Identity.names`."""
+    return _folded(name)
+
+
 @dataclass(frozen=True)
 class Identity:
     """Somebody, or some program, as named by an issuer.
@@ -82,9 +87,14 @@ class Identity:
             return True
         return ("@" in mine) != ("@" in theirs) and mine.partition("@")[0] == theirs.partition("@")[0]
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """What others call them, folded: by the subject, whoever vouches for it, and by `issuer:subject`."""
+        return _folded(self.subject), self.folded
+
     def goes_by(self, name: str) -> bool:
         """Say whether this is who a filter names: by the subject, whoever vouches for it, or by `issuer:subject`."""
-        return _folded(name) in {_folded(self.subject), self.folded}
+        return folded(name) in self.names
 
     @property
     def qualified(self) -> str:

@@ -20,6 +20,7 @@ from typing import TypeVar
 from sayso import errors
 from sayso.stores.filter import Filter, Page
 from sayso.stores.grants import GrantVerbs
+from sayso.stores.people import PeopleVerbs
 from sayso.stores.program import ProgramStore
 from sayso.stores.request_store import RequestStore, Unwatch
 from sayso.stores.review import ReviewStore
@@ -30,7 +31,7 @@ __all__ = ["Filter", "Page", "ProgramStore", "RequestStore", "ReviewStore", "Sto
 T = TypeVar("T")
 
 
-class Store(ProgramStore, ReviewStore, GrantVerbs):
+class Store(ProgramStore, ReviewStore, GrantVerbs, PeopleVerbs):
     """Where requests and runs live: both doors, grants, and small rows beside them."""
 
     @abstractmethod

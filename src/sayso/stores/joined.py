@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from sayso import errors
 from sayso.stores.base import Store
 from sayso.stores.grants import GrantVerbs
+from sayso.stores.people import PeopleVerbs
 from sayso.stores.program import ProgramStore
 from sayso.stores.records import RecordVerbs
 from sayso.stores.request_store import RequestStore
@@ -51,7 +52,7 @@ class _View:
 Store.register(_View)
 _VERBS = frozenset(
     name
-    for base in (RequestStore, RecordVerbs, GrantVerbs, ReviewStore, ProgramStore)
+    for base in (RequestStore, RecordVerbs, GrantVerbs, PeopleVerbs, ReviewStore, ProgramStore)
     for name, member in vars(base).items()
     if isinstance(member, FunctionType) and not name.startswith("__") and not hasattr(member, "__isabstractmethod__")
 )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from sayso import audit, errors
+from sayso.model.comments import comments_in
 from sayso.model.journal import first_link
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
@@ -230,6 +231,26 @@ class VerbContract(Scene):
         refusal(errors.NotClaimedError, free)
         assert self.decide("approve", request, BOB).state is State.APPROVED
         assert self.events(request) == ["asked", "claimed", "claimed", "released", "approved"]
+
+    def test_a_comment_stands_in_the_journal_without_secrets_and_changes_nothing(self) -> None:
+        for state in State:
+            request = self.in_state(state)
+            said = self.store.comment(request.id, BOB, text="is this the right one, @ada?", channel="test")
+            assert said == request == self.elsewhere(self.store).get(request.id), state
+            assert self.events(request)[-1] == "commented"
+        request = self.ask(arguments={"amount": 1, **_SECRET})
+        self.store.comment(request.id, BOB, text="they wrote hunter2; @ada, @idp:Carol, not a@b", channel="test")
+        rows = map(self.store.legible, self.store.journal(request_id=request.id))
+        (found,) = comments_in(rows)
+        assert (found.by, found.channel, found.mentions) == (BOB.qualified, "test", ("ada", "idp:Carol"))
+        assert "hunter2" not in found.text
+        assert found.text.startswith("they wrote ")
+        assert request.id in self.store.mentions(ADA)
+        self.store.comment(request.id, Identity("idp", "carol"), text="it is; @bob", channel="test")
+        self.store.comment(request.id, BOB, text="thanks", channel="test")
+        assert not self.store.mentions(Identity("idp", "carol")) | self.store.mentions(BOB)
+        refusal(errors.RequestNotFoundError, lambda: self.store.comment("rq_none", BOB, text="?", channel="test"))
+        assert audit.verify(self.store).broken == ()
 
     def test_a_program_takes_back_what_it_asked_and_forgets_a_no(self) -> None:
         program = Identity(PROGRAM, "tests")

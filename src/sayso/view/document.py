@@ -135,7 +135,7 @@ _EVENT_ROOM = 10, 24  # the usual words fit; a longer one widens the column, and
 _OWN_CHANNELS = frozenset({"clock", "program", "sweep"})
 # What the other columns say already, or only machines read.
 _SILENT = frozenset({
-    "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "row_digest", "shown",
+    "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "mentions", "row_digest", "shown",
     "signature", "worker",
 })  # fmt: skip
 _WORDS = {

@@ -27,8 +27,8 @@ from sayso.view.document import grant_document, request_document
 __all__ = [
     "Approve", "Cancel", "Change", "Decision", "Empty", "Entry", "Escalation", "EventsQuery", "Execution",
     "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery", "Input", "Journal", "JournalQuery", "Me",
-    "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason", "Reject", "Release", "Reply", "Request",
-    "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery", "Stop", "Token", "Tokens",
+    "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason", "Reject", "Release", "Remark", "Reply",
+    "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery", "Stop", "Token", "Tokens",
 ]  # fmt: skip
 
 
@@ -180,6 +180,12 @@ class Cancel(Input):
     """End the whole run."""
 
     comment: Comment = None
+
+
+class Remark(Input):
+    """Say something to the other reviewers."""
+
+    text: str = Field(min_length=1, max_length=20_000, description="`@name` mentions somebody; the journal keeps it.")
 
 
 class Empty(Input):

@@ -224,6 +224,14 @@ def cancel(context: Context, request: Request, body: messages.Cancel) -> Request
     return context.review.cancel(request.id, body.comment)
 
 
+@_verb("Say something to the other reviewers of a request", "invalid_input")
+def comment(context: Context, request: Request, body: messages.Remark) -> Request:
+    try:
+        return context.review.comment(request.id, body.text)
+    except ValueError as error:
+        raise Problem("invalid_input", str(error)) from None
+
+
 @_verb("Take a request on: nobody else can decide it")
 def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  nothing stands in it
     return context.review.claim(request.id)

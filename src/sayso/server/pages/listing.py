@@ -33,11 +33,27 @@ from sayso.stores.base import Page
 PAGE, LOOK = 50, 2_000
 _CHUNK = 200
 _VERBS: tuple[str, ...] = get_args(Verb)
-_FIELDS = ("q", "state", "tool", "run", "risk", "mine", "agent", "by", "verb", "channel", "from", "to", "sort")
+_FIELDS = (
+    "q",
+    "state",
+    "tool",
+    "run",
+    "risk",
+    "mine",
+    "mentions",
+    "agent",
+    "by",
+    "verb",
+    "channel",
+    "from",
+    "to",
+    "sort",
+)
 SORTS = {
     "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
     "amount": "largest amount",
 }  # fmt: skip
+_CHIPS = {"q": "search", "mine": "claimed by me", "mentions": "mentions me"}
 _RISKS = ("critical", "high", "medium", "low")
 _AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
 
@@ -84,7 +100,7 @@ class Listing:
         """Return of each filter that is set its name, its value, and the address's filters without it."""
         set_now = {name: value for name, value in self.asked.items() if value}
         return [
-            ("search" if name == "q" else "claimed by me" if name == "mine" else name, "" if name == "mine" else value,
+            (_CHIPS.get(name, name), "" if name in {"mine", "mentions"} else value,
              _address({other: kept for other, kept in set_now.items() if other != name}))
             for name, value in set_now.items() if name != "sort"
         ]  # fmt: skip
@@ -163,6 +179,9 @@ class _Search:
         self.asked = asked
         self._lists = (frozenset({State(asked["state"])}),) if asked["state"] else lists
         self._tests = list(_tests(asked))
+        if asked["mentions"]:
+            to_me = context.review.mentions()
+            self._tests.append(lambda request: request.id in to_me)
         self._newest, self._review = newest, context.review
         self.order = "" if newest else asked["sort"]
         if self.order not in SORTS:

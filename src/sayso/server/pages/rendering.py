@@ -103,6 +103,7 @@ class Row(NamedTuple):
         fingerprint: Of what is shown.
         warns: Whether something about it may deceive the eye.
         program_gone: Whether nobody comes back for the decision.
+        is_to_me: Whether a comment on it mentions who looks.
     """
 
     id: str
@@ -128,10 +129,11 @@ class Row(NamedTuple):
     fingerprint: str
     warns: bool
     program_gone: bool
+    is_to_me: bool
 
 
-def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Row:
-    """Return a request as a row of a list; whether its program is gone, the caller looks up where that is shown."""
+def row_of(request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False) -> Row:
+    """Return a request as a row of a list; what it does not say itself, the caller looks up where that is shown."""
     is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
     (name, arguments), (risk, level) = parts_of(request), risk_of(request)
     return Row(
@@ -145,6 +147,7 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False) -> Ro
         expires=clock.written(request.expires_at) if is_pending else "",
         left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
         fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
+        is_to_me=is_to_me,
     )  # fmt: skip
 
 
@@ -171,7 +174,11 @@ def _name_in(headline: str, name: str) -> str:
 
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:
     """Return requests as rows."""
-    return [row_of(request, now, program_gone=review.program_is_gone(request)) for request in requests]
+    to_me = review.mentions()
+    return [
+        row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me)
+        for request in requests
+    ]
 
 
 def facts(request: Request, now: datetime) -> list[tuple[str, str]]:

@@ -19,13 +19,15 @@ from starlette.responses import Response
 
 from sayso import audit, clock, errors
 from sayso.model import duration
+from sayso.model.comments import EVENT as COMMENTED
+from sayso.model.comments import Comment, comments_in
 from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
 from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
 from sayso.model.request import Call, Request, State, changed
-from sayso.model.reviewer import TOKENS
+from sayso.model.reviewer import LOCAL, TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
@@ -36,13 +38,15 @@ from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
-from sayso.view.summary import name_of
+from sayso.view.summary import name_of, token
 
 _TITLE_ROOM = 80
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 _SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
-_VERBS = _DECIDE | {"claim", "extend", "preview", "preview-grant", "release", "resolve", "undo"}
+_TOGETHER = frozenset({"comment"})
+"""What is about the request, and not about what it shows."""
+_VERBS = _DECIDE | _TOGETHER | {"claim", "extend", "preview", "preview-grant", "release", "resolve", "undo"}
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def _page(
 ) -> Response:  # fmt: skip
     """Return the page of a request as it stands."""
     now, sent, same_effect = clock.now(), sent or _Submitted(), context.review.same_effect(request)
+    entries = list(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id))
     widgets, unreadable = sent.widgets or (), None
     if sent.widgets is None and request.state is State.PENDING:
         try:
@@ -105,7 +110,8 @@ def _page(
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, sent=sent,
-        timeline=event_rows(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)),
+        timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
+        comments=[_remark(context, one) for one in comments_in(entries)],
         left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
         moves=_possible_actions(context, request),
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
@@ -113,6 +119,24 @@ def _page(
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         why_not=_why_not(context, request, now), spans=_later_ends(request, now),
+    )  # fmt: skip
+
+
+class _Remark(NamedTuple):
+    """A comment as the page shows it: who said it, when (ISO 8601 and in words), what, and whether it is to me."""
+
+    by: str
+    at: str
+    ago: str
+    text: str
+    is_to_me: bool
+
+
+def _remark(context: RequestContext, one: Comment) -> _Remark:
+    me = context.reviewer.identity
+    return _Remark(
+        token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, clock.now()),
+        escape(one.text, block=True), any(me.goes_by(name) for name in one.mentions),
     )  # fmt: skip
 
 
@@ -313,7 +337,7 @@ def act(context: RequestContext) -> Response:
     if request.id != asked or not seen:
         raise HTTPException(400, "the form does not say which request it showed; nothing was decided")
     try:
-        if seen != request.current_fingerprint:
+        if seen != request.current_fingerprint and verb not in _TOGETHER:
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
         if verb == "preview" and _is_open(request, "call"):
             return _preview(context, request)
@@ -329,7 +353,7 @@ def act(context: RequestContext) -> Response:
         return _page(context, context.review.get(request.id), status=422, sent=refused.sent)
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
-    return redirect(_next_page(context, request.id, verb))
+    return redirect(_next_page(context, request.id, verb) + ("#comments" if verb == "comment" else ""))
 
 
 def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
@@ -359,14 +383,23 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
             review.answer(request.id, _answer(context, request), comment=note)
         case "cancel":
             review.cancel(request.id, note)
-        case "claim":
-            review.claim(request.id)
-        case "release":
-            review.release(request.id, force=is_forced)
-        case "extend":
-            _extend(context, request)
         case "resolve":
             review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
+        case _:
+            _care(context, request, verb, is_forced=is_forced)
+
+
+def _care(context: RequestContext, request: Request, verb: str, *, is_forced: bool) -> None:
+    """Do what decides nothing."""
+    match verb:
+        case "comment":
+            _comment(context, request)
+        case "claim":
+            context.review.claim(request.id)
+        case "release":
+            context.review.release(request.id, force=is_forced)
+        case "extend":
+            _extend(context, request)
         case _:
             pass  # a preview of what does not wait any more
 
@@ -473,6 +506,13 @@ def _answer(context: RequestContext, request: Request) -> object:
     if problems:
         raise errors.InvalidAnswerError(request.id, problems)
     return answer
+
+
+def _comment(context: RequestContext, request: Request) -> None:
+    try:
+        context.review.comment(request.id, context.field("comment") or "")
+    except ValueError as error:
+        raise _RefusedError(escape(str(error))) from None
 
 
 def _extend(context: RequestContext, request: Request) -> None:

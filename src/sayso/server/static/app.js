@@ -59,7 +59,8 @@
     if (risk && !confirm(`Risk ${risk}. Approve?`)) event.preventDefault();
     isSent = !event.defaultPrevented;
   });
-  const isWritten = () => isSent || one("form[data-decide]") !== null && fields.some(isChanged);
+  const comment = one("#comment");
+  const isWritten = () => isSent || comment !== null && comment.value.trim() !== "" || one("form[data-decide]") !== null && fields.some(isChanged);
   document.addEventListener("sayso:told", () => {
     const count = one("#pending").dataset.pending;
     document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
@@ -303,6 +304,7 @@
     z: () => press("z"), e: edit, n: () => focus("#note"),
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
     r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
+    m: () => { if (comment && !comment.value.trim()) comment.focus(); else press("m"); },
     f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
   };
   // -- commands: what the page offers, by name; each one is done by its own button or link ---------------------
@@ -370,7 +372,7 @@
     const isField = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
       && !["checkbox", "radio"].includes(target.type);
     if (isField && event.key === "Escape") { target.blur(); return; }
-    if (isField && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); press("a"); return; }
+    if (isField && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); press(target === comment ? "m" : "a"); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || isField) return;
     if (Date.now() - prefix < 1500) {
       prefix = 0;

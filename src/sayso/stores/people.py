@@ -1,0 +1,65 @@
+"""What reviewers do together: comment on a request, and find where they are mentioned.
+
+A comment is a fact of the record: a row of the journal. That somebody is mentioned is looked up by a small record
+beside it, written in the same transaction; nothing of trust depends on it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sayso import errors
+from sayso.model.comments import comment, mentions_in
+from sayso.model.request import Request
+from sayso.model.reviewer import Identity, folded
+from sayso.stores.records import Record, RecordVerbs, row_of
+from sayso.stores.transaction import Transaction, changed
+
+_LOOKED_THROUGH = 20
+
+T = TypeVar("T")
+
+
+class PeopleVerbs(RecordVerbs):
+    """The part of `sayso.stores.base.Store` that is about reviewers among each other."""
+
+    @abstractmethod
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T: ...
+
+    def comment(self, request_id: str, by: Identity, *, text: str, channel: str) -> Request:
+        """In one transaction, write a comment into the journal; the request stays as it is.
+
+        Whom it mentions finds the request by `mentions` until they comment on it themselves.
+
+        Raises:
+            RequestNotFoundError: There is no such request.
+        """
+        return self._transact(_commented, request_id, by=by, text=text, channel=channel)
+
+    def mentions(self, who: Identity) -> frozenset[str]:
+        """Return the ids of requests in whose comments somebody is mentioned; some may have ended since."""
+        return frozenset(one.key for name in who.names for one in self.records(_mentioned(name)))
+
+
+def _mentioned(name: str) -> str:
+    """Return the kind of record in which it stands, by request, that somebody of this name is mentioned."""
+    return f"mention/{folded(name)}"
+
+
+def _commented(
+    tx: Transaction, request_id: str, *, by: Identity, text: str, channel: str
+) -> Request | errors.SaysoError:  # fmt: skip
+    after = changed(tx, request_id, comment, by=by, text=text, channel=channel)
+    if isinstance(after, errors.SaysoError):
+        return after
+    for kind in map(_mentioned, by.names):
+        if tx.find_record(kind, request_id) is not None:
+            tx.drop_record(kind, request_id)
+    for kind in map(_mentioned, () if after.is_final else mentions_in(text)):
+        for other in tx.record_keys(kind)[:_LOOKED_THROUGH]:
+            if tx.load(other).is_final:
+                tx.drop_record(kind, other)
+        tx.put_record(row_of(Record(kind, request_id, {})))
+    return after
