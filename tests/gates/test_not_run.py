@@ -61,6 +61,7 @@ def test_error_of_a_call_is_raised_with_a_note_when_it_cannot_be_recorded(
 def test_call_that_cannot_be_asked_does_not_run(store: Store, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     ran: list[int] = []
     failing(monkeypatch, store, verb)
+    monkeypatch.setattr(store, "asks_first", lambda _: verb == "ask")
     with pytest.raises(errors.StoreFullError):
         flaky(ran, [])(1)
     with pytest.raises(errors.StoreFullError):

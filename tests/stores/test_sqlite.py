@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+import sayso
 from sayso import audit, effects, errors
 from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
@@ -514,6 +515,37 @@ def test_a_channel_that_another_process_registers_is_owed_a_message_at_once(stor
         other.keep(Record("channel", "ops", {}))
     request = store.ask(sample_call("run_2"))
     assert store.record("delivery/ops", request.id) is not None
+
+
+def test_what_is_remembered_is_not_read_again_and_runs_only_if_it_still_stands(
+    store: SqliteStore, path: Path, failing: type[Failing]
+) -> None:
+    ran, statements, ada = list[int](), list[str](), sayso.Reviewer("ada")
+    pay = sayso.gate(wait="raise", store=store, name="pay")(ran.append)
+    review = sayso.Review(store)
+    failing.before = staticmethod(statements.append)
+
+    def approved(number: int) -> Request:
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            pay(number)
+        return review.approve(held.value.confirmation_id, by=ada)
+
+    with sayso.run("order"), closing(SqliteStore(path)) as other:
+        approved(0)
+        statements.clear()
+        approved(1)
+        pay(1)
+        assert [sql.partition(" ")[0] for sql in statements] == ["INSERT", "UPDATE", "UPDATE", "UPDATE"]
+        sayso.Review(other).cancel(approved(2).id, by=ada)
+        with pytest.raises(sayso.ConfirmationRejected):
+            pay(2)
+        other.start(approved(3).id, "token")
+        with pytest.raises(errors.AlreadyStartedError):
+            pay(3)
+        other.withdraw(approved(4).id, Identity("program", "other"))
+        with pytest.raises(sayso.ConfirmationRequired):
+            pay(4)
+    assert ran == [1]
 
 
 POINTS = [

@@ -265,7 +265,7 @@ def find_or_ask(
         wanted = wanted._replace(key=(yield from key_of(gate, arguments, wanted)))
     own = fingerprint(wanted.run_ids[0], digest, wanted.place, wanted.key)
     is_own = wanted.key is None and wanted.pool is None and len(wanted.run_ids) == 1 and digest not in wanted.adopted
-    asks_first = is_own and store.finds_by_asking and caller.finds and has_no_hooks(gate, verdict)
+    asks_first = is_own and caller.finds and store.asks_first(own) and has_no_hooks(gate, verdict)
     while True:
         found = None if asks_first else (yield from _find(gate, store, digest, own, wanted, caller))
         is_new = False

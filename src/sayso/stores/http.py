@@ -53,8 +53,6 @@ class HttpStore(Store):
         ConfigError: The address or the token cannot be one.
     """
 
-    finds_by_asking = True
-
     look_again = 30.0
     """Seconds until one who waits looks by itself; the listener says what changed, and many who look cost much."""
 
@@ -186,6 +184,9 @@ class HttpStore(Store):
             return self._request(messages.Get.of(request_id=request_id), is_brief=True)
         except errors.StoreBusyError as limited:
             raise errors.StoreUnavailableError(str(limited)) from limited
+
+    def asks_first(self, fingerprint: str) -> bool:
+        return True  # a look is a message, as the ask is
 
     def find(self, fingerprint: str) -> Request | None:
         found = self._send(messages.Find.of(fingerprint=fingerprint), messages.Found).found

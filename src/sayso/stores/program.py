@@ -25,12 +25,13 @@ from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_an
 class ProgramStore(RequestStore):
     """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
 
-    finds_by_asking = False
-    """Whether a look before an ask costs as much as the ask, which finds what there is as well."""
+    def asks_first(self, fingerprint: str) -> bool:  # noqa: ARG002  for those that remember
+        """Say whether to ask without a look before: it costs as much as the ask, or probably finds nothing."""
+        return False
 
     @abstractmethod
     def find(self, fingerprint: str) -> Request | None:
-        """Return the request that holds this fingerprint, as last committed."""
+        """Return the request that holds this fingerprint, as last committed; an approval may be as it was last seen."""
 
     @abstractmethod
     def find_key(self, run_id: str, key: str) -> Request | None:

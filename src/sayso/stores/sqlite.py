@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from sayso import errors
 from sayso.model.journal import Anchor, Head
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.joined import joined, result_of
@@ -265,6 +265,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 if connection is not None:
                     connection.close()
             self._writing = self._reading = None
+            self._cache.holders.clear()  # another file may lie there when it is opened again
         self._bell.ring_all()
 
     def __del__(self) -> None:
@@ -412,6 +413,14 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return self._cache.read(found, self.seal, self._schema).request
 
     # -- reading -----------------------------------------------------------------------------------------------
+
+    def asks_first(self, fingerprint: str) -> bool:
+        return fingerprint not in self._cache.holders
+
+    def find(self, fingerprint: str) -> Request | None:
+        known = self._cache.held(fingerprint)
+        # An approval is not looked up anew: its start compares the whole row, and the journal, with what was seen here.
+        return known if known is not None and known.state is State.APPROVED else super().find(fingerprint)
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         if self._leader == threading.get_ident() and self._open is not None:

@@ -118,12 +118,14 @@ class RowCache:
 
     Attributes:
         rows: By id of the request.
+        holders: Ids of those that hold, by fingerprint.
         heads: Place and link of the last row of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are surely committed.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, CachedRow] = {}
+        self.holders: dict[str, str] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
@@ -150,7 +152,18 @@ class RowCache:
         """Remember a row."""
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
-        self.rows[read.request.id] = read
+            self.holders.clear()
+        request = read.request
+        self.rows[request.id] = read
+        if request.holds:
+            self.holders[request.fingerprint] = request.id
+        elif self.holders.get(request.fingerprint) == request.id:
+            del self.holders[request.fingerprint]
+
+    def held(self, fingerprint: str) -> Request | None:
+        """Return the request that holds a fingerprint, if it was seen here, as it was seen."""
+        known = self.rows.get(self.holders.get(fingerprint, ""))
+        return None if known is None else known.request
 
     def committed(self, tx: SqliteTransaction) -> None:
         """Remember what a transaction left behind."""
