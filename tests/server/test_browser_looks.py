@@ -31,7 +31,15 @@ def of_all_kinds(surf: Surf) -> list[str]:
     sayso.Review().reject(held(pay, 5), "x" * 300, by="bob")
     approved = held(wipe, "/dev/sda")
     sayso.Review().approve(approved, by="bob", changes={"disk": "/dev/sdb"})
-    return [*every_page(request_id), f"/r/{question}", f"/r/{approved}", "/history?by=bob&to=2000-01-01", "/nothing"]
+    alike = [held(pay, amount) for amount in (1, 2, 3, 4, 90)]
+    return [
+        *every_page(request_id),
+        f"/bulk?alike={alike[0]}",
+        f"/r/{question}",
+        f"/r/{approved}",
+        "/history?by=bob&to=2000-01-01",
+        "/nothing",
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

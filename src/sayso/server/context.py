@@ -112,8 +112,12 @@ class RequestContext:
     @cached_property
     def review(self) -> Review:
         """What this person may see and decide; looking writes nothing."""
+        return self.review_on(self.settings.store)
+
+    def review_on(self, store: Store) -> Review:
+        """Return the same on a view of the store (`Store.together`)."""
         return Review(
-            self.settings.store, reviewer=self.session.reviewer, channel="web", sweeps=False,
+            store, reviewer=self.session.reviewer, channel="web", sweeps=False,
             undo_within=self.settings.undo_within,
         )  # fmt: skip
 

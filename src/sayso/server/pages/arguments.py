@@ -204,10 +204,11 @@ def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argu
     """Return the arguments of a call, as its masked form shows them; `names` are those of its schema, in order."""
     keys = {name: f"f{at}" for at, name in enumerate(names)}
     named = fields_of(cast("Json", shown)) or {}
-    return [_drawn(escape(name), tree)._replace(key=keys.get(name, "")) for name, tree in named.items()]
+    return [draw(escape(name), tree)._replace(key=keys.get(name, "")) for name, tree in named.items()]
 
 
-def _drawn(name: str, tree: Json) -> Argument:
+def draw(name: str, tree: Json) -> Argument:
+    """Return one value as it is drawn; `name` is escaped."""
     if isinstance(tree, str):
         return _text(name, tree)
     items = items_of(tree)

@@ -1,29 +1,37 @@
-"""Several decisions at once: a page that lists each call in full, and a report of each decision.
+"""Several decisions at once: a page that shows each call in full, and a report of each decision.
 
-Each request is decided on its own, by the fingerprint that the page showed of it. One that changed meanwhile, or that
-somebody else decided, is left as it is and named.
+Alike calls stand in one table, whose equal columns are folded; others each in a part of their own. Each request is
+decided on its own, by the fingerprint that the page showed of it. One that changed meanwhile, or that somebody else
+decided, is left as it is and named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock, errors
+from sayso.model.comments import comments_in
 from sayso.model.edit import is_target
 from sayso.model.escaping import escape
 from sayso.model.request import Request, State
 from sayso.server.context import RequestContext
+from sayso.server.pages.alike import FEWEST, Table, fold, table_of
+from sayso.server.pages.listing import alike_to
 from sayso.server.pages.rendering import Row, render, row_of
-from sayso.server.pages.request import undo_of
+from sayso.server.pages.request import undo_of, why_not
+from sayso.stores.base import Store
 from sayso.view import card
+from sayso.view.summary import token
 
 _VERBS = ("approve", "reject")
 _UNDO = "undo"
-_MOST = 50
+_MOST = 1_000
 _WIDTH = 96
 
 
@@ -33,16 +41,54 @@ class _Item(NamedTuple):
     row: Row
     call: str
     why_not: str | None
+    comments: Sequence[str]
+
+
+class _Part(NamedTuple):
+    """Alike calls as a table, or one request in full.
+
+    Attributes:
+        items: By the id of its request.
+        table: None for a single one.
+        risk: That of all of them; `level` where it is one of the usual words.
+    """
+
+    items: dict[str, _Item]
+    table: Table | None
+    name: str
+    risk: str
+    level: str
 
 
 def confirm(context: RequestContext) -> Response:
-    """List each call in full, with one button for all; nothing is decided."""
-    verb = _verb(context.query("verb"))
-    requests = [context.review.get(one) for one in _ids(context.http.query_params.getlist("id"))]
-    items = [_item(context, verb, request) for request in requests]
-    chosen = [request for request, item in zip(requests, items, strict=True) if item.why_not is None]
-    needs_reason = verb == "reject" and any(map(is_target, chosen))
-    return render(context, "bulk.html", verb=verb, items=items, chosen=len(chosen), needs_reason=needs_reason)
+    """Show each call in full, with one button for all; nothing is decided. Without a verb it offers both."""
+    verbs = [_verb(context.query("verb"))] if context.query("verb") else list(_VERBS)
+    requests = _asked(context)
+    now = clock.now()
+    parts = [_part(context, verbs, group, now) for group in fold(requests[:_MOST])]
+    items = {one: item for part in parts for one, item in part.items.items()}
+    chosen = [request for request in requests[:_MOST] if items[request.id].why_not is None]
+    return render(
+        context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
+        most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
+        odd=sum(len(part.table.odd) for part in parts if part.table is not None),
+        risks=", ".join(sorted({items[one.id].row.level for one in chosen} & {"high", "critical"})),
+    )  # fmt: skip
+
+
+def _asked(context: RequestContext) -> list[Request]:
+    """Return the requests that the address names, each once, and those that are alike to one of them."""
+    given, address = context.http.query_params, context.query("in")
+    ids = given.getlist("id")
+    if len(ids) > _MOST:
+        raise _wrong_number()
+    found = {one.id: one for one in map(context.review.get, ids)}
+    for request_id in given.getlist("alike")[:_MOST]:
+        if len(found) <= _MOST:
+            found |= {one.id: one for one in alike_to(context, request_id, address, _MOST + 1)}
+    if not found:
+        raise _wrong_number()
+    return list(found.values())
 
 
 def decide(context: RequestContext) -> Response:
@@ -51,12 +97,18 @@ def decide(context: RequestContext) -> Response:
     verb = verb if verb == _UNDO else _verb(verb)
     pairs = [one.partition(":") for one in context.form.getlist("item")]
     seen = {request_id: fingerprint for request_id, _, fingerprint in pairs if fingerprint}
-    results = [_decided(context, verb, one, seen[one]) for one in _ids(list(seen))]
-    done = sum(one.is_done for one in results)
+    if not 0 < len(seen) <= _MOST:
+        raise _wrong_number()
+    note = context.field("note")
+    works = [partial(_decide, context, verb, note, *one) for one in seen.items()]
+    found = zip(seen, context.settings.store.together(works), strict=True)
+    results = [_result(context, request_id, one) for request_id, one in found]
     undone_by = [one.undo for one in results if one.undo is not None]
     return render(
-        context, "bulk_done.html", verb=verb, results=results, done=done, undo=min(undone_by) if undone_by else None
-    )
+        context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one.is_done),
+        done=sum(one.is_done for one in results), undo=min(undone_by) if undone_by else None,
+        asked=context.form.get("in", ""),
+    )  # fmt: skip
 
 
 class _Result(NamedTuple):
@@ -69,30 +121,50 @@ class _Result(NamedTuple):
     undo: str | None = None
 
 
-def _decided(context: RequestContext, verb: str, request_id: str, seen: str) -> _Result:
-    """Decide one request, or undo its approval; return what the report says of it."""
-    review, note = context.review, context.field("note")
-    try:
-        if verb == _UNDO:
-            after = review.undo(request_id)
-        elif verb == "approve":
-            after = review.approve(request_id, comment=note, seen=seen)
-        else:
-            after = review.reject(request_id, note, seen=seen)
-    except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-        return _Result(request_id, False, escape(str(fault)))
-    said = f"{card.headline(after)}: {card.stands(after, clock.now())}"
-    return _Result(after.id, True, said, after.current_fingerprint, undo_of(context, after))
+def _decide(
+    context: RequestContext, verb: str, note: str | None, request_id: str, seen: str, store: Store
+) -> Request:  # fmt: skip
+    """Decide one request, or undo its approval."""
+    review = context.review_on(store)
+    if verb == _UNDO:
+        return review.undo(request_id)
+    if verb == "approve":
+        return review.approve(request_id, comment=note, seen=seen)
+    return review.reject(request_id, note, seen=seen)
 
 
-def _item(context: RequestContext, verb: str, request: Request) -> _Item:
-    why_not, now = None, clock.now()
+def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> _Result:
+    """Return what the report says of one request."""
+    if isinstance(found, errors.SaysoError):
+        return _Result(request_id, False, escape(str(found)))
+    if isinstance(found, BaseException):
+        raise found
+    said = f"{card.headline(found)}: {card.stands(found, clock.now())}"
+    return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found))
+
+
+def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request], now: datetime) -> _Part:
+    is_table = len(group) >= FEWEST
+    items = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
+    row = items[group[0].id].row
+    comments = {request_id: item.comments for request_id, item in items.items()}
+    return _Part(items, table_of(group, now, comments) if is_table else None, row.name, row.risk, row.level)
+
+
+def _item(
+    context: RequestContext, verbs: Sequence[str], request: Request, now: datetime, *, is_whole: bool
+) -> _Item:  # fmt: skip
+    left_out = why_not(context, request, now)
     if request.state is not State.PENDING:
-        why_not = "it does not wait any more"
-    elif verb == "approve" and request.kind == "question":
-        why_not = "it is a question, and takes an answer of its own"
+        left_out = "It does not wait any more."
+    elif "approve" in verbs and request.kind == "question":
+        left_out = "It is a question, and takes an answer of its own."
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
-    return _Item(row, "\n".join(card.ask_rows(request, now, width=_WIDTH, full=True)), why_not)
+    rows = card.ask_rows(request, now, width=_WIDTH, full=True) if is_whole else ()
+    store = context.settings.store
+    entries = map(store.legible, store.journal(run_id=request.run_id, request_id=request.id))
+    said = [f"{token(one.by)} commented: {escape(one.text)}" for one in comments_in(entries)]
+    return _Item(row, "\n".join(rows), left_out, said)
 
 
 def _verb(name: str) -> str:
@@ -101,8 +173,5 @@ def _verb(name: str) -> str:
     return name
 
 
-def _ids(given: Sequence[str]) -> list[str]:
-    ids = list(dict.fromkeys(given))
-    if not 0 < len(ids) <= _MOST:
-        raise HTTPException(400, f"choose between 1 and {_MOST} requests")
-    return ids
+def _wrong_number() -> HTTPException:
+    return HTTPException(400, f"choose between 1 and {_MOST:,} requests")

@@ -3,13 +3,13 @@
 The inbox lists unknown outcomes first, then what waits, then what else is open, each oldest first; the history lists
 what was decided, newest first. Some filters (who asked, who decided, how) are applied here and not by the store, where
 those columns may be sealed. A page costs the same however many requests were decided before: where a filter keeps few,
-the page ends after a fixed number of requests was read, and its cursor continues from there. An empty field restricts
-nothing, and a field that cannot be read is an error, never an empty list.
+the page ends after a fixed number of requests was read, and its cursor continues from there. What is sorted or folded
+is read by windows of a fixed size, each of which has pages of its own. An empty field restricts nothing, and a field
+that cannot be read is an error, never an empty list.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,39 +27,30 @@ from sayso import clock
 from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
 from sayso.server.context import RequestContext
+from sayso.server.pages.alike import fold as folded
+from sayso.server.pages.alike import folded_row, is_amount, key_of
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.base import Page
 
 PAGE, LOOK = 50, 2_000
-_CHUNK = 200
+_FOLDED = 1_000  # alike calls are found among so many, in 30 ms
+_CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 _FIELDS = (
-    "q",
-    "state",
-    "tool",
-    "run",
-    "risk",
-    "mine",
-    "mentions",
-    "agent",
-    "by",
-    "verb",
-    "channel",
-    "from",
-    "to",
-    "sort",
-)
+    "q", "state", "tool", "run", "risk", "mine", "mentions", "agent", "by", "verb", "channel", "from", "to", "sort",
+    "fold",
+)  # fmt: skip
 SORTS = {
     "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
     "amount": "largest amount",
 }  # fmt: skip
 _CHIPS = {"q": "search", "mine": "claimed by me", "mentions": "mentions me"}
+_ORDERS = ("sort", "fold")
 _RISKS = ("critical", "high", "medium", "low")
-_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
 
 Lists = tuple[frozenset[State], ...]
-_WAITING: Lists = (frozenset({State.PENDING}),)
-OPEN: Lists = (frozenset({State.UNKNOWN}), *_WAITING, LIVE - {State.PENDING, State.UNKNOWN})
+WAITING: Lists = (frozenset({State.PENDING}),)
+OPEN: Lists = (frozenset({State.UNKNOWN}), *WAITING, LIVE - {State.PENDING, State.UNKNOWN})
 DECIDED: Lists = (frozenset(State) - {State.PENDING},)
 
 
@@ -68,28 +59,33 @@ class Listing:
     """A page of a list.
 
     Attributes:
-        requests: What is on it.
+        groups: What is on it, alike calls together; each is one row.
         next_page: The address of the next page; None at the end.
         asked: The filters, as they stand in the address; empty ones too.
         states: What can be chosen as a state.
         looked: How many requests were read for it.
     """
 
-    requests: list[Request]
+    groups: list[list[Request]]
     next_page: str | None
     asked: dict[str, str]
     states: list[str]
     looked: int
 
     @property
+    def requests(self) -> list[Request]:
+        """All requests on it."""
+        return [request for group in self.groups for request in group]
+
+    @property
     def is_filtered(self) -> bool:
         """Whether any filter is set."""
-        return any(value for name, value in self.asked.items() if name != "sort")
+        return any(value for name, value in self.asked.items() if name not in _ORDERS)
 
     @property
     def is_short(self) -> bool:
         """Whether the page ended before it was full, because so many were looked at."""
-        return self.next_page is not None and len(self.requests) < PAGE
+        return self.next_page is not None and len(self.groups) < PAGE
 
     @property
     def words(self) -> str:
@@ -102,7 +98,7 @@ class Listing:
         return [
             (_CHIPS.get(name, name), "" if name in {"mine", "mentions"} else value,
              _address({other: kept for other, kept in set_now.items() if other != name}))
-            for name, value in set_now.items() if name != "sort"
+            for name, value in set_now.items() if name not in _ORDERS
         ]  # fmt: skip
 
     def offered(self) -> dict[str, list[str]]:
@@ -122,10 +118,13 @@ def _address(asked: dict[str, str]) -> str:
 
 def inbox(context: RequestContext) -> Response:
     """Show what needs a person, unknown outcomes first and then what waits, oldest first; then what else is open."""
-    listing, now = _listing(context, OPEN), clock.now()
-    rows = rows_of(context.review, listing.requests, now)
+    listing, now = _listing(context, OPEN, fold=True), clock.now()
+    alone = [group[0] for group in listing.groups if len(group) == 1]
+    rows, to_me = rows_of(context.review, alone, now), context.review.mentions()
+    by_id = {row.id: row for row in rows}
     return render(
-        context, "inbox.html", rows=rows, listing=listing, verbs=_VERBS, sorts=SORTS,
+        context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS,
+        rows=[by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me) for group in listing.groups],
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
 
@@ -142,17 +141,34 @@ def history(context: RequestContext) -> Response:
 def queue_of(context: RequestContext, address: str) -> Listing:
     """Return the first page of what waits by the filters of an inbox's address, for the list beside a request."""
     asked = dict(parse_qsl(address))
-    return _listing(context, _WAITING, asked={name: asked.get(name, "") for name in _FIELDS})
+    return _listing(context, WAITING, asked={name: asked.get(name, "") for name in _FIELDS})
+
+
+def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
+    """Return what waits and is alike to a request, by the filters and in the order of an inbox's address."""
+    request, given = context.review.get(request_id), dict(parse_qsl(address))
+    key = key_of(request)
+    if key is None:
+        return [request]
+    asked = {name: given.get(name, "") for name in _FIELDS} | {"tool": request.call.tool, "state": "pending"}
+    search = _searched(context, WAITING, asked)
+    found = list(islice((one for one in search.every() if key_of(one) == key), most))
+    return sorted(found, key=_KEYS[search.order]) if search.order else found
 
 
 def _listing(
-    context: RequestContext, lists: Lists, *page: str, newest: bool = False, asked: dict[str, str] | None = None
-) -> Listing:
+    context: RequestContext, lists: Lists, *page: str, newest: bool = False, asked: dict[str, str] | None = None,
+    fold: bool = False,
+) -> Listing:  # fmt: skip
     """Return the page of a list that the address asks for; raises `HTTPException` where it holds no such filter."""
+    search = _searched(context, lists, asked or _asked(context), newest=newest)
+    cursor = asked is None and context.query("cursor")
     try:
-        search = _Search(context, lists, asked or _asked(context), newest=newest)
-        cursor = asked is None and context.query("cursor")
-        found, cursor = search.sorted_page(cursor or "0") if search.order else search.page(cursor or "0.")
+        if search.order or (fold and search.folds):
+            found, cursor = search.window_page(cursor or "0.:0", fold=fold and search.folds)
+        else:
+            requests, cursor = search.page(cursor or "0.")
+            found = [[request] for request in requests]
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
@@ -162,8 +178,12 @@ def _listing(
 
 def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
     """Return everything that matches the filters in the address, read page by page; raises `HTTPException`."""
+    return _searched(context, lists, _asked(context), newest=newest).every()
+
+
+def _searched(context: RequestContext, lists: Lists, asked: dict[str, str], *, newest: bool = False) -> _Search:
     try:
-        return _Search(context, lists, _asked(context), newest=newest).every()
+        return _Search(context, lists, asked, newest=newest)
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
 
@@ -186,20 +206,23 @@ class _Search:
         self.order = "" if newest else asked["sort"]
         if self.order not in SORTS:
             raise ValueError(f"{self.order!r} is no order; there are {', '.join(filter(None, SORTS))}")
+        self.folds = asked["fold"] != "no"
         self._filters: dict[str, Any] = {
             "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
             "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] else None,
         }  # fmt: skip
         self._found: list[Request] = []
+        self._size = PAGE
         self.looked = 0
 
-    def page(self, cursor: str) -> tuple[list[Request], str | None]:
+    def page(self, cursor: str, size: int = PAGE) -> tuple[list[Request], str | None]:
         """Return one page; its cursor says in which list the next one begins, and where."""
+        self._size = size
         number, dot, place = cursor.partition(".")
         if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(self._lists):
             raise ValueError("this is not a cursor of this list; begin again without one")
         for at, states in list(enumerate(self._lists))[int(number) :]:
-            if len(self._found) == PAGE:
+            if len(self._found) == size:
                 return self._found, f"{at}."
             goes_on = self._take(states, place or None)
             if goes_on is not None:
@@ -207,15 +230,23 @@ class _Search:
             place = ""
         return self._found, None
 
-    def sorted_page(self, cursor: str) -> tuple[list[Request], str | None]:
-        """Return one page in another order than that of asking; of many, those that were asked first are sorted."""
-        if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(LOOK)):
+    def window_page(self, cursor: str, *, fold: bool) -> tuple[list[list[Request]], str | None]:
+        """Return one page of those that are read together, sorted and folded; its cursor names the window first.
+
+        The next window begins where the last page of this one ends: of many requests, each is on some page.
+        """
+        start, colon, begin = cursor.partition(":")
+        if not colon or not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
             raise ValueError("this is not a cursor of this list; begin again without one")
-        key, found = _KEYS[self.order], list(islice(self.every(), LOOK))
-        place = {state: number for number, states in enumerate(self._lists) for state in states}
-        found.sort(key=lambda request: (place.get(request.state, len(place)), key(request)))
-        self.looked, ends = len(found), int(cursor) + PAGE
-        return found[int(cursor) : ends], str(ends) if ends < len(found) else None
+        found, goes_on = self.page(start, LOOK if self.order else _FOLDED)
+        if self.order:
+            key, place = _KEYS[self.order], {state: at for at, states in enumerate(self._lists) for state in states}
+            found.sort(key=lambda request: (place.get(request.state, len(place)), key(request)))
+        groups = folded(found) if fold else [[request] for request in found]
+        ends = int(begin) + PAGE
+        if ends < len(groups):
+            return groups[int(begin) : ends], f"{start}:{ends}"
+        return groups[int(begin) : ends], None if goes_on is None else f"{goes_on}:0"
 
     def every(self) -> Iterator[Request]:
         """Yield all requests that match."""
@@ -231,14 +262,14 @@ class _Search:
     def _take(self, states: frozenset[State], place: str | None) -> str | None:
         """Fill the page from a list; return where the list goes on, or None at its end."""
         while True:
-            room = PAGE - len(self._found)
-            page = self._list(states, place, _CHUNK if self._tests else room)
+            room = self._size - len(self._found)
+            page = self._list(states, place, _CHUNK if self._tests else min(room, _MOST_AT_ONCE))
             passing = [at for at, request in enumerate(page.requests) if self._matches(request)][:room]
             self._found += [page.requests[at] for at in passing]
             self.looked += len(page.requests)
             if len(passing) == room and passing[-1] + 1 < len(page.requests):
                 return self._list(states, place, passing[-1] + 1).cursor
-            if page.cursor is None or len(self._found) == PAGE or self.looked >= LOOK:
+            if page.cursor is None or len(self._found) == self._size or self.looked >= LOOK:
                 return page.cursor
             place = page.cursor
 
@@ -292,7 +323,7 @@ def _amounts(value: Any, name: str = "") -> Iterator[Decimal]:
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
             yield from _amounts(inner, name)
-    elif isinstance(value, int | float | str) and not isinstance(value, bool) and _AMOUNT.search(name):
+    elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
         with suppress(InvalidOperation):
             found = abs(Decimal(str(value)[:40]))
             if found.is_finite():

@@ -141,7 +141,7 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False, is_to
         headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
         says=card.program_words(request, 160), risk=risk, level=level, requester=name_of(request.requester, 30),
         votes=f"{count - request.missing_votes} of {count} approvals" if is_pending and count > 1 else "",
-        run=short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM), run_id=run_id,
+        run=run_name(run_id), run_id=run_id,
         asked=ago(request.created_at, now), at=clock.written(request.created_at),
         claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
         expires=clock.written(request.expires_at) if is_pending else "",
@@ -170,6 +170,11 @@ def _name_in(headline: str, name: str) -> str:
     """Return the name that a call's line begins with; a long one is drawn with brackets of its own."""
     drawn = (escape(name), word(name, _HEADLINE // 2))
     return next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
+
+
+def run_name(run_id: str) -> str:
+    """Return a run's id as lists show it: what nobody named is shortened."""
+    return short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM)
 
 
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:

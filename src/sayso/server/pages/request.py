@@ -118,7 +118,7 @@ def _page(
         changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
-        why_not=_why_not(context, request, now), spans=_later_ends(request, now),
+        why_not=why_not(context, request, now), spans=_later_ends(request, now),
     )  # fmt: skip
 
 
@@ -207,7 +207,7 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
 def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool:
     """Say whether this person can decide a request, and has not yet."""
     has_voted = any(vote.by.is_same(context.reviewer.identity) for vote in request.votes)
-    return not has_voted and _why_not(context, request, now) is None
+    return not has_voted and why_not(context, request, now) is None
 
 
 def _waiting(request: Request) -> _Waiting:
@@ -246,7 +246,7 @@ def undo_of(context: RequestContext, request: Request) -> str | None:
     return clock.written(decision.at + decision.held_for)
 
 
-def _why_not(context: RequestContext, request: Request, now: datetime) -> str | None:
+def why_not(context: RequestContext, request: Request, now: datetime) -> str | None:
     """Return why this person cannot decide; None where they can. The store looks again when they do."""
     if request.state is not State.PENDING:
         return None

@@ -232,19 +232,43 @@
 
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
+  const picks = (rest = "") => all(`[name=id]${rest}, [name=alike]${rest}`);
   const count = () => {
-    const chosen = all("[name=id]:checked").length;
+    const chosen = picks(":checked").reduce((sum, box) => sum + Number(box.dataset.count || 1), 0);
     one("[data-selected]").textContent = chosen ? `${chosen} selected:` : "";
     all(".bulk button").forEach((button) => { button.hidden = !chosen; });
   };
   if (every) {
     every.addEventListener("change", () => {
-      all("[name=id]:not(:disabled)").forEach((box) => { box.checked = every.checked; });
+      picks(":not(:disabled)").forEach((box) => { box.checked = every.checked; });
       count();
     });
-    document.addEventListener("change", (event) => { if (event.target.name === "id") count(); });
+    document.addEventListener("change", (event) => { if (["id", "alike"].includes(event.target.name)) count(); });
     addEventListener("pageshow", count);
     count();
+  }
+  // On the page that asks, the buttons say how many are ticked.
+  const counters = all("[data-counts]");
+  const tally = () => {
+    const ticks = all("[name=item]"), ticked = ticks.filter((box) => box.checked).length;
+    counters.forEach((button) => {
+      const said = ticked === ticks.length ? `${ticked}` : `${ticked} of ${ticks.length}`;
+      button.firstChild.textContent = `${button.dataset.counts} ${said}`;
+      if (!("soonLive" in button.dataset)) button.disabled = !ticked;
+    });
+    all("[data-all-of]").forEach((box) => {
+      const own = all("[name=item]", box.closest("table"));
+      box.checked = own.length > 0 && own.every((tick) => tick.checked);
+    });
+  };
+  if (counters.length) {
+    document.addEventListener("change", (event) => {
+      const box = event.target;
+      if ("allOf" in box.dataset) all("[name=item]", box.closest("table")).forEach((tick) => { tick.checked = box.checked; });
+      tally();
+    });
+    addEventListener("pageshow", tally);
+    tally();
   }
 
   // -- keys ------------------------------------------------------------------------------------------------
@@ -282,11 +306,12 @@
     button.click();
   };
   // In the list a key decides nothing: it leads to the page that lists in full what is selected, and asks.
+  const pickOf = (row) => row && one("[name=id]:not(:disabled), [name=alike]", row);
   const ask = (verb) => {
-    const list = one("form[data-list]"), here = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]);
+    const list = one("form[data-list]"), here = pickOf(rows()[at]);
     if (!list) return;
-    if (!one("[name=id]:checked", list) && here) here.checked = true;
-    if (one("[name=id]:checked", list)) list.requestSubmit(one(`button[value=${verb}]`, list));
+    if (!picks(":checked").length && here) here.checked = true;
+    if (picks(":checked").length) list.requestSubmit(one(`button[value=${verb}]`, list));
   };
   const focus = (selector) => { const part = one(selector); if (part) { part.focus(); if (part.select) part.select(); } };
   const edit = () => {
@@ -298,7 +323,7 @@
   const deeds = {
     j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(), "/": () => focus("[data-search]"),
     x: () => {
-      const box = rows()[at] && one("[name=id]:not(:disabled)", rows()[at]);
+      const box = pickOf(rows()[at]);
       if (box) { box.checked = !box.checked; count(); }
     },
     z: () => press("z"), e: edit, n: () => focus("#note"),

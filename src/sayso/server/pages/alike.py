@@ -1,0 +1,361 @@
+"""Alike calls as one row of a list, and as one table: what all have in common, where they differ, what stands out.
+
+Calls are alike if they are of the same function, from the same requester, with the same risk. The run does not count:
+an agent often has a run for each customer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from statistics import median
+from typing import Literal, NamedTuple, cast
+
+from sayso import clock
+from sayso.model.canonical import Json
+from sayso.model.canonical.decode import class_in, fields_of, tag_in
+from sayso.model.duration import ago
+from sayso.model.escaping import escape
+from sayso.model.grant import is_id, number_of
+from sayso.model.rendering import brief, value
+from sayso.model.request import Request, State
+from sayso.server.pages.arguments import Argument, draw
+from sayso.server.pages.rendering import facts, risk_of, run_name
+from sayso.view import card
+from sayso.view.summary import name_of, time_left
+
+FEWEST = 3
+"""So many alike calls are folded; with two, opening the row would cost more than it saves."""
+
+_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
+_CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
+_FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
+_MOST_PARTS, _DEEPEST = 12, 4
+_LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM = 160, 40, 140, 60
+_ABSENT: Json = {"$absent": None}
+_WORDS = ("title", "summary", "effect", "prompt", "description", "rule")
+
+_encoded = json.JSONEncoder(sort_keys=True).encode
+
+Key = tuple[str, str, str | None]
+Source = Literal["argument", "fact", "program"]
+
+
+def is_amount(name: str) -> bool:
+    """Say whether the name of a number says that it is an amount, as `amount` and `total_eur` do."""
+    return _AMOUNT.search(name.rpartition(".")[2]) is not None
+
+
+def _is_currency(name: str) -> bool:
+    return _CURRENCY.search(name.rpartition(".")[2]) is not None
+
+
+def key_of(request: Request) -> Key | None:
+    """Return what alike calls have in common; None for what is alike to nothing."""
+    if request.kind != "call" or request.state is not State.PENDING or request.purged_at is not None:
+        return None
+    return request.call.tool, request.requester.folded, request.risk
+
+
+def fold(requests: Sequence[Request]) -> list[list[Request]]:
+    """Return requests in their order; alike ones are together, at the place of the first of them."""
+    keys = [key_of(request) for request in requests]
+    counts, groups = Counter(keys), dict[Key, list[Request]]()
+    found: list[list[Request]] = []
+    for request, key in zip(requests, keys, strict=True):
+        if key is None or counts[key] < FEWEST:
+            found.append([request])
+        elif key in groups:
+            groups[key].append(request)
+        else:
+            groups[key] = [request]
+            found.append(groups[key])
+    return found
+
+
+# -- columns -------------------------------------------------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """A value in a table.
+
+    Attributes:
+        shown: How it is drawn.
+        head: Of a long text, a part that is different in the others.
+        pad: The decimals that it lacks beside the others.
+        note: Why it stands out.
+    """
+
+    shown: Argument
+    head: str = ""
+    pad: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One argument, or one fact about the request, of all calls of a table.
+
+    Attributes:
+        name: As people see it.
+        source: Whether it is an argument, a fact that we know, or the program's words.
+        trees: The values, of the canonical form, masked.
+        cells: The values, as they are shown; a single one where all are the same.
+        totals: The sums, where it is an amount.
+    """
+
+    name: str
+    source: Source
+    trees: Sequence[Json]
+    cells: Sequence[Cell] = ()
+    totals: Sequence[str] = ()
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        """The values to be compared; unlike `==`, they tell 1, 1.0 and true apart."""
+        return [f'"{tree}' if isinstance(tree, str) else _encoded(tree) for tree in self.trees]
+
+    @cached_property
+    def is_common(self) -> bool:
+        """Whether all values are the same, as they are shown."""
+        return len(set(self.texts)) == 1
+
+    @cached_property
+    def numbers(self) -> Sequence[Decimal]:
+        """The values as numbers; nothing where one of them is none, or they are ids."""
+        found = [number_of(tree) for tree in self.trees if self.source == "argument" and not is_id(self.name)]
+        numbers = [one for one in found if one is not None]
+        return numbers if len(numbers) == len(self.trees) else []
+
+
+def _arguments(requests: Sequence[Request]) -> list[Column]:
+    trees = [cast("Json", request.effective.shown) for request in requests]
+    return [Column(escape(path), "argument", values) for path, values in _parts(trees, "", 0)]
+
+
+def _parts(trees: Sequence[Json], path: str, depth: int) -> Iterator[tuple[str, Sequence[Json]]]:
+    """Yield the values of each field by its path, as far as all trees have the same fields and classes."""
+    parts = [fields_of(tree) for tree in trees]
+    if depth == 0:
+        names = dict.fromkeys(name for part in parts for name in part or ())
+    else:
+        shapes = {(tag_in(tree), class_in(tree), *(part or ())) for tree, part in zip(trees, parts, strict=True)}
+        names = dict.fromkeys(parts[0] or ()) if len(shapes) == 1 and depth < _DEEPEST else {}
+        if not 0 < len(names) <= _MOST_PARTS or not all(name.isidentifier() for name in names):
+            yield path, trees
+            return
+    for name in names:
+        values = [_ABSENT if part is None else part.get(name, _ABSENT) for part in parts]
+        yield from _parts(values, f"{path}.{name}" if path else name, depth + 1)
+
+
+def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
+    """Yield what else the page of a call says of it, where any of these calls has it."""
+    known = [dict[str, str]() for _ in requests]
+    words = [dict[str, str]() for _ in requests]
+    for request, ours, theirs in zip(requests, known, words, strict=True):
+        for name, text in facts(request, now):
+            ours[name] = f"{ours[name]}, {text}" if name in ours else text
+        ours["run"] = run_name(request.run_id)
+        theirs |= {name: text for name in _WORDS if (text := getattr(request, name)) is not None}
+        theirs |= {f"context: {escape(name)}": value(item) for name, item in (request.context or {}).items()}
+    for source, rows in (("fact", known), ("program", words)):
+        for name in dict.fromkeys(name for row in rows for name in row):
+            yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
+
+
+def _totals(column: Column, currencies: Column | None) -> list[str]:
+    """Return the sum of an amount; where a currency is named beside it, the sum of each."""
+    numbers = column.numbers
+    if not numbers or not is_amount(column.name):
+        return []
+    if currencies is None:
+        return [f"{sum(numbers):,}"]
+    sums: dict[str, Decimal] = {}
+    for number, tree in zip(numbers, currencies.trees, strict=True):
+        # A plain code of a currency stands without quotes; nothing else could be taken for one.
+        unit = tree if isinstance(tree, str) and re.fullmatch("[A-Za-z]{1,4}", tree) else _brief(tree)
+        sums[unit] = sums.get(unit, Decimal(0)) + number
+    return [f"{total:,} {unit}" for unit, total in sums.items()]
+
+
+def _notes(column: Column) -> Sequence[str]:
+    """Return for each value why it stands out, empty where it does not.
+
+    A number does that is over 3 times the median of its column; a value that 9 in 10 others differ from, all of which
+    are the same.
+    """
+    count, numbers, texts = len(column.trees), column.numbers, column.texts
+    if count < _FEWEST_COMPARED:
+        return [""] * count
+    (usual, often), *_ = Counter(texts).most_common(1)
+    if often >= min(count - 1, _SHARE * count):
+        said = "all others" if often == count - 1 else f"{often} of {count}"
+        shown = _brief(column.trees[texts.index(usual)])
+        return ["" if text == usual else f"{said}: {shown}" for text in texts]
+    middle = median(map(abs, numbers)) if numbers else Decimal(0)
+    if not numbers or middle == 0:
+        return [""] * count
+    return [f"{abs(one) / middle:.1f} times the median" if abs(one) > _FAR * middle else "" for one in numbers]
+
+
+def _brief(tree: Json) -> str:
+    return "not given" if tree == _ABSENT else brief(tree, _VALUE_ROOM)
+
+
+def _drawn(column: Column) -> Column:
+    """Return a column with its cells; what is the same in all is drawn once."""
+    is_common = column.is_common
+    shown = [_shown(column, tree) for tree in (column.trees[:1] if is_common else column.trees)]
+    if is_common or column.source == "fact":
+        return replace(column, cells=[Cell(one) for one in shown])
+    decimals = [len(one.text.partition(".")[2]) for one in shown]
+    pads = ["0" * (max(decimals) - places) for places in decimals] if column.numbers else [""] * len(shown)
+    pads = [f".{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
+    return replace(column, cells=list(map(Cell, shown, _heads(shown), pads, _notes(column))))
+
+
+def _heads(shown: Sequence[Argument]) -> list[str]:
+    """Return of each long text the line of its first difference from the others."""
+    texts = [one.text for one in shown]
+    first, last = min(texts), max(texts)  # what these two begin with, all do
+    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    half = _HEAD_ROOM // 2
+    begin = 0 if same <= half else max(texts[0].rfind("\n", 0, same) + 1, same - half)
+    heads = [f"{'… ' if begin else ''}{text[begin : begin + _HEAD_ROOM]}" for text in texts]
+    return [f"{head} …" if begin + _HEAD_ROOM < len(text) else head for head, text in zip(heads, texts, strict=True)]
+
+
+def _shown(column: Column, tree: Json) -> Argument:
+    if tree == _ABSENT:
+        return Argument(column.name, "absent", "not given" if column.source == "argument" else "-")
+    if column.source == "argument" or not isinstance(tree, str):
+        return draw(column.name, tree)
+    if column.source == "fact" or (len(tree) <= _LONG and "\n" not in tree):
+        return Argument(column.name, "text", tree if column.source == "fact" else escape(tree))
+    return Argument(column.name, "block", escape(tree, block=True), f"{len(tree):,} characters")
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """A call of a table: its values where the calls differ, what may deceive the eye, and what reviewers commented."""
+
+    request: Request
+    cells: Sequence[Cell]
+    cautions: Sequence[str]
+    comments: Sequence[str]
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it stands out."""
+        return bool(self.cautions or self.comments) or any(cell.note for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Alike calls.
+
+    Attributes:
+        common: What is the same in all of them.
+        columns: Where they differ.
+        odd: The calls that stand out.
+        usual: The others.
+    """
+
+    common: Sequence[Column]
+    columns: Sequence[Column]
+    odd: Sequence[Line]
+    usual: Sequence[Line]
+
+    @property
+    def totals(self) -> bool:
+        """Whether any column has a sum."""
+        return any(column.totals for column in self.columns)
+
+
+def table_of(
+    requests: Sequence[Request], now: datetime, comments: Mapping[str, Sequence[str]] | None = None
+) -> Table:  # fmt: skip
+    """Return alike calls as a table; `comments` are those on each request, by its id."""
+    found = [*_arguments(requests), *_facts(requests, now)]
+    columns = _summed([_drawn(column) for column in found if not column.is_common])
+    lines = [
+        Line(
+            request,
+            [column.cells[at] for column in columns],
+            card.cautions(request),
+            (comments or {}).get(request.id, ()),
+        )
+        for at, request in enumerate(requests)
+    ]
+    return Table(
+        common=[_drawn(column) for column in found if column.is_common], columns=columns,
+        odd=[line for line in lines if line.is_odd], usual=[line for line in lines if not line.is_odd],
+    )  # fmt: skip
+
+
+def _summed(columns: Sequence[Column]) -> list[Column]:
+    currencies = next((one for one in columns if one.source == "argument" and _is_currency(one.name)), None)
+    return [
+        replace(one, totals=_totals(one, currencies)) if one.source == "argument" else one for one in columns
+    ]  # fmt: skip
+
+
+# -- one row of a list ---------------------------------------------------------------------------------------------
+
+
+class FoldedRow(NamedTuple):
+    """Alike calls in a list.
+
+    Attributes:
+        id: One of them, by which the others are found.
+        name: The function.
+        gist: What they have in common, and the totals, in one line.
+        at, asked: When the first was asked.
+        expires, left: When the first of them ends.
+        is_to_me: Whether a comment on one of them mentions who looks.
+    """
+
+    id: str
+    name: str
+    calls: int
+    gist: str
+    risk: str
+    level: str
+    requester: str
+    at: str
+    asked: str
+    expires: str
+    left: str
+    is_to_me: bool
+
+
+def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str] = ()) -> FoldedRow:
+    """Return alike calls as one row of a list."""
+    first = min(requests, key=lambda request: request.created_at)
+    ends = min(request.expires_at for request in requests)
+    risk, level = risk_of(first)
+    return FoldedRow(
+        id=requests[0].id, name=escape(first.call.name), calls=len(requests), gist=_gist(requests), risk=risk,
+        level=level, requester=name_of(first.requester, 30), at=clock.written(first.created_at),
+        asked=ago(first.created_at, now), expires=clock.written(ends), left=time_left(ends, now),
+        is_to_me=any(request.id in to_me for request in requests),
+    )  # fmt: skip
+
+
+def _gist(requests: Sequence[Request]) -> str:
+    columns = _summed(_arguments(requests))
+    differing = [column for column in columns if not column.is_common]
+    said = [f"{one.name} {' + '.join(one.totals)} in total" for one in differing if one.totals]
+    said += [f"{one.name}={_brief(one.trees[0])}" for one in columns if one.is_common]
+    said += [f"{len(set(one.texts))} different {one.name}" for one in differing if not one.totals]
+    shown = [part for at, part in enumerate(said) if not at or sum(map(len, said[: at + 1])) <= _GIST_ROOM]
+    return " · ".join([*shown, *(["…"] if len(shown) < len(said) else [])])
