@@ -112,6 +112,7 @@ class Review:
     comments = _awaited(reviews.Review.comments)
     mentions = _awaited(reviews.Review.mentions)
     claim = _awaited(reviews.Review.claim)
+    assign = _awaited(reviews.Review.assign)
     release = _awaited(reviews.Review.release)
     extend = _awaited(reviews.Review.extend)
     resolve = _awaited(reviews.Review.resolve)

@@ -22,7 +22,7 @@ from sayso.model.escaping import storable
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.schema import SchemaError
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
@@ -376,6 +376,22 @@ class Review:
         """
         who = self._who(by)
         return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
+
+    def assign(
+        self, request_id: str, to: Reviewer | Identity | str, *, by: Reviewer | str | None = None,
+        force: bool = False, channel: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Let another reviewer take a pending request on, as if they had claimed it. Durable on return.
+
+        A `Reviewer` must have the roles that it needs; of an `Identity` or a name of this machine, they are not known
+        before it decides. `force` takes it from somebody else who has it. Raises as `claim`.
+        """
+        who, roles = self._who(by), to.roles if isinstance(to, Reviewer) else None
+        person = Identity(LOCAL, to) if isinstance(to, str) else to.identity if isinstance(to, Reviewer) else to
+        return self.store.assign(
+            self.find(request_id), who.identity, to=person, to_roles=roles, roles=who.roles, force=force,
+            channel=channel or self.channel,
+        )  # fmt: skip
 
     def release(
         self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None

@@ -28,8 +28,8 @@ from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund
 from tests.support.person import Person
 
 COMMANDS = (
-    "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "comment", "claim", "release", "extend",
-    "resolve", "log", "doctor", "demo",
+    "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "comment", "claim", "assign", "release",
+    "extend", "resolve", "log", "doctor", "demo",
 )  # fmt: skip
 
 

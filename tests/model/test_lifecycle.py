@@ -97,6 +97,11 @@ def forced(request: Request, *, happened: bool) -> Transition:
     )
 
 
+def assign(request: Request, to: Identity, *, by: Identity = ADA, force: bool = False, **roles: Any) -> Transition:
+    known = {"to_roles": None, "roles": (), **roles}
+    return lifecycle.assign(request, by, to=to, force=force, channel="test", now=NOW, **known)
+
+
 # -- every way, and every way that there is not --------------------------------------------------------------------
 
 P, A, R, U = State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN
@@ -105,6 +110,7 @@ VERBS: dict[str, Callable[[Request], Transition | None]] = {
     "reject": lambda r: decide(r, "reject", BOB),
     "feedback": lambda r: decide(r, "feedback", BOB),
     "cancel": lambda r: decide(r, "cancel", BOB),
+    "assign": lambda r: assign(r, CAROL, by=BOB),
     "claim": lambda r: lifecycle.claim(r, BOB, roles=(), channel="test", now=NOW),
     "release": lambda r: lifecycle.release(r, BOB, roles=(), force=False, channel="test", now=NOW),
     "extend": lambda r: lifecycle.extend(r, BOB, roles=(), span=SECOND, channel="test", now=NOW),
@@ -127,6 +133,7 @@ WAYS: dict[tuple[State, str], State] = {
     (P, "reject"): State.REJECTED,
     (P, "feedback"): State.FEEDBACK,
     (P, "cancel"): State.CANCELLED,
+    (P, "assign"): P,
     (P, "claim"): P,
     (P, "extend"): P,
     (P, "expire"): State.EXPIRED,
@@ -348,6 +355,34 @@ def test_a_claim_keeps_others_out_until_it_is_released() -> None:
     assert forced.detail == {"claimed_by": "local:ada"}
     own = lifecycle.release(claimed, ADA, roles=(), force=False, channel="test", now=NOW)
     assert own.detail == {}
+
+
+def test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too() -> None:
+    request = call(quorum=Quorum(1, frozenset({"finance"})), on_behalf_of=Identity("idp", "Bob"))
+    finance = {"roles": {"finance"}}
+    for refused, kind in (
+        (lambda: assign(request, CAROL), errors.MissingRoleError),
+        (lambda: assign(request, CAROL, to_roles={"ops"}, **finance), errors.MissingRoleError),
+        (lambda: assign(request, BOB, **finance), errors.OwnRequestError),
+        (lambda: assign(request, CAROL, by=BOB, **finance), errors.OwnRequestError),
+        (lambda: assign(request, AGENT, **finance), errors.OwnRequestError),
+    ):
+        with pytest.raises(kind):
+            refused()
+    given = assign(request, CAROL, to_roles={"finance"}, **finance)
+    assert (given.event, given.by, given.request.claimed_by, given.detail) == (
+        "assigned", ADA, CAROL, {"to": "local:carol"},
+    )  # fmt: skip
+    for other in (ADA, Identity(LOCAL, "dan")):
+        with pytest.raises(errors.ClaimedError):
+            decide(given.request, "approve", other, roles={"finance"})
+        with pytest.raises(errors.ClaimedError):
+            assign(given.request, other, by=other, **finance)
+    with pytest.raises(errors.MissingRoleError):  # whoever gave it, the decision looks for itself
+        decide(assign(request, CAROL, **finance).request, "approve", CAROL, roles={"ops"})
+    assert assign(given.request, Identity(LOCAL, "dan"), by=CAROL, **finance).detail == {"to": "local:dan"}
+    taken = assign(given.request, ADA, force=True, **finance)
+    assert (taken.request.claimed_by, taken.detail["claimed_by"]) == (ADA, "local:carol")
 
 
 def test_nobody_releases_what_nobody_claimed() -> None:

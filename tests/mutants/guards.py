@@ -305,6 +305,11 @@ MUTANTS = [
         "model/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
     ),
     Mutant(
+        "a request is assigned to nobody whom it would refuse", "model/lifecycle.py",
+        "    must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)\n", "",
+        "model/test_lifecycle.py::test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too",
+    ),
+    Mutant(
         "nobody votes twice", "model/lifecycle.py",
         "if any(vote.by.is_same(decision.by) for vote in votes):", "if False:",
         "model/test_lifecycle.py::test_a_quorum_is_met_by_as_many_distinct_people_as_it_names",

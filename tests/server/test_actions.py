@@ -305,7 +305,7 @@ def test_claim_release_and_extend(app: Starlette, ada: Browser, pay: Pay, clock:
     request_id = held(pay, 5).confirmation_id
     bob = browser(app, "bob")
     assert ada.decide(request_id, "claim").status_code == 200
-    assert "ada is looking" in text_of(bob.get("/").text)
+    assert "ada has it" in text_of(bob.get("/").text)
     refused = bob.decide(request_id, "approve")
     assert refused.status_code == 409
     assert "claimed by 'ada'" in text_of(refused.text)

@@ -5,11 +5,14 @@ The invariant: nothing of this decides anything, and what somebody wrote is show
 
 from __future__ import annotations
 
+import re
+
 from starlette.applications import Starlette
 
 import sayso
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.conftest import Clock
 from tests.support.acting import Pay, held, payer
 from tests.support.browsing import Browser, browser, text_of
 from tests.support.calling import caller, code_of
@@ -49,3 +52,42 @@ def test_comments_come_by_the_api_too(app: Starlette, pay: Pay) -> None:
     assert code_of(monkey.post(f"{where}/comment", json={"text": "  "})) == (422, "invalid_input")
     rows = monkey.get(f"{where}/journal").json()["entries"]
     assert rows[-1]["detail"] == {"comment": "by api, @bob", "mentions": ["bob"], **rows[-1]["detail"]}
+
+
+def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
+    app: Starlette, store: Store, ada: Browser, clock: Clock
+) -> None:
+    bob, carol = browser(app, "bob", roles={"finance"}), browser(app, "carol")
+    first, second = (held(payer(), amount).confirmation_id for amount in (1, 2))
+    form = ada.get(f"/r/{first}").text
+    assert re.findall('<option value="(bob|carol|ada)">', form) == ["bob", "carol"]
+    assert ada.decide(first, "assign", to="Bob", then=second).url.path == f"/r/{second}"
+    assert "bob has it" in text_of(ada.get("/").text)
+    assert "bob took it on, or was assigned it" in text_of(carol.get(f"/r/{first}").text)
+    assert first in bob.get("/?q=assigned:me").text
+    assert first not in carol.get("/?q=assigned:me").text
+    assert ada.decide(first, "approve").status_code == 409
+    assert bob.decide(first, "assign", to="carol").status_code == 200  # and on, by whoever has it
+    assert carol.decide(first, "approve").status_code == 200
+    assert store.get(first).state is State.APPROVED
+
+
+def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
+    app: Starlette, store: Store, clock: Clock
+) -> None:
+    ada, bob = browser(app, "ada", roles={"finance"}), browser(app, "bob")
+    with sayso.run("order-1", on_behalf_of=sayso.Reviewer("kim")):
+        request_id = held(payer(roles={"finance"}), 5).confirmation_id
+    for name, status in (("bob", 403), ("kim", 403), ("", 422), (" x\u202e", 422)):
+        assert ada.decide(request_id, "assign", to=name).status_code == status, name
+    assert bob.decide(request_id, "assign", to="ada").status_code == 403
+    assert store.get(request_id).claimed_by is None
+    sessions = app.state.settings.sessions
+    assert {one.subject: set(one.roles) for one in sessions.people()} == {"ada": {"finance"}, "bob": set()}
+    clock.tick(seconds=1)
+    browser(app, "bob", roles={"finance"})  # a later session says what counts
+    assert ada.decide(request_id, "assign", to="bob").status_code == 200
+    where, api = f"/api/v1/requests/{request_id}/assign", caller(app, roles={"finance"})
+    assert code_of(api.post(where, json={"to": "idp:zoe"})) == (409, "claimed")
+    assert api.post(where, json={"to": "idp:zoe", "force": True}).json()["claimed_by"] == "idp:zoe"
+    assert code_of(api.post(where, json={"to": ":b"})) == (422, "invalid_input")

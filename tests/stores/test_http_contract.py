@@ -57,6 +57,9 @@ class Program(HttpStore):
     def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
         return self.server.release(request_id, by, roles=roles, force=force, channel=channel)
 
+    def assign(self, request_id: str, by: Identity, **said: Any) -> Request:
+        return self.server.assign(request_id, by, **said)
+
     def comment(self, request_id: str, by: Identity, *, text: str, channel: str) -> Request:
         return self.server.comment(request_id, by, text=text, channel=channel)
 

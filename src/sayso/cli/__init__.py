@@ -32,6 +32,7 @@ _COMMANDS = {
     "cancel": ("decisions", "End the whole run at a request."),
     "comment": ("decisions", "Say something about a request to its other reviewers."),
     "claim": ("decisions", "Take a request on."),
+    "assign": ("decisions", "Let another reviewer take a request on."),
     "release": ("decisions", "Give a claimed request back."),
     "extend": ("decisions", "Extend a request, or an unused approval."),
     "resolve": ("decisions", "Record whether a call with an unknown outcome happened."),

@@ -28,6 +28,7 @@ from sayso.model.edit import edited_call
 from sayso.model.escaping import escape, hidden_in
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
+from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
@@ -471,6 +472,22 @@ def claim(cli: CliContext, request_id: str) -> int:
         return [f"{short(request.id)} claimed{by}; nobody else can decide it until it is released"]
 
     return _for_each(cli, [request_id], cli.review.claim, rows)
+
+
+@_deciding(
+    click.argument("request_id", metavar="ID"),
+    click.argument("name", metavar="NAME"),
+    click.option("--force", is_flag=True, help="Take it from somebody else who has it; the journal records it."),
+)
+def assign(cli: CliContext, request_id: str, name: str, force: bool) -> int:
+    """Let another reviewer take a request on, as if they had claimed it: NAME, or ISSUER:NAME."""
+    issuer, colon, subject = name.partition(":")
+    try:
+        to = Identity(issuer, subject) if colon else Identity(LOCAL, name)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from error
+    action = partial(cli.review.assign, to=to, force=force)
+    return _for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} assigned to {name_of(to)}"])
 
 
 @_deciding(

@@ -105,6 +105,7 @@ def chained(
 _LEADS_TO = {
     "asked": State.PENDING,
     "voted": State.PENDING,
+    "assigned": State.PENDING,
     "claimed": State.PENDING,
     "escalated": State.PENDING,
     "released": State.PENDING,
@@ -135,7 +136,7 @@ _WAITS = _states(State.PENDING)
 _OPEN = _states(State.PENDING, State.APPROVED)
 _BEGUN = _states(State.RUNNING, State.UNKNOWN)
 _COMES_FROM = {
-    "voted": _WAITS, "claimed": _WAITS, "escalated": _WAITS, "released": _WAITS, "approved": _WAITS,
+    "voted": _WAITS, "assigned": _WAITS, "claimed": _WAITS, "escalated": _WAITS, "released": _WAITS, "approved": _WAITS,
     "rejected": _WAITS, "feedback": _WAITS, "answered": _WAITS, "cancelled": _OPEN, "withdrawn": _OPEN,
     "expired": _OPEN, "extended": _OPEN, "returned": _states(State.APPROVED), "undone": _OPEN,
     "started": _states(State.APPROVED, State.UNKNOWN), "suspended": _BEGUN,

@@ -325,6 +325,25 @@ def claim(request: Request, by: Identity, *, roles: Collection[str], channel: st
     return Transition(_evolve(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})
 
 
+def assign(
+    request: Request, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
+    force: bool, channel: str, now: datetime,
+) -> Transition:  # fmt: skip
+    """Let another reviewer take a pending request on, as if they had claimed it.
+
+    It widens no right: `to` must be able to decide it as far as is known (`to_roles` are their roles, None where nobody
+    knows them), and what they decide is checked again then. `force` takes it from somebody else who has it.
+    """
+    _must_be_pending(request, now)
+    freed = _evolve(request, claimed_by=None, claimed_at=None)
+    must_be_allowed(freed if force else request, by, roles, now)
+    must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)
+    detail = {"to": to.qualified}
+    if request.claimed_by is not None and not request.claimed_by.is_same(by):
+        detail["claimed_by"] = request.claimed_by.qualified
+    return Transition(_evolve(request, claimed_by=to, claimed_at=now), "assigned", by, channel, detail)
+
+
 def release(
     request: Request, by: Identity, *, roles: Collection[str], force: bool, channel: str, now: datetime
 ) -> Transition:

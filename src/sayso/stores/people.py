@@ -1,4 +1,4 @@
-"""What reviewers do together: comment on a request, and find where they are mentioned.
+"""What reviewers do together: comment on a request, assign it, and find where they are mentioned.
 
 A comment is a fact of the record: a row of the journal. That somebody is mentioned is looked up by a small record
 beside it, written in the same transaction; nothing of trust depends on it.
@@ -7,10 +7,11 @@ beside it, written in the same transaction; nothing of trust depends on it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from sayso import errors
+from sayso.model import lifecycle
 from sayso.model.comments import comment, mentions_in
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity, folded
@@ -37,6 +38,16 @@ class PeopleVerbs(RecordVerbs):
             RequestNotFoundError: There is no such request.
         """
         return self._transact(_commented, request_id, by=by, text=text, channel=channel)
+
+    def assign(
+        self, request_id: str, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
+        force: bool, channel: str,
+    ) -> Request:  # fmt: skip
+        """In one transaction, let another reviewer take a pending request on; `to_roles` is None where unknown."""
+        return self._transact(
+            changed, request_id, lifecycle.assign, by=by, to=to, to_roles=to_roles, roles=roles, force=force,
+            channel=channel,
+        )  # fmt: skip
 
     def mentions(self, who: Identity) -> frozenset[str]:
         """Return the ids of requests in whose comments somebody is mentioned; some may have ended since."""

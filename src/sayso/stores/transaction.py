@@ -81,7 +81,7 @@ class Transaction(RecordTransaction, Protocol):
 CHANNEL, ESCALATION, LEASE, RESULT, SUBMISSION = "channel", "escalation", "lease", "result", "submission"
 
 # Changes of which no message is made; whatever else may come to be is told.
-SILENT = frozenset({"claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
+SILENT = frozenset({"assigned", "claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
 
 
 def delivery_kind(channel: str) -> str:

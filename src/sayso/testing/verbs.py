@@ -232,6 +232,23 @@ class VerbContract(Scene):
         assert self.decide("approve", request, BOB).state is State.APPROVED
         assert self.events(request) == ["asked", "claimed", "claimed", "released", "approved"]
 
+    def test_an_assigned_request_is_decided_by_whom_it_was_assigned_to(self) -> None:
+        def assign(to: Identity, by: Identity = ADA, *, force: bool = False) -> Request:
+            return self.store.assign(
+                request.id, by, to=to, to_roles=None, roles=(), force=force, channel="test"
+            )  # fmt: skip
+
+        request = self.ask()
+        assert assign(BOB).claimed_by == self.elsewhere(self.store).get(request.id).claimed_by == BOB
+        assert [one.id for one in self.store.list(Filter(claimed_by=BOB)).requests] == [request.id]
+        assert refusal(errors.ClaimedError, lambda: self.decide("approve", request, ADA)).by == "bob"
+        refusal(errors.ClaimedError, lambda: assign(ADA))
+        assign(ADA, force=True)
+        refusal(errors.OwnRequestError, lambda: assign(request.requester))
+        assert self.decide("approve", request, ADA).state is State.APPROVED
+        assert self.events(request) == ["asked", "assigned", "assigned", "approved"]
+        assert audit.verify(self.store).broken == ()
+
     def test_a_comment_stands_in_the_journal_without_secrets_and_changes_nothing(self) -> None:
         for state in State:
             request = self.in_state(state)

@@ -25,7 +25,7 @@ from sayso.server.auth.tokens import TokenKind
 from sayso.view.document import grant_document, request_document
 
 __all__ = [
-    "Approve", "Cancel", "Change", "Decision", "Empty", "Entry", "Escalation", "EventsQuery", "Execution",
+    "Approve", "Assign", "Cancel", "Change", "Decision", "Empty", "Entry", "Escalation", "EventsQuery", "Execution",
     "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery", "Input", "Journal", "JournalQuery", "Me",
     "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason", "Reject", "Release", "Remark", "Reply",
     "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery", "Stop", "Token", "Tokens",
@@ -196,6 +196,13 @@ class Release(Input):
     """Give a claimed request back."""
 
     force: bool = Field(False, description="Free what somebody else claimed; the journal says so.")
+
+
+class Assign(Input):
+    """Let another reviewer take a request on."""
+
+    to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
+    force: bool = Field(False, description="Take it from somebody else who has it; the journal says so.")
 
 
 class Extend(Input):

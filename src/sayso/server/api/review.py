@@ -68,9 +68,12 @@ def list_requests(context: Context, query: messages.RequestsQuery) -> messages.R
 def _claimer(context: Context, query: messages.RequestsQuery) -> Reviewer | None:
     if query.mine:
         return context.principal.reviewer
-    if query.claimed_by is None:
-        return None
-    issuer, colon, subject = query.claimed_by.partition(":")
+    return None if query.claimed_by is None else _person(query.claimed_by)
+
+
+def _person(name: str) -> Reviewer:
+    """Return whom `issuer:subject` names, or the subject of a local person; raises `ValueError`."""
+    issuer, colon, subject = name.partition(":")
     return Reviewer(subject, issuer=issuer) if colon else Reviewer(issuer, issuer=LOCAL)
 
 
@@ -235,6 +238,15 @@ def comment(context: Context, request: Request, body: messages.Remark) -> Reques
 @_verb("Take a request on: nobody else can decide it")
 def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  nothing stands in it
     return context.review.claim(request.id)
+
+
+@_verb("Let another reviewer take a request on", "invalid_input")
+def assign(context: Context, request: Request, body: messages.Assign) -> Request:
+    try:
+        to = _person(body.to)
+    except ValueError as error:
+        raise _unfit(error) from None
+    return context.review.assign(request.id, to.identity, force=body.force)
 
 
 @_verb("Give a claimed request back", "not_claimed", kinds=_READERS)

@@ -27,7 +27,7 @@ from sayso.stores.records import Record
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
 _RECORD = "session"
 _NOTED = timedelta(minutes=5)  # how long a use goes unwritten: a page that only shows something seldom writes
-_DELETED_AT_ONCE, _MOST_ENDED = 100, 1_000
+_DELETED_AT_ONCE, _MOST_ENDED, _MOST_PEOPLE = 100, 1_000, 500
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,17 @@ class Sessions:
         record = self._store.record(_RECORD, _key(session.id))
         return record is not None and self._open(session.id, record) is not None
 
+    def people(self) -> list[Reviewer]:
+        """Return who is signed in by a recorded session, each once, with the roles of the one that began last."""
+        found: dict[str, tuple[str, Reviewer]] = {}
+        for record in self._store.records(_RECORD, limit=_MOST_PEOPLE):
+            with suppress(errors.StoreCorruptError):
+                session, begun = self._open("", record), str(record.body.get("begun"))
+                if session is not None:
+                    who = session.reviewer.identity.folded
+                    found[who] = max(found.get(who, ("", session.reviewer)), (begun, session.reviewer), key=_begun)
+        return [reviewer for _, reviewer in found.values()]
+
     def end(self, session: Session) -> None:
         """End a session, for every server of the store. Durable on return."""
         self._store.drop(_RECORD, _key(session.id))
@@ -148,6 +159,10 @@ class Sessions:
 
     def _csrf(self, session_id: str, reviewer: Reviewer) -> str:
         return self._signer.mac("form", f"{session_id} {_person(reviewer)}")
+
+
+def _begun(session: tuple[str, Reviewer]) -> str:
+    return session[0]
 
 
 def _key(session_id: str) -> str:

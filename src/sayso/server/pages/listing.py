@@ -44,6 +44,7 @@ SORTS = {
     "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
     "amount": "largest amount",
 }  # fmt: skip
+_SEARCH_WORDS = {"assigned:me": "mine", "mentions:me": "mentions"}
 _CHIPS = {"q": "search", "mine": "claimed by me", "mentions": "mentions me"}
 _ORDERS = ("sort", "fold")
 _RISKS = ("critical", "high", "medium", "low")
@@ -189,7 +190,13 @@ def _searched(context: RequestContext, lists: Lists, asked: dict[str, str], *, n
 
 
 def _asked(context: RequestContext) -> dict[str, str]:
-    return {name: context.query(name) for name in _FIELDS}
+    """Return the filters of an address; a word of the search that stands for a filter sets it."""
+    asked = {name: context.query(name) for name in _FIELDS}
+    words = asked["q"].split()
+    meant = [_SEARCH_WORDS[word] for word in words if word in _SEARCH_WORDS]
+    if meant:
+        asked |= {"q": " ".join(word for word in words if word not in _SEARCH_WORDS), **dict.fromkeys(meant, "yes")}
+    return asked
 
 
 class _Search:

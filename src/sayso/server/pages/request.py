@@ -18,19 +18,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
-from sayso.model import duration
 from sayso.model.comments import EVENT as COMMENTED
-from sayso.model.comments import Comment, comments_in
 from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
 from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
 from sayso.model.request import Call, Request, State, changed
-from sayso.model.reviewer import LOCAL, TOKENS
+from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
+from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, later_ends, remarks
 from sayso.server.pages.forms import Edit, Widget, answer_fields, argument_fields, read_answer, read_edit, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
@@ -38,15 +37,14 @@ from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
-from sayso.view.summary import name_of, token
+from sayso.view.summary import name_of
 
 _TITLE_ROOM = 80
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
-_SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
-_TOGETHER = frozenset({"comment"})
-"""What is about the request, and not about what it shows."""
-_VERBS = _DECIDE | _TOGETHER | {"claim", "extend", "preview", "preview-grant", "release", "resolve", "undo"}
+_VERBS = _DECIDE | CARE | {"preview", "preview-grant", "resolve", "undo"}
+_LEAVES = _DECIDE | {"assign"}
+"""After which the next request opens."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class _Submitted:
     alike: tuple[Grant, int] | None = None
 
 
-class _RefusedError(Exception):
+class _RefusedError(NotDoneError):
     """A form that decides nothing, because something is missing in it."""
 
     def __init__(self, refusal: str, widgets: tuple[Widget, ...] | None = None) -> None:
@@ -103,6 +101,8 @@ def _page(
     edited = request.edited if request.kind == "call" else None
     changes = [] if edited is None else _differences(request, request.call, edited)
     zones = [] if edited is None else zone_warnings(request.call, edited)
+    reason = why_not(context, request, now)
+    moves = _possible_actions(context, request, reason)
     return render(
         context, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
@@ -111,32 +111,14 @@ def _page(
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, sent=sent,
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
-        comments=[_remark(context, one) for one in comments_in(entries)],
+        comments=remarks(context, entries),
         left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
-        moves=_possible_actions(context, request),
+        moves=moves, colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
-        why_not=why_not(context, request, now), spans=_later_ends(request, now),
-    )  # fmt: skip
-
-
-class _Remark(NamedTuple):
-    """A comment as the page shows it: who said it, when (ISO 8601 and in words), what, and whether it is to me."""
-
-    by: str
-    at: str
-    ago: str
-    text: str
-    is_to_me: bool
-
-
-def _remark(context: RequestContext, one: Comment) -> _Remark:
-    me = context.reviewer.identity
-    return _Remark(
-        token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, clock.now()),
-        escape(one.text, block=True), any(me.goes_by(name) for name in one.mentions),
+        why_not=reason, spans=later_ends(request, now),
     )  # fmt: skip
 
 
@@ -253,7 +235,8 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
     except errors.ClaimedError as fault:
-        return f"{escape(fault.by)} claimed it {fault.age}. To decide it yourself, take the claim away first."
+        by = escape(fault.by)
+        return f"{by} took it on, or was assigned it, {fault.age}. To decide it yourself, take it away first."
     except errors.OwnRequestError:
         return "You asked for this, or it was asked on your behalf. Somebody else must decide."
     except errors.MissingRoleError as fault:
@@ -261,14 +244,6 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
     except errors.DecisionRefusedError as fault:
         return escape(str(fault))
     return None
-
-
-def _later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
-    """Return the ends that a request can be given and that are later than its own."""
-    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
-    if request.state not in {State.PENDING, State.APPROVED} or end is None:
-        return []
-    return [(span, said) for span, said in _SPANS.items() if now + duration.parse(span) > end]
 
 
 def _fields(request: Request) -> tuple[Widget, ...]:
@@ -307,7 +282,7 @@ def _is_read_only(request: Request) -> bool:
         return False
 
 
-def _possible_actions(context: RequestContext, request: Request) -> dict[str, bool]:
+def _possible_actions(context: RequestContext, request: Request, reason: str | None) -> dict[str, bool]:
     """Return what can be done with a request now."""
     claimed = request.claimed_by
     is_mine = claimed is not None and claimed.is_same(context.reviewer.identity)
@@ -318,6 +293,7 @@ def _possible_actions(context: RequestContext, request: Request) -> dict[str, bo
         "answer": is_pending and request.kind == "question",
         "cancel": request.state in {State.PENDING, State.APPROVED},
         "claim": is_pending and claimed is None,
+        "assign": is_pending and (claimed is None or is_mine) and reason is None,
         "release": is_pending and is_mine,
         "take_over": is_pending and claimed is not None and not is_mine,
         "resolve": request.state is State.UNKNOWN,
@@ -337,20 +313,16 @@ def act(context: RequestContext) -> Response:
     if request.id != asked or not seen:
         raise HTTPException(400, "the form does not say which request it showed; nothing was decided")
     try:
-        if seen != request.current_fingerprint and verb not in _TOGETHER:
+        if seen != request.current_fingerprint and verb != "comment":
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
         if verb == "preview" and _is_open(request, "call"):
             return _preview(context, request)
         if verb == "preview-grant" and _is_open(request, "call"):
             return _preview_grant(context, request)
-        if verb == "grant":
-            _grant(context, request, seen)
-        elif verb == "undo":
-            context.review.undo(request.id)
-        else:
-            _do(context, request, verb, seen)
-    except _RefusedError as refused:
-        return _page(context, context.review.get(request.id), status=422, sent=refused.sent)
+        _do(context, request, verb, seen)
+    except NotDoneError as refused:
+        sent = refused.sent if isinstance(refused, _RefusedError) else _Submitted(str(refused))
+        return _page(context, context.review.get(request.id), status=422, sent=sent)
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
     return redirect(_next_page(context, request.id, verb) + ("#comments" if verb == "comment" else ""))
@@ -359,7 +331,7 @@ def act(context: RequestContext) -> Response:
 def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
     """Return where a form leads: after a decision to the next request that waits, where the page named one."""
     asked = {"in": context.form.get("in", "")}
-    after = context.form.get("then", "") if verb in _DECIDE else ""
+    after = context.form.get("then", "") if verb in _LEAVES else ""
     try:
         is_waiting = bool(after) and context.review.get(after).state is State.PENDING
     except (errors.RequestNotFoundError, errors.AmbiguousIdError):
@@ -385,21 +357,12 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
             review.cancel(request.id, note)
         case "resolve":
             review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
-        case _:
-            _care(context, request, verb, is_forced=is_forced)
-
-
-def _care(context: RequestContext, request: Request, verb: str, *, is_forced: bool) -> None:
-    """Do what decides nothing."""
-    match verb:
-        case "comment":
-            _comment(context, request)
-        case "claim":
-            context.review.claim(request.id)
-        case "release":
-            context.review.release(request.id, force=is_forced)
-        case "extend":
-            _extend(context, request)
+        case "grant":
+            _grant(context, request, seen)
+        case "undo":
+            review.undo(request.id)
+        case _ if verb in CARE:
+            care_for(context, request, verb)
         case _:
             pass  # a preview of what does not wait any more
 
@@ -506,22 +469,6 @@ def _answer(context: RequestContext, request: Request) -> object:
     if problems:
         raise errors.InvalidAnswerError(request.id, problems)
     return answer
-
-
-def _comment(context: RequestContext, request: Request) -> None:
-    try:
-        context.review.comment(request.id, context.field("comment") or "")
-    except ValueError as error:
-        raise _RefusedError(escape(str(error))) from None
-
-
-def _extend(context: RequestContext, request: Request) -> None:
-    if context.form.get("span", "") not in dict(_later_ends(request, clock.now())):
-        raise _RefusedError("That is no later end; nothing was changed.")
-    try:
-        context.review.extend(request.id, context.form.get("span", ""))
-    except errors.ConfigError as fault:
-        raise _RefusedError(escape(str(fault))) from None
 
 
 def _happened(context: RequestContext) -> bool:

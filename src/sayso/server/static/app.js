@@ -329,6 +329,7 @@
     z: () => press("z"), e: edit, n: () => focus("#note"),
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
     r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
+    i: () => { const to = one("#to"); if (to && !to.value.trim()) to.focus(); else press("i"); },
     m: () => { if (comment && !comment.value.trim()) comment.focus(); else press("m"); },
     f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
   };
@@ -397,7 +398,7 @@
     const isField = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
       && !["checkbox", "radio"].includes(target.type);
     if (isField && event.key === "Escape") { target.blur(); return; }
-    if (isField && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); press(target === comment ? "m" : "a"); return; }
+    if (isField && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); press({ comment: "m", to: "i" }[target.id] || "a"); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || isField) return;
     if (Date.now() - prefix < 1500) {
       prefix = 0;

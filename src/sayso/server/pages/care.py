@@ -1,0 +1,124 @@
+"""What reviewers do around a request that decides nothing: comment, claim, assign, release, extend.
+
+`sayso.server.pages.request` draws it. A form that cannot be done says why, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from sayso import clock, errors
+from sayso.model import duration
+from sayso.model.comments import comments_in
+from sayso.model.escaping import escape
+from sayso.model.journal import Entry
+from sayso.model.request import Request, State
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.server.context import RequestContext
+from sayso.view.summary import token
+
+CARE = frozenset({"assign", "claim", "comment", "extend", "release"})
+"""What `care_for` does."""
+_SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+
+
+class NotDoneError(Exception):
+    """A form that does nothing, because something is missing in it; its text says what."""
+
+
+def care_for(context: RequestContext, request: Request, verb: str) -> None:
+    """Do what a form says; raises `NotDoneError`, or a `DecisionRefusedError`."""
+    review, is_forced = context.review, context.form.get("force") == "yes"
+    match verb:
+        case "assign":
+            _assign(context, request)
+        case "claim":
+            review.claim(request.id)
+        case "comment":
+            _comment(context, request)
+        case "extend":
+            _extend(context, request)
+        case _:
+            review.release(request.id, force=is_forced)
+
+
+# -- comments ------------------------------------------------------------------------------------------------------
+
+
+class Remark(NamedTuple):
+    """A comment as the page shows it: who said it, when (ISO 8601 and in words), what, and whether it is to me."""
+
+    by: str
+    at: str
+    ago: str
+    text: str
+    is_to_me: bool
+
+
+def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
+    """Return the comments among rows of the journal."""
+    me, now = context.reviewer.identity, clock.now()
+    return [
+        Remark(
+            token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, now),
+            escape(one.text, block=True), any(me.goes_by(name) for name in one.mentions),
+        )
+        for one in comments_in(entries)
+    ]  # fmt: skip
+
+
+def _comment(context: RequestContext, request: Request) -> None:
+    try:
+        context.review.comment(request.id, context.field("comment") or "")
+    except ValueError as error:
+        raise NotDoneError(escape(str(error))) from None
+
+
+# -- who has it ----------------------------------------------------------------------------------------------------
+
+
+def colleagues(context: RequestContext) -> list[str]:
+    """Return the names of others who are signed in, as the form of an assignment takes them."""
+    me = context.reviewer.identity
+    others = (one.identity for one in context.settings.sessions.people() if not one.identity.is_same(me))
+    return sorted(one.subject if one.issuer == LOCAL else one.qualified for one in others)
+
+
+def _assign(context: RequestContext, request: Request) -> None:
+    context.review.assign(request.id, _person(context, context.field("to") or ""))
+
+
+def _person(context: RequestContext, name: str) -> Reviewer | Identity:
+    """Return whom a name means: who is signed in, with their roles; else a name by the issuer of who writes it."""
+    known = [one for one in context.settings.sessions.people() if one.identity.goes_by(name)]
+    if len(known) > 1:
+        raise NotDoneError(f"Several people go by {escape(name)}: write ISSUER:NAME. Nothing was changed.")
+    if known:
+        return known[0]
+    issuer, colon, subject = name.partition(":")
+    try:
+        return Identity(issuer, subject) if colon else Identity(context.reviewer.issuer, name)
+    except ValueError as error:
+        raise NotDoneError(f"{escape(str(error))}; nothing was changed.") from None
+
+
+# -- when it ends --------------------------------------------------------------------------------------------------
+
+
+def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
+    """Return the ends that a request can be given and that are later than its own."""
+    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
+    if request.state not in {State.PENDING, State.APPROVED} or end is None:
+        return []
+    return [(span, said) for span, said in _SPANS.items() if now + duration.parse(span) > end]
+
+
+def _extend(context: RequestContext, request: Request) -> None:
+    if context.form.get("span", "") not in dict(later_ends(request, clock.now())):
+        raise NotDoneError("That is no later end; nothing was changed.")
+    try:
+        context.review.extend(request.id, context.form.get("span", ""))
+    except errors.ConfigError as fault:
+        raise NotDoneError(escape(str(fault))) from None
