@@ -670,6 +670,11 @@ MUTANTS = [
         "server/test_grants.py::test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown",
     ),
     Mutant(
+        "each of several is decided as it was shown", "server/pages/bulk.py",
+        "return review.approve(request_id, comment=note, seen=seen)", "return review.approve(request_id, comment=note)",
+        "server/test_groups.py::test_all_but_those_ticked_out_are_decided_as_they_were_shown",
+    ),
+    Mutant(
         "always means a person", "stores/grants.py",
         'if request.always or request.kind != "call":', 'if request.kind != "call":',
         "stores/test_contract.py::TestMemory::test_a_gate_that_wants_a_person_always_gets_one",
