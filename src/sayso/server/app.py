@@ -49,6 +49,7 @@ from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
 from sayso.server.pages.rendering import render_public
+from sayso.server.pages.views import change_view
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 
@@ -69,6 +70,7 @@ def _routes() -> list[BaseRoute]:
         Route("/grants/{grant_id}/{verb}", post_route(grant_pages.act_on_grant), methods=["POST"]),
         Route("/stop", post_route(grant_pages.stop), methods=["POST"]),
         Route("/go", post_route(grant_pages.go), methods=["POST"]),
+        Route("/views/{verb}", post_route(change_view), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),

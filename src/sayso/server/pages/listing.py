@@ -30,6 +30,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, is_amount, key_of
 from sayso.server.pages.rendering import render, rows_of
+from sayso.server.pages.views import views_of
 from sayso.stores.base import Page
 
 PAGE, LOOK = 50, 2_000
@@ -124,7 +125,7 @@ def inbox(context: RequestContext) -> Response:
     rows, to_me = rows_of(context.review, alone, now), context.review.mentions()
     by_id = {row.id: row for row in rows}
     return render(
-        context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS,
+        context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS, views=views_of(context),
         rows=[by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me) for group in listing.groups],
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip

@@ -343,6 +343,7 @@
     ...(one("[data-edit]") ? [{ name: "Edit the arguments", keys: "e", run: edit }] : []),
     ...(one("#note") ? [{ name: "Write a note", keys: "n", run: () => focus("#note") }] : []),
     ...(one("[data-search]") ? [{ name: "Search", keys: "/", run: () => focus("[data-search]") }] : []),
+    ...all(".views a").map((link) => ({ name: `View: ${words(link)}`, keys: "", run: () => link.click() })),
     ...all(".top nav ul a").map((link) => (
       { name: `Go to ${link.firstChild.textContent.trim()}`, keys: link.dataset.go ? `g ${link.dataset.go}` : "", run: () => link.click() }
     )),

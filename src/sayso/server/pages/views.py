@@ -1,0 +1,71 @@
+"""Saved views: searches of the inbox that a reviewer named, for their own use or for everybody who signs in.
+
+A view is the address of a list, no more: it gives no right, and nothing of it stands in the journal. Views are records
+of the store, those of a person under a kind of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sayso.model.escaping import escape, storable
+from sayso.server.context import RequestContext, redirect
+from sayso.stores.records import Record
+
+_KIND = "view"
+_MOST, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000
+
+
+class View(NamedTuple):
+    """A saved view.
+
+    Attributes:
+        words: The filters, as they stand in the address of the list.
+        is_shared: Whether everybody has it.
+    """
+
+    key: str
+    name: str
+    words: str
+    is_shared: bool
+
+
+def views_of(context: RequestContext) -> list[View]:
+    """Return the views of a person, and those of all, by name."""
+    found = [
+        View(record.key, escape(str(record.body.get("name"))), str(record.body.get("words")), is_shared)
+        for is_shared in (False, True)
+        for record in context.settings.store.records(_kind(context, is_shared=is_shared), limit=_MOST)
+    ]
+    return sorted(found, key=lambda view: view.name.casefold())
+
+
+def change_view(context: RequestContext) -> Response:
+    """Save a view, in place of the one of this name, or remove one."""
+    verb, store = context.http.path_params["verb"], context.settings.store
+    kind = _kind(context, is_shared=context.form.get("shared") == "yes")
+    words = urlencode(parse_qsl(context.form.get("in", "")))
+    if verb == "remove":
+        store.drop(kind, context.form.get("view", "") or "-")
+        return redirect(context.path())
+    if verb != "save":
+        raise HTTPException(404, "there is no such thing to do")
+    name = " ".join(storable(context.field("name") or "").split())
+    if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
+        raise HTTPException(
+            400, f"a view has a name of 1 to {_LONGEST_NAME} characters, and a filter; nothing was saved"
+        )
+    key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
+    if store.record(kind, key) is None and store.count_records(kind, _MOST) >= _MOST:
+        raise HTTPException(400, f"there are {_MOST} views already; remove one first. Nothing was saved")
+    store.keep(Record(kind, key, {"name": name, "words": words, "by": str(context.reviewer.identity)}))
+    return redirect(f"{context.path()}?{words}")
+
+
+def _kind(context: RequestContext, *, is_shared: bool) -> str:
+    return _KIND if is_shared else f"{_KIND}/{context.reviewer.identity.folded}"

@@ -1,0 +1,54 @@
+"""Saved views: searches of the inbox under a name.
+
+The invariant: a view changes what somebody looks at, and nobody's own view is shown to another.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from starlette.applications import Starlette
+
+from tests.support.acting import held, payer
+from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
+
+
+def views(person: Browser) -> list[str]:
+    return re.findall(r'<li><a href="/\?([^"]+)"', person.get("/").text.partition('aria-label="Saved views"')[2])
+
+
+def send(person: Browser, verb: str, **fields: str) -> Any:
+    data = {"csrf": fields_of(person.get("/grants").text)["csrf"], **fields}
+    return person.post(f"/views/{verb}", data=data, headers={"origin": BASE})
+
+
+def test_a_view_is_saved_opened_and_removed_by_its_owner(app: Starlette, ada: Browser) -> None:
+    bob = browser(app, "bob")
+    held(payer(), 5)
+    page = ada.get("/?q=alice&sort=amount").text
+    assert 'name="in" value="q=alice&amp;sort=amount"' in page
+    saved = send(ada, "save", name="Large <b> ones", **{"in": "q=alice&sort=amount"})
+    assert str(saved.url).endswith("/?q=alice&sort=amount")
+    assert "Large <b> ones" in text_of(saved.text)
+    assert 'sort=amount" aria-current="page"' in saved.text
+    send(ada, "save", name="risky", shared="yes", **{"in": "risk=high"})
+    assert views(ada) == ["q=alice&amp;sort=amount", "risk=high"]
+    assert views(bob) == ["risk=high"]
+    send(ada, "save", name="RISKY", shared="yes", **{"in": "risk=critical"})
+    assert views(bob) == ["risk=critical"]
+    key = fields_of(ada.get("/?q=alice&sort=amount").text)["view"]
+    send(bob, "remove", view=key)
+    assert len(views(ada)) == 2
+    send(ada, "remove", view=key)
+    assert views(ada) == ["risk=critical"]
+
+
+def test_what_is_no_view_is_not_saved(ada: Browser) -> None:
+    for name, words in (("", "q=a"), ("n" * 41, "q=a"), ("n", ""), ("n", "q=" + "a" * 2_000)):
+        assert send(ada, "save", name=name, **{"in": words}).status_code == 400
+    for number in range(30):
+        assert send(ada, "save", name=f"view {number}", **{"in": "q=a"}).status_code == 200
+    assert send(ada, "save", name="one more", **{"in": "q=a"}).status_code == 400
+    assert send(ada, "save", name="View  29", **{"in": "q=b"}).status_code == 200
+    assert len(views(ada)) == 30
