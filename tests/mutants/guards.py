@@ -587,6 +587,12 @@ MUTANTS = [
         "stores/test_postgres.py::test_a_change_of_any_column_is_found_before_a_start",
     ),
     Mutant(
+        "works of one commit overtake nobody who stops everything", "stores/postgres.py",
+        "            self._must_be_absent(absent, connection)", "            pass",
+        "stores/test_postgres_together.py"
+        "::test_who_stops_everything_while_works_share_a_commit_is_not_overtaken_by_them",
+    ),
+    Mutant(
         "in a shared commit, an answer from memory that nothing has confirmed does not count", "stores/postgres.py",
         "        if not is_sure:\n", "        if False:\n",
         "stores/test_postgres_together.py"

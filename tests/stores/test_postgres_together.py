@@ -148,3 +148,39 @@ def test_works_whose_commit_was_lost_on_its_way_happen_once(url: str, when: Lite
         assert [len(store.journal(request_id=request.id)) for request in requests] == [4] * 4
         assert audit.verify(store).broken == ()
     proxy.close()
+
+
+def test_who_stops_everything_while_works_share_a_commit_is_not_overtaken_by_them(
+    store: PostgresStore, url: str
+) -> None:
+    requests = [sample_call(None) for _ in range(3)]
+    for request in requests:
+        approve(store.ask(request), store)
+
+    def start(request: Request, view: Store) -> Request:
+        return view.start(request.id, "ours")
+
+    def start_and_look_away(view: Store) -> Request:
+        found = view.start(requests[0].id, "ours")
+        if other.stopped() is None:
+            other.stop(Identity(LOCAL, "ada"), channel="test")
+        return found
+
+    with closing(PostgresStore(url)) as other:
+        told = store.together([start_and_look_away, *(partial(start, request) for request in requests[1:])])
+    assert [type(one) for one in told] == [errors.StoppedError] * 3
+    assert [store.get(request.id).state for request in requests] == [State.APPROVED] * 3
+
+
+def test_a_work_that_stops_everything_stops_the_works_behind_it(store: PostgresStore) -> None:
+    requests = [sample_call(None) for _ in range(2)]
+    for request in requests:
+        approve(store.ask(request), store)
+    works: list[Callable[[Store], Any]] = [
+        lambda view: view.start(requests[0].id, "ours").state,
+        lambda view: view.stop(Identity(LOCAL, "ada"), channel="test"),
+        lambda view: view.start(requests[1].id, "ours"),
+    ]
+    state, _, refused = store.together(works)
+    assert state == State.RUNNING
+    assert isinstance(refused, errors.StoppedError)

@@ -310,10 +310,12 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 self._keep(verb, tx, result)
                 verb.is_done = True
 
-    def _transaction(self, verb: _Verb, connection: psycopg.Connection[Any]) -> PostgresTransaction:
+    def _transaction(
+        self, verb: _Verb, connection: psycopg.Connection[Any], absent: set[str] | None = None
+    ) -> PostgresTransaction:
         tx = PostgresTransaction(
             lambda sql, values: connection.execute(translated(sql), values), self._memory, self.seal, self._schema,
-            self.now, is_alone=verb.is_alone, may_guess=verb.may_guess,
+            self.now, is_alone=verb.is_alone, may_guess=verb.may_guess, absent=absent,
         )  # fmt: skip
         self._writing = threading.get_ident(), connection
         return tx
@@ -338,7 +340,9 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         is_sent = is_committed = False
         try:
             connection.execute(_BEGIN)
-            done = [(verb, *self._in_turn(verb, connection)) for verb in batch if not verb.lost]
+            absent = set[str]()
+            done = [(verb, *self._in_turn(verb, connection, absent)) for verb in batch if not verb.lost]
+            self._must_be_absent(absent, connection)
             is_sent = True
             connection.execute("COMMIT")
             is_committed = True
@@ -360,10 +364,18 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             self._keep(verb, tx, result)
             verb.is_done = True
 
-    def _in_turn(self, verb: _Verb, connection: psycopg.Connection[Any]) -> tuple[PostgresTransaction, Any]:
+    def _must_be_absent(self, kinds: set[str], connection: psycopg.Connection[Any]) -> None:
+        """Raise `Stale` where somebody made a channel, a grant or a stop after the first work looked for one."""
+        sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
+        if kinds and connection.execute(translated(sql), (sorted(kinds),)).fetchone() is not None:
+            raise Stale
+
+    def _in_turn(
+        self, verb: _Verb, connection: psycopg.Connection[Any], absent: set[str]
+    ) -> tuple[PostgresTransaction, Any]:
         """Do one work in an open transaction: on remembered rows, or where that is not enough on the store's."""
         verb.may_guess = True
-        tx = self._transaction(verb, connection)
+        tx = self._transaction(verb, connection, absent)
         try:
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # or no compare-and-set has confirmed what was remembered
@@ -373,7 +385,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             is_sure, result = False, None
         verb.may_guess = False
         if not is_sure:
-            tx = self._transaction(verb, connection)
+            tx = self._transaction(verb, connection, absent)
             result = verb.work(tx)
         self._memory.committed(tx)  # for the works behind it
         return tx, result

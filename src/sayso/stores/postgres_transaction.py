@@ -253,6 +253,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         now: Tells the store's instant.
         is_alone: Write one row of a request, in `commit_alone`; what else is wanted is `NeedsTransaction`.
         may_guess: Take rows from memory.
+        absent: Kinds of `_LOOKED_FOR` of which the works before in the same commit found nothing; each adds to it.
 
     Attributes:
         written: The rows of requests that were written, in order.
@@ -268,7 +269,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     def __init__(
         self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
-        now: Callable[[], datetime], *, is_alone: bool, may_guess: bool,
+        now: Callable[[], datetime], *, is_alone: bool, may_guess: bool, absent: set[str] | None = None,
     ) -> None:  # fmt: skip
         self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
         self._memory, self._seal, self._schema = memory, seal, schema
@@ -277,7 +278,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self._loaded: KnownRow | None = None  # the last one
         self._pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds of which the statement sees to it itself
-        self._absent: set[tuple[str, str]] = set()
+        self._missing: set[tuple[str, str]] = set()
+        self._absent = set[str]() if absent is None else absent
         self.has_guessed = self.has_written = False
         self.written: list[KnownRow] = []
         self.changed_runs = list[str]()
@@ -344,27 +346,30 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def record_keys(self, kind: str) -> Sequence[str]:
         # Whether there is a channel, which is asked of every change, is looked for by the statement itself; and whether
         # there are grants, which is asked of what is new.
-        if self._is_unread(kind, GRANT):
+        if self._is_unread(kind, GRANT) or kind in self._absent:
             return ()
-        return self._looked(kind, super().record_keys(kind))
+        found = super().record_keys(kind)
+        if not found and kind in _LOOKED_FOR:
+            self._absent.add(kind)
+        return self._looked(kind, found)
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
-        if self._is_unread(kind, STOP):
+        if self._is_unread(kind, STOP) or kind in self._absent:
             return None
         try:
             found = super().find_record(kind, key)
         except faults.DataError:  # a text with a zero byte, which no row can hold
             return None
         if found is None:
-            self._absent.add((kind, key))
+            self._missing.add((kind, key))
         return self._looked(kind, found)
 
     def put_record(self, row: RecordRow) -> None:
-        if (row.kind, row.key) not in self._absent:
+        if (row.kind, row.key) not in self._missing:
             super().put_record(row)
         elif self._execute(_NEW_RECORD, self.closed(row)).rowcount != 1:
             raise Stale  # somebody made it since this verb looked
-        self._absent.discard((row.kind, row.key))
+        self._missing.discard((row.kind, row.key))
 
     def _is_unread(self, kind: str, other: str) -> bool:
         """Say whether the statement alone looks for a kind of record; from then on it does."""
@@ -466,12 +471,15 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self.heads[run_id] = entry.seq, entry.link
 
     def newest(self, run_id: str) -> Entry | None:
-        if self._is_alone and run_id == CHAIN and STOP in self._unread:
-            return None  # the statement looks
+        if run_id == CHAIN and STOP in (self._unread if self._is_alone else self._absent):
+            return None  # the statement looks, or a work before did
         if run_id != CHAIN:  # of two that make a record, the second would find a row of the journal and no record
             self._execute(_LOCK, (f"chain:{run_id}",))
         found = self._execute(NEWEST, (run_id,)).fetchone()
-        return None if found is None else Entry._make(found)
+        newest = None if found is None else Entry._make(found)
+        if run_id == CHAIN and (newest is None or newest.event != "stopped"):
+            self._absent.add(STOP)  # asked where there is no record of it
+        return newest
 
     @property
     def statement(self) -> tuple[str, tuple[Any, ...]] | None:
