@@ -8,13 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, TypedDict, cast
+from typing import Any, ClassVar, NamedTuple, TypedDict, cast
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
@@ -26,7 +25,7 @@ from sayso.gates.masking import HookError
 from sayso.gates.options import check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gating import OnReject
 from sayso.model import canonical, duration, redaction
-from sayso.model.parameters import Signature, annotated, hints_of, method_refusal
+from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.schema import Schema, SchemaError
@@ -106,9 +105,46 @@ WORDS: Mapping[str, str] = MappingProxyType({
 """What a tool's author calls the options of its gate."""
 
 
-_TEXTS = {"description", "approval_kind", "risk"}
-_HOOKS = {"approval_redactor", "verify"}
-_TEXTS_OR_HOOKS = {"approval_prompt", "approval_description"}
+class _Option(NamedTuple):
+    """What an option takes, where its own reader does not say so: values of these types, a callable as well."""
+
+    default: Any
+    takes: str = ""
+    types: Any = object
+    or_callable: bool = False
+
+
+_OPTIONS: Mapping[str, _Option] = MappingProxyType({
+    "description": _Option(None, "a text", str | None),
+    "requires_approval": _Option(False, "True, False, a callable or a sayso.policy.Policy", bool | Policy, True),
+    "always": _Option(False, "True or False", bool),
+    "approval_prompt": _Option(None, "a text or a callable", str | None, True),
+    "approval_description": _Option(None, "a text or a callable", str | None, True),
+    "approval_redact_keys": _Option((), "a collection of names", Collection),
+    "approval_redactor": _Option(None, "a callable", type(None), True),
+    "approval_ui": _Option(None, "a dict, a pydantic model or a callable", dict | BaseModel | None, True),
+    "approval_kind": _Option(None, "a text", str | None),
+    "default_params": _Option(None, "a dict of arguments by name", Mapping | None),
+    "expires": _Option("24h"), "approval_expires": _Option("24h"), "quorum": _Option(1), "roles": _Option(()),
+    "risk": _Option(None, "a text", str | None),
+    "idempotent": _Option(False, "True or False", bool),
+    "verify": _Option(None, "a callable", type(None), True),
+    "store": _Option(None), "tracing_provider": _Option(None),
+    "escalate_after": _Option(None), "escalate_to": _Option(()),
+    "notify_arguments": _Option(False, "True or False", bool),
+})  # fmt: skip
+"""What all of them take; `Definition` says what each means."""
+
+
+def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options by name; raises `ConfigError` for a value that cannot be used."""
+    given = {**{name: option.default for name, option in _OPTIONS.items()}, **options}
+    for name, option in _OPTIONS.items():
+        value = given[name]
+        is_text = option.types is Collection and isinstance(value, str)
+        if (is_text or not isinstance(value, option.types)) and not (option.or_callable and callable(value)):
+            raise ConfigError(f"{name}= takes {option.takes}, not {value!r}")
+    return given
 
 
 def check_handler(handler: Callable[..., Any]) -> None:
@@ -132,42 +168,14 @@ def check_handler(handler: Callable[..., Any]) -> None:
         raise ConfigError(f"Python cannot tell the arguments of {handler!r}; wrap it in a function") from None
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options whose values cannot be used; None stands for an option that is not given."""
-    for name, value in options.items():
-        expected = _expected(name, value)
-        if expected is not None:
-            raise ConfigError(f"{name}= takes {expected}, not {value!r}")
-
-
-def _expected(name: str, value: Any) -> str | None:
-    """Return what an option takes, where it is not what it was given."""
-    is_text, is_hook = isinstance(value, str), callable(value)
-    if name == "idempotent":
-        return None if isinstance(value, bool) else "True or False"
-    if name == "approval_redact_keys":
-        return None if isinstance(value, Collection) and not is_text else "a collection of names"
-    if value is None:
-        return None
-    if name in _TEXTS:
-        return None if is_text else "a text"
-    if name in _HOOKS:
-        return None if is_hook else "a callable"
-    if name in _TEXTS_OR_HOOKS:
-        return None if is_text or is_hook else "a text or a callable"
-    if name == "default_params":
-        return None if isinstance(value, Mapping) else "a dict of arguments by name"
-    return None if is_hook or isinstance(value, dict | BaseModel) else "a dict, a pydantic model or a callable"
-
-
 def options_of(runnable: type) -> frozenset[str]:
     """Return the options that a tool, an agent or a workflow takes by name."""
     starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
     found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
-    return frozenset(p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY) - {"function"}
+    return frozenset(_OPTIONS) | {p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY} - {"function"}
 
 
-class Definition(ABC):
+class Definition:
     """What is declared of a tool, an agent or a workflow.
 
     Args:
@@ -197,55 +205,33 @@ class Definition(ABC):
     needs_values: ClassVar[bool] = False
     on_reject: OnReject = "raise"
 
-    def __init__(
-        self, *, name: str, function: Callable[..., Any], description: str | None = None,
-        requires_approval: bool | Callable[..., Any] | Policy = False, always: bool = False,
-        approval_prompt: str | Callable[..., Any] | None = None,
-        approval_description: str | Callable[..., Any] | None = None,
-        approval_redact_keys: Collection[str] = (), approval_redactor: Callable[[dict[str, Any]], Any] | None = None,
-        approval_ui: Any = None, approval_kind: str | None = None, default_params: Mapping[str, Any] | None = None,
-        expires: timedelta | str = "24h", approval_expires: timedelta | str = "24h", quorum: int = 1,
-        roles: Collection[str] = (), risk: str | None = None, idempotent: bool = False,
-        verify: Callable[..., Any] | None = None, store: Store | str | None = None, tracing_provider: Any = None,
-        escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
-        notify_arguments: bool = False, **unknown: Any,
-    ) -> None:  # fmt: skip
-        check_known(type(self).__name__, unknown, options_of(type(self)))
-        _check_options({
-            "description": description, "approval_prompt": approval_prompt,
-            "approval_description": approval_description, "approval_redact_keys": approval_redact_keys,
-            "approval_redactor": approval_redactor, "approval_ui": approval_ui, "approval_kind": approval_kind,
-            "default_params": default_params, "risk": risk, "idempotent": idempotent, "verify": verify,
-        })  # fmt: skip
-        self.name, self.description, self.function = checked_name(name), description, function
+    def __init__(self, *, name: str, function: Callable[..., Any], **options: Any) -> None:
+        check_known(type(self).__name__, options, options_of(type(self)))
+        given = _read_options(options)
+        self.name, self.description, self.function = checked_name(name), given["description"], function
         self.type = self.kind.capitalize()  # as events and spans say it
-        self.default_params = dict(default_params or {})
+        self.default_params = dict(given["default_params"] or {})
         _check_defaults(name, self.default_params)
-        self._store = compat.store_of(store, tracing_provider)
-        if not isinstance(requires_approval, bool | Policy) and not callable(requires_approval):
-            takes = "True, False, a callable or a sayso.policy.Policy"
-            raise ConfigError(f"requires_approval= takes {takes}, not {requires_approval!r}")
-        for option, value in {"notify_arguments": notify_arguments, "always": always}.items():
-            if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-                raise ConfigError(f"{option}= takes True or False, not {value!r}")
-        if always and requires_approval is False:
-            requires_approval = True
-        rest = self.rest
-        self._asking = {"requires_approval": requires_approval, "approval_prompt": approval_prompt, "verify": verify}
-        self._asking |= {"approval_description": approval_description, "approval_ui": approval_ui}
-        rule = by_name(requires_approval, rest)
+        self._store = compat.store_of(given["store"], given["tracing_provider"])
+        if given["always"] and given["requires_approval"] is False:
+            given["requires_approval"] = True
+        rest, description = self.rest, given["approval_description"]
+        asking = ("requires_approval", "approval_prompt", "verify", "approval_description", "approval_ui")
+        self._asking = {option: given[option] for option in asking}
+        rule = by_name(given["requires_approval"], rest)
         self._rule: bool | Callable[..., Any] | Policy = rule if isinstance(rule, bool | Policy) else _as_rule(rule)
-        self._ui, self._ui_kind = by_name(approval_ui, rest), approval_kind
-        self._describe = by_name(approval_description, rest) if callable(approval_description) else None
-        self._options: dict[str, Any] = {
-            "prompt": by_name(approval_prompt, rest),
-            "description": description if self._describe is not None else approval_description or description,
-            "expires": duration.option("expires", expires),
-            "approval_expires": duration.option("approval_expires", approval_expires),
-            "quorum": quorum_of(quorum, roles), "redact": tuple(approval_redact_keys), "redactor": approval_redactor,
-            "risk": risk, "idempotent": idempotent, "verify": verify,
-            "escalation": Escalation.of(escalate_after, escalate_to), "notify_arguments": notify_arguments,
-            "always": always,
+        self.is_free = self._rule is False  # its calls wait for nobody
+        self._ui, self._ui_kind = by_name(given["approval_ui"], rest), given["approval_kind"]
+        self._describe = by_name(description, rest) if callable(description) else None
+        as_they_are = ("risk", "idempotent", "verify", "notify_arguments", "always")
+        self._options: dict[str, Any] = {option: given[option] for option in as_they_are} | {
+            "prompt": by_name(given["approval_prompt"], rest),
+            "description": self.description if self._describe is not None else description or self.description,
+            "expires": duration.option("expires", given["expires"]),
+            "approval_expires": duration.option("approval_expires", given["approval_expires"]),
+            "quorum": quorum_of(given["quorum"], given["roles"]), "redact": tuple(given["approval_redact_keys"]),
+            "redactor": given["approval_redactor"],
+            "escalation": Escalation.of(given["escalate_after"], given["escalate_to"]),
         }  # fmt: skip
         self.check_names()
 
@@ -275,9 +261,9 @@ class Definition(ABC):
         """Where its runs and requests live."""
         return config.open_store(self._store)
 
-    @abstractmethod
     def parts(self) -> Mapping[str, Definition]:
-        """Return the runnables that it may call, by name."""
+        """Return the runnables that it may call, by name; what a handler calls by itself is its own business."""
+        return {}
 
     @cached_property
     def signature(self) -> Signature:
@@ -306,13 +292,13 @@ class Definition(ABC):
         facts: dict[str, Any] = {"kind": self._ui_kind} if self._ui_kind is not None else {}
         if self._describe is not None:
             with _named("approval_description"):
-                facts["description"] = _text(self._describe(**_chosen(self._describe, masked)))
+                facts["description"] = _text(self._describe(**chosen(self._describe)(masked)))
         if self._ui is None:
             return facts
         with _named("approval_ui"):
             ui: Any = self._ui
             if callable(ui) and not isinstance(ui, BaseModel):
-                ui = ui(**_chosen(ui, masked))
+                ui = ui(**chosen(ui)(masked))
             return _awaited(facts, ui) if inspect.isawaitable(ui) else {**facts, "ui": _card(ui)}
 
     @property
@@ -329,11 +315,6 @@ class Definition(ABC):
         named = {*self._options["redact"], *self.hidden()}
         return named if self._options["redactor"] is None else named.union(self.signature.names)
 
-    @property
-    def is_free(self) -> bool:
-        """Whether its calls wait for nobody."""
-        return self._rule is False
-
     @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments that a model is asked for: none that the program makes for each call."""
@@ -343,6 +324,11 @@ class Definition(ABC):
         asked = {shown_as(n): p for n, p in properties.items() if not callable(self.default_params.get(n))}
         required = [shown_as(name) for name in whole.get("required", []) if name not in self.default_params]
         return {**whole, "properties": asked, "required": required}
+
+    @property
+    def offer(self) -> dict[str, Any]:
+        """What a model is offered to call."""
+        return {"name": self.name, "description": self.description or "", "parameters": self.schema}
 
     def arguments_of(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name: what is given, else the default parameters, else the defaults.
@@ -474,13 +460,6 @@ def _card(ui: Any) -> Any:
     return plain(ui)
 
 
-def _chosen(hook: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = inspect.signature(hook).parameters.values()
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        return dict(arguments)
-    return {p.name: arguments[p.name] for p in parameters if p.name in arguments}
-
-
 def by_name(hook: Any, rest: str | None) -> Any:
     """Return a hook that gets what stands under `rest` by its own names, as the handler does."""
     if rest is None or not callable(hook) or isinstance(hook, BaseModel):
@@ -489,7 +468,7 @@ def by_name(hook: Any, rest: str | None) -> Any:
     @functools.wraps(hook)
     def flat(**arguments: Any) -> Any:
         more = arguments.pop(rest, {})
-        return hook(**_chosen(hook, {**arguments, **more}))
+        return hook(**chosen(hook)({**arguments, **more}))
 
     flat.__dict__.pop("__wrapped__", None)  # its parameters are not the hook's
     return flat
