@@ -329,7 +329,7 @@ def current() -> Scope:
     if scope is not None and scope.owner is None:
         return scope  # a named run is for everything that happens inside it
     task = current_task()
-    if scope is not None and _covers(scope, task):
+    if scope is not None and scope.owner is not None and _covers(scope.owner, task):
         return scope
     parent = scope if task is not None and scope is not None and not _is_strange(scope) else None
     job = None if task is not None else threads.job()
@@ -342,13 +342,12 @@ def current() -> Scope:
 def covering() -> Scope | None:
     """Return the scope of this call if it has one already."""
     scope = _scope.get()
-    return scope if scope is not None and _covers(scope, current_task()) else None
+    if scope is None or scope.owner is None:
+        return scope  # a named run is for everything that happens inside it
+    return scope if _covers(scope.owner, current_task()) else None
 
 
-def _covers(scope: Scope, task: Any) -> bool:
-    owner = scope.owner
-    if owner is None:
-        return True  # a named run is for everything that happens inside it
+def _covers(owner: _Owner, task: Any) -> bool:
     if owner.process != os.getpid() or owner.is_over:
         return False  # a forked child has its parent's context, and is somebody else; so is a pool's next caller
     if task is not None:

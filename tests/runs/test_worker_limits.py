@@ -11,8 +11,7 @@ import pytest
 
 from sayso import Agent, OutputEvent, Tool, errors
 from sayso.model.request import State
-from sayso.runs.limits import Limits
-from sayso.runs.worker import Report, Worker
+from sayso.runs.worker import Limits, Report, Worker
 from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
 from tests.runs.test_worker import approve, bounded, endings, gated, until, work

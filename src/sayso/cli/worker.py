@@ -30,9 +30,8 @@ from sayso import config, errors
 from sayso.cli.context import CliContext, Number, as_span, handling_signals, json_option
 from sayso.cli.output import complain, out
 from sayso.model.escaping import escape
-from sayso.runs.limits import Limits
 from sayso.runs.runnable import Runnable
-from sayso.runs.worker import Ending, Report, Worker
+from sayso.runs.worker import Ending, Limits, Report, Worker
 from sayso.view.summary import in_short, short, token
 
 _AFTER_GRACE = 0.12  # seconds for writing down what was broken off; the grace and this stay below one second

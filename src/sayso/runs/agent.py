@@ -1,6 +1,6 @@
-"""`Agent`: a model that calls tools until it has an answer.
+"""`Agent`: a model that calls tools until it has an answer. `converse` is its loop.
 
-Its loop keeps nothing of its own: the messages follow from the run's history, turn by turn, so that a resumed run is at
+The loop keeps nothing of its own: the messages follow from the run's history, turn by turn, so that a resumed run is at
 the same point without asking the model again. The calls of one turn run together; the agent pauses when all of them
 have settled.
 """
@@ -8,7 +8,7 @@ have settled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
@@ -18,12 +18,101 @@ from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step
 from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, most_urgent
-from sayso.runs.messages import Message, ModelCall, Reply, reply_to
+from sayso.runs.messages import Message, ModelCall, Reply, denial_text, not_a_tool, reply_to, text_of
 from sayso.runs.models import model_of
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import StepContext, current_step
-from sayso.runs.tool import Tool, approval_words, call_message, denial_words, not_a_tool, offered_tool, text_of
+from sayso.runs.tool import Tool, tools_by_name
 from sayso.signals import trimmed
+
+
+async def converse(agent: Agent, step: StepContext, prompt: str) -> str:
+    """Ask the model, make the calls of its turn, and ask again with their results, until it answers with text."""
+    messages = _opening(agent, step, prompt)
+    for turn in range(agent.max_iters):
+        reply = await _ask(agent, step, turn, messages)
+        messages.append(reply.message)
+        if not reply.calls:
+            return reply.text
+        messages += await _make_calls(agent, step, turn, reply.calls)
+    raise Failed("MaxItersError", f"{agent.name} had no answer after {agent.max_iters} turns")
+
+
+def _opening(agent: Agent, step: StepContext, prompt: str) -> list[Message]:
+    place = f"{step.place}/system"
+    known = step.history.known.get(place)
+    if known is None:
+        known = {"system": agent.system_prompt() if callable(agent.system_prompt) else agent.system_prompt}
+        if known["system"] is not None:
+            step.history.put(place, known)
+    opening: list[Message] = [] if known["system"] is None else [{"role": "system", "content": known["system"]}]
+    return [*opening, {"role": "user", "content": prompt}]
+
+
+async def _ask(agent: Agent, step: StepContext, turn: int, messages: list[Message]) -> Reply:
+    """Return the model's reply of a turn: the one that the history knows, else a new one, noted."""
+    place = f"{step.place}/turn{turn}"
+    known = step.history.known.get(place)
+    if known is not None:
+        saved: dict[str, Any] = known["reply"]
+        return replace(Reply(**saved), calls=[ModelCall(**call) for call in saved["calls"]])
+    step.attempt.check_going()
+
+    def emit(text: str) -> None:
+        step.attempt.check_going()
+        if step.attempt.emit is not None:
+            step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=text))
+
+    try:
+        reply = await reply_to(agent.model, agent.name, messages, agent.offers, emit)
+    except Exception as error:
+        raise Halt("error", None, words(error, ()), error) from error
+    for what, n in reply.usage.items():
+        step.count(what, n)
+    step.history.put(place, {"path": step.path, "reply": asdict(reply)})
+    if reply.calls:  # a last answer is saved with the end of the run
+        await step.history.save()
+    return reply
+
+
+async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
+    """Make the calls of a turn together and return the messages that answer them, in the order of the calls.
+
+    Raises:
+        Halt: One of them waits, or stops the run; all others have settled.
+    """
+    made = [asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) for n in range(len(calls))]
+    try:
+        await asyncio.wait(made)
+    except asyncio.CancelledError:
+        for one in made:
+            one.cancel()
+        await asyncio.gather(*made, return_exceptions=True)
+        raise
+    faults = [fault for one in made if (fault := one.exception()) is not None]
+    for fault in faults:
+        if not isinstance(fault, Halt):
+            raise fault
+    if faults:
+        raise most_urgent(cast("list[Halt]", faults))
+    return [one.result() for one in made]
+
+
+async def _make_call(agent: Agent, step: StepContext, turn: int, n: int, calls: Sequence[ModelCall]) -> Message:
+    call, tools = calls[n], agent.parts()
+    part = tools.get(call.name)
+    if part is None:
+        return call.result(not_a_tool(call.name, tools), is_error=True)
+    if call.problem is not None:
+        return call.result(f"The arguments cannot be read: {call.problem}. Nothing was run.", is_error=True)
+    below = step.child(part, f"turn{turn}.{n}", (turn, n), call.id, is_only=len(calls) == 1)
+    try:
+        value = await run_step(below, call.arguments)
+    except Denied as denied:
+        return call.result(denial_text(call.name, denied, below.metadata.get("approval")), is_error=True)
+    except Failed as failed:
+        return call.result(f"{call.name} failed: {failed}", is_error=True, approval=below.metadata.get("approval"))
+    return call.result(text_of(value), approval=below.metadata.get("approval"))
 
 
 class Agent(Runnable):
@@ -57,10 +146,10 @@ class Agent(Runnable):
         checked_name(name)
         self.model = model_of(model)
         self.system_prompt, self.max_iters = system_prompt, max_iters
-        self._tools = _by_name(tools)
+        self._tools = tools_by_name(tools, lambda given: given if isinstance(given, Runnable) else Tool(given))
 
         async def go(prompt: str) -> str:
-            return await self._converse(prompt)
+            return await converse(self, cast("StepContext", current_step()), prompt)
 
         go.__name__ = go.__qualname__ = name
         # Its approval holds until it ends: its own steps are in the history, and each starts once for itself.
@@ -71,108 +160,7 @@ class Agent(Runnable):
         """Return the tools by name."""
         return self._tools
 
-    async def _converse(self, prompt: str) -> str:
-        step = cast("StepContext", current_step())
-        messages = self._opening(step, prompt)
-        for turn in range(self.max_iters):
-            reply = await self._asked(step, turn, messages)
-            messages.append(reply.message)
-            if not reply.calls:
-                return reply.text
-            messages += await self._answered(step, turn, reply.calls)
-        raise Failed("MaxItersError", f"{self.name} had no answer after {self.max_iters} turns")
-
-    def _opening(self, step: StepContext, prompt: str) -> list[Message]:
-        place = f"{step.place}/system"
-        known = step.history.known.get(place)
-        if known is None:
-            text = self.system_prompt() if callable(self.system_prompt) else self.system_prompt
-            known = {"system": text}
-            if text is not None:
-                step.history.put(place, known)
-        opening: list[Message] = [] if known["system"] is None else [{"role": "system", "content": known["system"]}]
-        return [*opening, {"role": "user", "content": prompt}]
-
     @cached_property
-    def _offered(self) -> list[dict[str, Any]]:
+    def offers(self) -> list[dict[str, Any]]:
         """The tools as the model is offered them."""
-        return [offered_tool(part) for part in self._tools.values()]
-
-    async def _asked(self, step: StepContext, turn: int, messages: list[Message]) -> Reply:
-        """Return the model's reply of a turn: the one that the history knows, else a new one, noted."""
-        place = f"{step.place}/turn{turn}"
-        known = step.history.known.get(place)
-        if known is not None:
-            saved: dict[str, Any] = known["reply"]
-            return replace(Reply(**saved), calls=[ModelCall(**call) for call in saved["calls"]])
-        step.attempt.check_going()
-
-        def emit(text: str) -> None:
-            step.attempt.check_going()
-            if step.attempt.emit is not None:
-                step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=text))
-
-        try:
-            reply = await reply_to(self.model, self.name, messages, self._offered, emit)
-        except Exception as error:
-            raise Halt("error", None, words(error, ()), error) from error
-        for what, n in reply.usage.items():
-            step.count(what, n)
-        step.history.put(place, {"path": step.path, "reply": asdict(reply)})
-        if reply.calls:  # a last answer is saved with the end of the run
-            await step.history.save()
-        return reply
-
-    async def _answered(self, step: StepContext, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
-        """Make the calls of a turn together and return the messages that answer them, in the order of the calls.
-
-        Raises:
-            Halt: One of them waits, or stops the run; all others have settled.
-        """
-        made = [asyncio.ensure_future(self._called(step, turn, calls, n)) for n in range(len(calls))]
-        try:
-            await asyncio.wait(made)
-        except asyncio.CancelledError:
-            for one in made:
-                one.cancel()
-            await asyncio.wait(made)
-            for one in made:
-                if not one.cancelled():
-                    one.exception()  # heard: it was broken off with the rest
-            raise
-        halts = [one.exception() for one in made if one.exception() is not None]
-        faults = [error for error in halts if not isinstance(error, Halt)]
-        if faults:
-            raise cast("BaseException", faults[0])
-        if halts:
-            raise most_urgent(cast("list[Halt]", halts))
-        return [one.result() for one in made]
-
-    async def _called(self, step: StepContext, turn: int, calls: Sequence[ModelCall], n: int) -> Message:
-        call = calls[n]
-        part = self._tools.get(call.name)
-        if part is None:
-            return call_message(call, not_a_tool(call.name, self._tools), is_error=True)
-        if call.problem is not None:
-            return call_message(call, f"The arguments cannot be read: {call.problem}. Nothing was run.", is_error=True)
-        below = step.child(part, f"turn{turn}.{n}", (turn, n), call.id, is_only=len(calls) == 1)
-        try:
-            value = await run_step(below, call.arguments)
-        except Denied as denied:
-            return call_message(call, denial_words(call.name, denied, below.metadata.get("approval")), is_error=True)
-        except Failed as failed:
-            words = approval_words(below.metadata.get("approval"))
-            return call_message(call, f"{words}{call.name} failed: {failed}", is_error=True)
-        return call_message(call, approval_words(below.metadata.get("approval")) + text_of(value), is_error=False)
-
-
-def _by_name(tools: Sequence[Runnable | Callable[..., Any]]) -> dict[str, Runnable]:
-    named: dict[str, Runnable] = {}
-    if isinstance(tools, str) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
-    for given in tools:
-        part = given if isinstance(given, Runnable) else Tool(given)
-        if part.name in named:
-            raise errors.ConfigError(f"two tools are called {part.name!r}; give one of them another name=")
-        named[part.name] = part
-    return named
+        return [part.offer for part in self._tools.values()]

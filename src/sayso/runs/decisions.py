@@ -195,7 +195,7 @@ class DecisionTaker:
         Raises:
             Halt: All that was given to decide has been executed, by whoever was first.
         """
-        if not self._resolutions and (self._waited is not None or not any(history.waiting())):
+        if not self._resolutions and (self._waited is not None or not history.waiting()):
             return {}
         return await verb(self.store, self._decisions, history)
 

@@ -10,9 +10,10 @@ gets what they returned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
+from typing import Any, cast
 
 from sayso import clock, errors, scope, signals
 from sayso.caller import Caller, open_request
@@ -35,12 +36,9 @@ from sayso.runs.events import (
     approval_note,
     end_of,
     ended_output,
-    event_of,
     resolution_of,
-    waiting_output,
 )
 from sayso.runs.interaction import answers, cancelled, record_held_call, record_question
-from sayso.runs.limits import current_limits
 from sayso.runs.state import (
     Body,
     Checkpoint,
@@ -57,66 +55,6 @@ from sayso.runs.state import (
 )
 from sayso.stores.base import ProgramStore
 
-
-class NestedCalls:
-    """The gated calls of one handler in one pass; a `sayso.scope.Memory`."""
-
-    def __init__(self, step: StepContext) -> None:
-        self._step = step
-        self._seen: Counter[str] = Counter()
-
-    def recall(self, gate: Gate, store: ProgramStore, arguments: Mapping[str, Any]) -> _NestedCall | None:
-        """Return what is known of this call; None where the run cannot keep it."""
-        history = self._step.history
-        if store is not history.store:
-            return None
-        if history.is_left:
-            raise RuntimeError(f"the run {history.run_id} was handed back; {gate.name} is not called for it")
-        try:
-            form = canonical.encode(dict(arguments))
-        except errors.ArgumentError:
-            return None
-        digest = call_digest(gate.tool, gate.schema.digest, form.digest_input)
-        self._seen[digest] += 1
-        return _NestedCall(self._step, f"{self._step.place}!{digest}.{self._seen[digest]}", gate, digest)
-
-
-class _NestedCall:
-    """One gated call inside of a handler; `known` is what it gave in an earlier pass, None where it has to be made."""
-
-    def __init__(self, step: StepContext, place: str, gate: Gate, digest: str) -> None:
-        self._history, self._place, self._function = step.history, place, gate.function
-        self.known = self._recalled(digest, must_be_held=gate.holds_all)
-
-    def _recalled(self, digest: str, *, must_be_held: bool) -> Attempt | None:
-        history, mine = self._history, f"!{digest}."
-        body, made, noted = history.known.get(self._place), history.requests.made.get(digest, ()), history.count(mine)
-        if body is None:
-            if len(made) <= noted:
-                return None
-            # One more was made than was noted: by a thread that went on when its run had been handed back.
-            value = result_shown(made[noted])
-            history.put(self._place, {"value": live_value(value, self._function)})
-            return Attempt(value, None)
-        if must_be_held and history.is_from_store(self._place) and len(made) < history.count(mine, from_store=True):
-            return None
-        kept = body["value"]
-        if kept is None or isinstance(kept, Deferred):
-            return Attempt(None if kept is None else kept.value, None)
-        return Attempt(kept_value(kept["form"], self._function), None) if "form" in kept else None
-
-    def snapshot(self, attempt: Attempt) -> RunUpdate | None:
-        """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
-        if attempt.raised is not None:
-            return None
-        value = attempt.value
-        self._history.put(self._place, {"value": None if value is None else live_value(value, self._function)})
-        if not self._history.is_kept:
-            return None
-        with self._history.checkpoint() as checkpoint:  # nobody says whether it is saved: the next one has it as well
-            return checkpoint.update
-
-
 _SUCCESS = RunStatus(code="success")
 _REASONS = {
     errors.PolicyError: "approval_policy_error",
@@ -126,6 +64,11 @@ _REASONS = {
     errors.RunBusyError: None,
 }
 """The reason that a run gives where one of these stops it; the first that fits."""
+
+call_limit: ContextVar[Callable[[str], AbstractAsyncContextManager[None]] | None] = ContextVar(
+    "sayso_call_limit", default=None
+)
+"""How the worker in whose hands a run is gives a place to a call of a tool, by its name."""
 
 
 async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
@@ -141,8 +84,8 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
         known = await _confirmed(step, known)
         if "status" in known:
             return _repeated(step, known)
-    limits = current_limits.get() if step.runnable.kind == "tool" else None
-    async with nullcontext() if limits is None else limits.place(step.runnable.name):
+    limit = call_limit.get() if step.runnable.kind == "tool" else None
+    async with nullcontext() if limit is None else limit(step.runnable.name):
         step.attempt.check_going()  # what waited for its place has not begun, and can still be stopped
         step.emit_start()
         token = current_context.set(step)
@@ -434,15 +377,13 @@ def _note_request(step: StepContext, request: Request, shown: Body | None = None
 
 
 def _held(step: StepContext, request: Request) -> Halt:
-    event = event_of(request, step.attempt.note_of(request.id))
-    _note_request(step, request, event.input if isinstance(event, ApprovalEvent) else None)
+    halt = step.waits_for(request)
+    event = cast("ApprovalEvent", halt.event)
+    _note_request(step, request, event.input)
+    step.metadata["approval"].update(event.metadata["approval"])
     if step.attempt.notes.get(request.id, {}).get("expired"):
         step.count("approvals:expired")
-    step.count("approvals:required")
-    step.metadata["approval"].update(event.metadata.get("approval", {}))
-    step.attempt.wait(step.rank, event)
-    text = f"{request.id} waits for a person: {request.prompt or event.runnable_name}"
-    return Halt("cancelled", "approval_required", text, output=waiting_output(event))
+    return halt
 
 
 def _refused(step: StepContext, request: Request) -> Halt | Denied:
@@ -487,3 +428,65 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
         return error
     secrets = secrets_among(step.runnable.gate, step.arguments())
     return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)
+
+
+# -- what a handler calls by itself ------------------------------------------------------------------------------------
+
+
+class NestedCalls:
+    """The gated calls of one handler in one pass; a `sayso.scope.Memory`."""
+
+    def __init__(self, step: StepContext) -> None:
+        self._step = step
+        self._seen: Counter[str] = Counter()
+
+    def recall(self, gate: Gate, store: ProgramStore, arguments: Mapping[str, Any]) -> _NestedCall | None:
+        """Return what is known of this call; None where the run cannot keep it."""
+        history = self._step.history
+        if store is not history.store:
+            return None
+        if history.is_left:
+            raise RuntimeError(f"the run {history.run_id} was handed back; {gate.name} is not called for it")
+        try:
+            form = canonical.encode(dict(arguments))
+        except errors.ArgumentError:
+            return None
+        digest = call_digest(gate.tool, gate.schema.digest, form.digest_input)
+        self._seen[digest] += 1
+        return _NestedCall(self._step, f"{self._step.place}!{digest}.{self._seen[digest]}", gate, digest)
+
+
+class _NestedCall:
+    """One gated call inside of a handler; `known` is what it gave in an earlier pass, None where it has to be made."""
+
+    def __init__(self, step: StepContext, place: str, gate: Gate, digest: str) -> None:
+        self._history, self._place, self._function = step.history, place, gate.function
+        self.known = self._recalled(digest, must_be_held=gate.holds_all)
+
+    def _recalled(self, digest: str, *, must_be_held: bool) -> Attempt | None:
+        history, mine = self._history, f"!{digest}."
+        body, made, noted = history.known.get(self._place), history.requests.made.get(digest, ()), history.count(mine)
+        if body is None:
+            if len(made) <= noted:
+                return None
+            # One more was made than was noted: by a thread that went on when its run had been handed back.
+            value = result_shown(made[noted])
+            history.put(self._place, {"value": live_value(value, self._function)})
+            return Attempt(value, None)
+        if must_be_held and history.is_from_store(self._place) and len(made) < history.count(mine, from_store=True):
+            return None
+        kept = body["value"]
+        if kept is None or isinstance(kept, Deferred):
+            return Attempt(None if kept is None else kept.value, None)
+        return Attempt(kept_value(kept["form"], self._function), None) if "form" in kept else None
+
+    def snapshot(self, attempt: Attempt) -> RunUpdate | None:
+        """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
+        if attempt.raised is not None:
+            return None
+        value = attempt.value
+        self._history.put(self._place, {"value": None if value is None else live_value(value, self._function)})
+        if not self._history.is_kept:
+            return None
+        with self._history.checkpoint() as checkpoint:  # nobody says whether it is saved: the next one has it as well
+            return checkpoint.update

@@ -362,13 +362,16 @@ class Halt(Suspended):
         status: What it will say.
         error: `type` and `message` of the error behind it, if any.
         output: What the run gives instead of a value (see `ended_output`).
+        event: What a person is asked, where that is why it stops.
     """
 
     def __init__(
         self, code: Literal["error", "cancelled"], reason: str | None, message: str, cause: BaseException | None = None,
         *, error: dict[str, Any] | None = None, output: Any = None,
+        event: ApprovalEvent | InteractionEvent | None = None,
     ) -> None:  # fmt: skip
         super().__init__(message)
+        self.event = event
         self.status, self.output = RunStatus(code=code, reason=reason, message=message), output
         self.error = error if cause is None else {"type": type(cause).__name__, "message": message}
 

@@ -21,7 +21,7 @@ from sayso.model.ids import new_request_id
 from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
 from sayso.model.schema import Schema
-from sayso.runs.events import Halt, NestedCallHeld, QuestionAsked, ended_output, event_of, waiting_output
+from sayso.runs.events import Halt, NestedCallHeld, QuestionAsked, ended_output
 from sayso.runs.state import StepContext, current_context, verb
 from sayso.scope import requester
 
@@ -108,7 +108,7 @@ async def answers(step: StepContext) -> dict[int, Any]:
     if inside is not None and "waits" in inside:
         held = await verb(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
-            raise _waits(step, held)  # the handler would only run to the same point again
+            raise step.waits_for(held)  # the handler would only run to the same point again
         history.put(_inside(step), {"held": held.id})
     while (known := history.known.get(place := _place(step, len(found)))) is not None:
         request = await verb(store, store.settle, known["waits"] if "waits" in known else known["answered"])
@@ -117,23 +117,12 @@ async def answers(step: StepContext) -> dict[int, Any]:
             step.late = len(found)
             break  # it is asked anew
         if request.state is not State.ANSWERED:
-            raise _waits(step, request) if request.state is State.PENDING else cancelled(step, request)
+            raise step.waits_for(request) if request.state is State.PENDING else cancelled(step, request)
         found[len(found)] = _answer_of(request, known.get("schema"))
         if "waits" in known:  # nothing waits there any more, and a worker need not look again
             rest = {name: part for name, part in known.items() if name != "waits"}
             history.put(place, {**rest, "answered": request.id})
     return found
-
-
-def _waits(step: StepContext, request: Request) -> Halt:
-    is_call = request.kind == "call"
-    step.count("approvals:required" if is_call else "suspends:required")
-    event = event_of(request, step.attempt.note_of(request.id), step.path)
-    step.attempt.wait(step.rank, event)
-    text = f"{request.id} waits for a person: {request.call.name if is_call else request.question.text}"
-    return Halt(
-        "cancelled", "approval_required" if is_call else "input_required", text, output=waiting_output(event)
-    )  # fmt: skip
 
 
 def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
@@ -168,7 +157,7 @@ async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     with history.checkpoint((place, body), RunState.PAUSED if step.is_alone else None) as checkpoint:
         held = telemetry.asked(await verb(store, store.ask, request, checkpoint.update))
         checkpoint.saved(held.id)
-    return _waits(step, held)
+    return step.waits_for(held)
 
 
 async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
@@ -179,7 +168,7 @@ async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
     with step.history.checkpoint((_inside(step), body)) as checkpoint:
         await verb(store, store.save_run, checkpoint.update)
         checkpoint.saved()
-    return _waits(step, request)
+    return step.waits_for(request)
 
 
 def cancelled(step: StepContext, request: Request) -> Halt:

@@ -1,4 +1,4 @@
-"""The messages between an agent's loop and a model, and how a model's reply is read.
+"""The messages between an agent's loop and a model: how a reply is read, and what a model is told of its calls.
 
 Messages are plain JSON objects with a `role`: `system` and `user` with `content`; `assistant` with `content`,
 `tool_calls` (`id`, `name`, `arguments`) and, where an adapter needs it, `provider`; `tool` with `tool_call_id`, `name`,
@@ -8,14 +8,18 @@ Messages are plain JSON objects with a `role`: `system` and `user` with `content
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import deepcopy
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Protocol, cast, runtime_checkable
 
 from sayso.errors import SaysoError
 from sayso.model import strict_json
+from sayso.model.escaping import storable
+from sayso.model.request import not_run
+from sayso.runs.events import Denied, plain
 
 Message = dict[str, Any]
 
@@ -54,6 +58,17 @@ class ModelCall:
     name: str
     arguments: dict[str, Any]
     problem: str | None = None
+
+    def result(self, text: str, *, is_error: bool = False, approval: Mapping[str, Any] | None = None) -> Message:
+        """Return the message that answers this call; without half characters, which no provider takes.
+
+        Args:
+            text: What it gave, or why it gave nothing.
+            is_error: Whether it gave nothing.
+            approval: What the record says of its request; what a person wrote or changed stands above the text.
+        """
+        content = storable(_above_result(approval) + text)
+        return {"role": "tool", "tool_call_id": self.id, "name": self.name, "content": content, "is_error": is_error}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +253,33 @@ def _is_torn(text: str) -> bool:
 def kind_of(value: object) -> str:
     """Return what a value is, for an error, without showing it."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+# -- what a model is told of its calls ------------------------------------------------------------------------------
+
+
+def not_a_tool(name: str, tools: Collection[str]) -> str:
+    """Return what to say to a call of a tool that there is not."""
+    near = get_close_matches(name, tools, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no tool {name!r}.{hint} There are: {', '.join(tools) or 'none'}. Nothing was run."
+
+
+def denial_text(name: str, denied: Denied, approval: Mapping[str, Any] | None) -> str:
+    """Return what to say of a call that was not made; `approval` is what the record says of its request, if any."""
+    above = _above_result(approval)
+    if approval is not None and approval.get("message_for_model") and not above:
+        return approval["message_for_model"]
+    return above + not_run(name, denied.message, may_change=denied.is_feedback)
+
+
+def _above_result(approval: Mapping[str, Any] | None) -> str:
+    """Return what a person wrote or changed when they approved a call, for the line before its result."""
+    if approval is None or not approval.get("resolution", {}).get("approved") or not approval.get("message_for_model"):
+        return ""
+    return f"{approval['message_for_model']}\n"
+
+
+def text_of(value: Any) -> str:
+    """Return a value as a model reads it: text as it is, else JSON."""
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)

@@ -316,14 +316,12 @@ def _resumable(own: Callable[..., Any]) -> Callable[..., Any]:
     def forward(
         self: Module, *args: Any, resume_state: Any = None, user_response: Response = None, **inputs: Any
     ) -> Any:
-        if resume_state is None:
-            with _noted():
-                return own(self, *args, **inputs)
         saved, response = read_resume_state(resume_state, user_response)
         with _noted(saved):
-            if _overrides(self, "resume", "aresume"):
-                return self.resume(response, saved)
-            respond(saved, response)
+            if saved is not None:
+                if _overrides(self, "resume", "aresume"):
+                    return self.resume(response, saved)
+                respond(saved, response)
             return own(self, *args, **inputs)
 
     return forward
@@ -336,14 +334,12 @@ def _aresumable(own: Callable[..., Any]) -> Callable[..., Any]:
     async def aforward(
         self: Module, *args: Any, resume_state: Any = None, user_response: Response = None, **inputs: Any
     ) -> Any:
-        if resume_state is None:
-            with _noted():
-                return await own(self, *args, **inputs)
         saved, response = read_resume_state(resume_state, user_response)
         with _noted(saved):
-            if _overrides(self, "resume", "aresume"):
-                return await self.aresume(response, saved)
-            await offload(lambda: respond(saved, response))
+            if saved is not None:
+                if _overrides(self, "resume", "aresume"):
+                    return await self.aresume(response, saved)
+                await offload(lambda: respond(saved, response))
             return await own(self, *args, **inputs)
 
     return aforward

@@ -22,13 +22,13 @@ from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.questions import aask
 from sayso.runs.events import DeltaEvent
-from sayso.runs.messages import ModelCall, reply_to
+from sayso.runs.messages import ModelCall, reply_to, text_of
 from sayso.runs.models import model_of
 from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record, store_of
 from sayso.runs.react_state import ReActState, Waiting
 from sayso.runs.signature import Prediction, Signature
 from sayso.runs.state import result_shown, verb
-from sayso.runs.tool import Tool, offered_tool, text_of
+from sayso.runs.tool import Tool, tools_by_name
 from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line
@@ -82,7 +82,12 @@ class ReAct(Module):
             raise errors.ConfigError(f"an input cannot be called {reserved[0]!r}: every module has that parameter")
         self.model = model_of(model)
         self.max_iters, self.on_rejection = max_iters, on_rejection
-        self.tools = _by_name(tools, may_ask=enable_ask_to_user)
+        self.tools = tools_by_name(tools, _tool_of)
+        own = {FINISH, ASK} if enable_ask_to_user else {FINISH}
+        for name in sorted(own & self.tools.keys()):
+            raise errors.ConfigError(f"two tools are called {name!r}")
+        if enable_ask_to_user:
+            self.tools[ASK] = Tool(_ask_to_user, name=ASK)
         outputs = self.signature.outputs
         description = f"Give the answer: {', '.join(outputs.names)}. Ends the task."
         self._finish = {"name": FINISH, "description": description, "parameters": outputs.schema}
@@ -139,7 +144,7 @@ class ReAct(Module):
     # -- the loop ----------------------------------------------------------------------------------------------
 
     async def _go_on(self, state: ReActState) -> Prediction:
-        offered = [offered_tool(tool) for tool in self.tools.values()]
+        offered = [tool.offer for tool in self.tools.values()]
         await self._settle(state)
         while state.turns < self.max_iters:
             answer = await self._turn(state, [*offered, self._finish])
@@ -399,19 +404,6 @@ def _recorded(request: Request) -> _Observation:
 def _below(words: str, text: str, is_error: bool = False) -> _Observation:  # noqa: FBT001, FBT002  an observation's parts
     """Return what a call gave, below what a person wrote or changed."""
     return _Observation(f"{words}\n{text}" if words else text, is_error)
-
-
-def _by_name(tools: Iterable[Any], *, may_ask: bool) -> dict[str, Tool]:
-    """Return the tools by name; `may_ask` adds the one that asks the user."""
-    found: dict[str, Tool] = {}
-    if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
-    for given in [*tools, *([Tool(_ask_to_user, name=ASK)] if may_ask else [])]:
-        tool = _tool_of(given)
-        if tool.name in found or tool.name == FINISH:
-            raise errors.ConfigError(f"two tools are called {tool.name!r}")
-        found[tool.name] = tool
-    return found
 
 
 def _tool_of(given: Any) -> Tool:

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -30,7 +30,18 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
 from sayso.runs.definition import Definition
-from sayso.runs.events import ApprovalEvent, Event, Halt, InteractionEvent, OutputEvent, RunStatus, StartEvent, entry_of
+from sayso.runs.events import (
+    ApprovalEvent,
+    Event,
+    Halt,
+    InteractionEvent,
+    OutputEvent,
+    RunStatus,
+    StartEvent,
+    entry_of,
+    event_of,
+    waiting_output,
+)
 from sayso.runs.events import plain as plain_json
 from sayso.scope import Occasion, Scope
 from sayso.stores.base import Filter, Store
@@ -273,9 +284,9 @@ class RunHistory:
 
     # -- what is known -----------------------------------------------------------------------------------------
 
-    def waiting(self) -> Iterator[tuple[str, Body]]:
-        """Yield the places where something waits for a person."""
-        return ((place, body) for place, body in list(self.known.items()) if "waits" in body)
+    def waiting(self) -> list[tuple[str, Body]]:
+        """Return the places where something waits for a person."""
+        return [(place, body) for place, body in list(self.known.items()) if "waits" in body]
 
     def is_from_store(self, place: str) -> bool:
         """Say whether what is known of a place was read from the store, and not done here."""
@@ -309,8 +320,10 @@ class RunHistory:
             left: How the lease ends with it, where nothing else of the run is under way.
         """
         # Each is taken in one piece: a handler's thread may put or take one meanwhile.
-        taken = {number: self._unsaved.pop(number, None) for number in sorted(self._unsaved)}
-        steps = {number: step for number, step in taken.items() if step is not None}
+        steps: dict[int, tuple[str, Body]] = {}
+        for number in sorted(self._unsaved):
+            if (step := self._unsaved.pop(number, None)) is not None:
+                steps[number] = step
         try:
             made = Checkpoint(self, self._record, steps, waits, left)
         except BaseException:  # an argument of the run that has no form to be saved in
@@ -493,6 +506,15 @@ class StepContext:
         is_elsewhere = request.place != place and (request.key is None or request.call.tool != self.runnable.gate.tool)
         if request.run_id != self.history.run_id or is_elsewhere:
             raise AlteredRequestError(request.id, f"it was asked elsewhere than in {self.path}, which waits for it")
+
+    def waits_for(self, request: Request) -> Halt:
+        """Tell that the step waits for a person, and return what the run says then."""
+        event, is_call = event_of(request, self.attempt.note_of(request.id), self.path), request.kind == "call"
+        self.count("approvals:required" if is_call else "suspends:required")
+        self.attempt.wait(self.rank, event)
+        what = request.prompt or event.runnable_name if is_call else request.question.text
+        reason, text = "approval_required" if is_call else "input_required", f"{request.id} waits for a person: {what}"
+        return Halt("cancelled", reason, text, output=waiting_output(event), event=event)
 
     def count(self, what: str, n: int = 1) -> None:
         """Add to a counter, here and in the steps above."""

@@ -1,15 +1,10 @@
-"""`Tool`: a function that models and programs call, with its approval options; `tool` makes one of a function.
-
-Below it: what a model is offered of tools, and what it is told of each call.
-"""
+"""`Tool`: a function that models and programs call, with its approval options; `tool` makes one of a function."""
 
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
@@ -18,12 +13,8 @@ from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_hook, check_known, check_text
 from sayso.gating import OnReject, call_function, checked_on_reject, given_for_no
-from sayso.model.escaping import storable
-from sayso.model.request import not_run
 from sayso.runs.definition import ToolOptions, check_handler, entry, options_of
 from sayso.runs.definition import by_name as _flat
-from sayso.runs.events import Denied, plain
-from sayso.runs.messages import Message, ModelCall
 from sayso.runs.runnable import Run, Runnable
 from sayso.signals import trim, trimmed
 
@@ -40,6 +31,7 @@ else:
 
 Q = ParamSpec("Q")
 T = TypeVar("T")
+R = TypeVar("R", bound=Runnable)
 Errors = type[BaseException] | Collection[type[BaseException]]
 
 
@@ -132,10 +124,6 @@ class Tool(Runnable, Generic[P, R_co]):
     def __call__(self, *args: Any, **kwargs: Any) -> Run:
         """Return a run; see `Runnable`."""
         return super().__call__(*args, **kwargs)
-
-    def parts(self) -> Mapping[str, Runnable]:
-        """Return nothing: what a handler calls is its own business."""
-        return {}
 
     @property
     def is_async(self) -> bool:
@@ -246,41 +234,13 @@ def tool(
     return make if function is None else make(function)
 
 
-def call_message(call: ModelCall, content: str, *, is_error: bool) -> Message:
-    """Return the message that answers a call; without half characters, which no provider takes."""
-    text = storable(content)
-    return {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text, "is_error": is_error}
-
-
-def not_a_tool(name: str, tools: Collection[str]) -> str:
-    """Return what to say to a call of a tool that there is not."""
-    near = get_close_matches(name, tools, 1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no tool {name!r}.{hint} There are: {', '.join(tools) or 'none'}. Nothing was run."
-
-
-def approval_words(approval: Mapping[str, Any] | None) -> str:
-    """Return what a person wrote or changed when they approved a call, for the line before its result."""
-    resolution: Mapping[str, Any] = {} if approval is None else approval.get("resolution", {})
-    if approval is None or not resolution.get("approved"):
-        return ""
-    words = approval.get("message_for_model")
-    return f"{words}\n" if words else ""
-
-
-def denial_words(name: str, denied: Denied, approval: Mapping[str, Any] | None) -> str:
-    """Return what to say of a call that was not made."""
-    said = None if approval is None else approval.get("message_for_model")
-    if said and not approval_words(approval):
-        return said
-    return approval_words(approval) + not_run(name, denied.message, may_change=denied.is_feedback)
-
-
-def text_of(value: Any) -> str:
-    """Return a value as a model reads it: text as it is, else JSON."""
-    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
-
-
-def offered_tool(tool: Runnable) -> dict[str, Any]:
-    """Return a tool as a model is offered it."""
-    return {"name": tool.name, "description": tool.description or "", "parameters": tool.schema}
+def tools_by_name(tools: object, tool_of: Callable[[Any], R]) -> dict[str, R]:
+    """Return the tools that `tools=` gives, by name; raises `ConfigError` where it is no list, or names one twice."""
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
+    found: dict[str, R] = {}
+    for part in map(tool_of, cast("Iterable[Any]", tools)):
+        if part.name in found:
+            raise errors.ConfigError(f"two tools are called {part.name!r}; give one of them another name=")
+        found[part.name] = part
+    return found

@@ -12,7 +12,9 @@ import logging
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -23,8 +25,8 @@ from sayso.model import duration
 from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
 from sayso.runs.definition import Definition
+from sayso.runs.engine import call_limit
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, StartEvent
-from sayso.runs.limits import Limits, current_limits
 from sayso.runs.runnable import Run, Runnable, execute
 from sayso.runs.state import verb
 from sayso.stores.base import Store
@@ -37,6 +39,57 @@ _BEAT, _STUCK = 1.0, 10.0  # seconds between two signs of the event loop; withou
 _LAST = 0.1  # seconds for writing down what was broken off
 _SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
 _log = logging.getLogger("sayso")
+
+
+class Limits:
+    """Places for calls of tools, given out in the order in which they are asked for.
+
+    Args:
+        all_calls: How many calls at a time; None for any number.
+        by_tool: How many calls at a time of each of these tools.
+
+    Attributes:
+        going: How many calls of each tool are under way.
+
+    Raises:
+        ConfigError: A limit is no whole number from 1.
+    """
+
+    def __init__(self, all_calls: int | None = None, by_tool: Mapping[str, int] | None = None) -> None:
+        named = dict(by_tool or {})
+        for most in (*named.values(), *(() if all_calls is None else (all_calls,))):
+            if type(most) is not int or most < 1:
+                raise errors.ConfigError(f"a limit is a whole number from 1, not {most!r}")
+        self.all_calls, self.by_tool = all_calls, named
+        self.going = Counter[str]()
+        self._all = None if all_calls is None else asyncio.Semaphore(all_calls)
+        self._tools = {name: asyncio.Semaphore(most) for name, most in named.items()}
+
+    @asynccontextmanager
+    async def place(self, tool: str) -> AsyncGenerator[None]:
+        """Wait for a place for a call of a tool, and keep it while the block runs.
+
+        A tool that another tool's handler calls counts with that one: waiting for a place while holding one could wait
+        for itself.
+        """
+        if _has_place.get():
+            yield
+            return
+        async with AsyncExitStack() as places:
+            # That of the tool first: who waits for it keeps nobody else from a call.
+            for semaphore in (self._tools.get(tool), self._all):
+                if semaphore is not None:
+                    await places.enter_async_context(semaphore)
+            before = _has_place.set(True)
+            self.going[tool] += 1
+            try:
+                yield
+            finally:
+                self.going[tool] -= 1
+                _has_place.reset(before)
+
+
+_has_place: ContextVar[bool] = ContextVar("sayso_has_place", default=False)
 
 
 class Ending(StrEnum):
@@ -407,7 +460,7 @@ class Worker:
         view, run_id = key
         known, began, heard = self._known.setdefault(key, _KnownRun()), time.monotonic(), _Heard()
         name = ""
-        current_limits.set(self._limits)  # a task has a context of its own
+        call_limit.set(self._limits.place)  # a task has a context of its own
         try:
             mark = await verb(view.store, view.mark, run_id)
             if mark is None:
