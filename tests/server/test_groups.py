@@ -139,7 +139,7 @@ def test_a_group_keeps_the_filters_of_its_list_and_offers_what_one_may_decide(st
     store.claim(late[0], Identity("sayso", "bob"), roles=(), channel="web")
     page = group_of(ada, "/?q=late&sort=amount")
     assert list(items_of(page)) == late[:0:-1]
-    assert "claimed it" in text_of(page)
+    assert "took it on" in text_of(page)
     assert 'href="/?q=late&amp;sort=amount"' in page
     done = decided(ada, page, "reject", list(items_of(page).values()))
     assert "3 of 3 decided" in done
