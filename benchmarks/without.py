@@ -83,7 +83,7 @@ def _journal_rows() -> None:
             connection.execute(f"DROP TRIGGER IF EXISTS temp.{trigger}")
     transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
     transaction._UNCHANGED = transaction._UNCHANGED.partition(" AND EXISTS")[0]  # no row is there to be looked at
-    transaction._update.cache_clear()
+    transaction._sql.cache_clear()
 
 
 def _journal_in_memory() -> None:
@@ -108,10 +108,7 @@ def _schema() -> None:
 
 
 def _channels() -> None:
-    _replace_method("record_keys", lambda *_: (), "SqlTableWrites", "TableTransaction")
-    transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
-    transaction._NO_CHANNEL, transaction._INSERT_ALONE = "1", transaction._INSERT
-    transaction._update.cache_clear()
+    _replace_method("record_keys", lambda *_: (), "SqlTableWrites", "SingleStatement", "TableTransaction")
 
 
 def _telemetry() -> None:

@@ -727,7 +727,7 @@ MUTANTS = [
     ),
     Mutant(
         "one statement looks for grants", "stores/sqlite_transaction.py",
-        "if kind not in self._unread:\n            self._unread = (*self._unread, kind)", "if False:\n            self._unread = (*self._unread, kind)",
+        "raise Stale\n        self._unread = (*self._unread, kind)\n        return ()", "raise Stale\n        return ()",
         "stores/test_contract.py::TestSqlite::test_a_grant_made_elsewhere_counts_here_at_once",
     ),
     Mutant(

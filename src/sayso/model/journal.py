@@ -96,8 +96,10 @@ def chained(
     before: str, run_id: str, seq: int, at: int, request_id: str, event: str, by: str, channel: str, detail: str
 ) -> Entry:
     """Return the row that follows the link `before`."""
-    texts = quote(request_id), quote(event), quote(by), quote(channel), quote(detail)
-    content = f"[{quote(before)},{quote(run_id)},{seq},{at},{','.join(texts)}]"
+    content = (
+        f"[{quote(before)},{quote(run_id)},{seq},{at},{quote(request_id)},{quote(event)},{quote(by)},{quote(channel)},"
+        f"{quote(detail)}]"
+    )
     link = hashlib.sha256(content.encode()).hexdigest()
     return Entry(run_id, seq, at, request_id, event, by, channel, detail, link)
 

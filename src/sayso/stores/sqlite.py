@@ -39,6 +39,7 @@ from sayso.stores.sqlite_transaction import (
     LOAD,
     WIDTH,
     RowCache,
+    SingleStatement,
     SqliteTransaction,
     Stale,
 )
@@ -291,14 +292,13 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
         """Run one verb while nobody else waits: in one statement, or where that is not enough, in a transaction."""
         try:
-            tx = SqliteTransaction(self._writing or self._writer(), self._cache, self.seal, self._schema, is_alone=True)
+            tx = SingleStatement(self._writing or self._writer(), self._cache, self.seal)
             try:
                 result = work(tx, *args, **options)
-                tx.commit_alone()
+                tx.commit()
             except (Stale, errors.SaysoError):
                 pass  # the second try stands outside of this fault, so that what it raises does not tell of it
             else:
-                self._cache.committed(tx)
                 return result, tx.changed
             return self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
         except DATABASE_ERRORS as error:

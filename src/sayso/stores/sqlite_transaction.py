@@ -50,11 +50,9 @@ BY_EFFECT = f"""{LOAD} r.effect_digest = ?1 OR r.id IN (
     WHERE event = 'asked' AND instr(detail, '"effect":"') > 0 AND json_extract(detail, '$.effect') = ?1
 ) ORDER BY r.n"""
 _VALUES = ", ".join("?" * len(_FIELDS))
-# Who writes in one statement has not looked whether a channel is to hear of it, nor for grants or a stop where these
-# matter, so the statement looks (`none_of`).
-_INSERT = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
+_ADD = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
 _NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
-_UNCHANGED = f"""{" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
+_UNCHANGED = f""" AND {" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
     SELECT 1 FROM journal AS j WHERE {_NEWEST} AND j.run_id = request.run_id AND j.seq = (
         SELECT seq FROM journal WHERE run_id = request.run_id AND request_id = request.id ORDER BY seq DESC LIMIT 1
     )
@@ -76,20 +74,35 @@ JOURNAL_TRIGGERS = tuple(
 )
 
 
-@cache
-def _insert(kinds: tuple[str, ...]) -> str:
-    return f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {none_of(kinds)}" if kinds else _INSERT
+class Write(NamedTuple):
+    """A statement that writes a row of a request.
+
+    Attributes:
+        columns: Those that it sets beside the row's newest entry; all of them in a new row.
+        is_start: Whether everything else has to be as it was seen here, too.
+    """
+
+    columns: tuple[str, ...]
+    is_start: bool = False
+
+
+_INSERT = Write(())
 
 
 @cache
-def _update(*names: str, is_start: bool, kinds: tuple[str, ...]) -> str:
-    columns = " = ?, ".join((*names, "link", *ENTRY_COLUMNS))
-    where = f" AND {_UNCHANGED}" * is_start + f" AND {none_of(kinds)}" * bool(kinds)
-    return f"UPDATE request SET {columns} = ? WHERE id = ? AND link = ?{where}"
+def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
+    """Return its text; nothing is written while there are records of these kinds."""
+    columns, is_start = write
+    guard = none_of(kinds) if kinds else "TRUE"
+    if not columns:
+        return f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {guard}" if kinds else _ADD
+    written = " = ?, ".join((*columns, "link", *ENTRY_COLUMNS))
+    return f"UPDATE request SET {written} = ? WHERE id = ? AND link = ?{_UNCHANGED * is_start} AND {guard}"
 
 
 # Columns that an index names are written only where they change: each would cost two more pages of every commit.
 _UNINDEXED = tuple(name for name in PROGRESS_COLUMNS if name not in {"holds", "live"})
+_CHANGE, _START = Write(_UNINDEXED), Write(_UNINDEXED, is_start=True)
 
 
 class Stale(Exception):
@@ -153,6 +166,7 @@ class RowCache:
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
             self.holders.clear()
+            self.heads.clear()
         request = read.request
         self.rows[request.id] = read
         if request.holds:
@@ -171,6 +185,11 @@ class RowCache:
             self.heads.clear()
         self.heads |= tx.heads
         self.kept_schemas |= tx.schemas
+
+
+def _newest(entry: Entry) -> tuple[Any, ...]:
+    """Return what a request's row says of its newest row in the journal: the link and the `ENTRY_COLUMNS`."""
+    return entry.link, *entry[1:3], *entry[4:8]
 
 
 def verify_cached(read: CachedRow, seal: Seal) -> bool:
@@ -193,7 +212,6 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         seal: Seals and opens texts.
         schema: Looks a schema's text up.
         is_fresh: Read everything anew, guess nothing.
-        is_alone: Read nothing and write one row of a request, in `commit_alone`; anything else is `Stale`.
 
     Attributes:
         changed: Ids of requests that were written.
@@ -202,21 +220,19 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         has_guessed: Whether a row was taken from memory.
     """
 
+    has_guessed = False
+    _loaded: CachedRow | None = None  # the last one
+    _verified: CachedRow | None = None
+    _now: datetime | None = None
+
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str], *,
-        is_fresh: bool = False, is_alone: bool = False,
+        is_fresh: bool = False,
     ) -> None:  # fmt: skip
-        self._connection = connection
-        self._execute = _not_alone if is_alone else connection.execute
-        self._cache, self._seal, self._schema, self._is_fresh, self._is_alone = cache, seal, schema, is_fresh, is_alone
-        self._loaded: CachedRow | None = None  # the last one
-        self._verified: CachedRow | None = None
-        self._pending: tuple[str, tuple[Any, ...], Entry, CachedRow] | None = None
-        self._now: datetime | None = None
+        self._execute = connection.execute
+        self._cache, self._seal, self._schema, self._is_fresh = cache, seal, schema, is_fresh
         self._records: dict[tuple[str, str], RecordRow | None] = {}  # those of tokens are looked up by every verb
         self._keys: dict[str, Sequence[str]] = {}
-        self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds of which the statement sees to it itself
-        self.has_guessed = False
         self.changed: list[str] = []
         self.changed_runs = list[str]()
         self.heads: dict[str, tuple[int, str]] = {}
@@ -244,8 +260,6 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         return None if found is None else self._read(found)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
-        if self._is_alone:
-            return None  # as for `holder`
         found = self._execute(FIND_KEY, (key_digest(run_id, key),)).fetchone()
         return None if found is None else self._read(found)
 
@@ -264,17 +278,11 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         return self._loaded.request
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        # Whether there is a channel, which is asked of every change, is looked for by the statement itself; and whether
-        # there are grants, which is asked of what is new.
-        if self._is_unread(kind, GRANT):
-            return ()
         if kind not in self._keys:
             self._keys[kind] = super().record_keys(kind)
         return self._keys[kind]
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
-        if self._is_unread(kind, STOP):
-            return None
         if (kind, key) not in self._records:
             self._records[kind, key] = super().find_record(kind, key)
         return self._records[kind, key]
@@ -289,14 +297,6 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         self._keys.pop(kind, None)
         self._records[kind, key] = None
 
-    def _is_unread(self, kind: str, other: str) -> bool:
-        """Say whether the statement alone looks for a kind of record; from then on it does."""
-        if not self._is_alone or (kind not in self._unread and (kind != other or self._pending is not None)):
-            return False
-        if kind not in self._unread:
-            self._unread = (*self._unread, kind)
-        return True
-
     def insert(self, transition: Transition) -> None:
         request, seal, cache = transition.request, self._seal, self._cache
         subject = request.subject
@@ -310,8 +310,8 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         digest = transition.detail["asked"] = asked_digest(asked, seal)
         transition.detail["row_digest"] = codec.row_digest(values, seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        written = (*values, entry.link, *entry[1:3], *entry[4:8])  # ENTRY_COLUMNS
-        self._write(_insert(self._unread), written, entry, CachedRow(written, request, None, digest))
+        written = (*values, *_newest(entry))
+        self._write(_INSERT, written, entry, CachedRow(written, request, None, digest))
 
     def update(self, transition: Transition) -> None:
         request, before = transition.request, self._loaded
@@ -320,34 +320,34 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         if self._verified is not before and not self.verify(before.request):
             raise codec.altered(request.id)
         detail, seal, old = transition.detail, self._seal, before.row
-        asked = old[:_ASKED_END]
-        again: dict[str, Any] = {}
+        asked, digest, again = old[:_ASKED_END], before.asked, dict[str, Any]()
         if request.purged_at is not before.request.purged_at:
             again = codec.asked_again(before.request, request, seal, detail)
-            asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END]
-        digest = detail["asked"] if again else before.asked or asked_digest(asked, seal)
-        holds, state, live, *rest = progress = codec.progress_values(request, seal)
+            asked, digest = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END], detail["asked"]
+        elif digest is None:
+            digest = asked_digest(asked, seal)
+        progress = codec.progress_values(request, seal)
         detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        newest = (entry.link, *entry[1:3], *entry[4:8])  # ENTRY_COLUMNS
+        newest = _newest(entry)
         # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
         # and so does the newest row of the journal.
         is_start = transition.event == "started"
-        if (holds, live) == (old[_ASKED_END], old[_ASKED_END + 2]):
-            sql = _update(*again, *_UNINDEXED, is_start=is_start, kinds=self._unread)
-            progress = (state, *rest)
+        if (progress[0], progress[2]) == (old[_ASKED_END], old[_ASKED_END + 2]):
+            write, changed = _START if is_start else _CHANGE, (progress[1], *progress[3:])
         else:
-            sql = _update(*again, *PROGRESS_COLUMNS, is_start=is_start, kinds=self._unread)
-        values = (*again.values(), *progress, *newest, request.id, old[_LINK], *(old if is_start else ()))
-        row = (*asked, holds, state, live, *rest, *newest)
-        self._write(sql, values, entry, CachedRow(row, request, None, digest))
+            write, changed = Write(PROGRESS_COLUMNS, is_start), progress
+        if again:
+            write = Write((*again, *write.columns))
+        values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if is_start else ()))
+        self._write(write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest))
 
     def verify(self, request: Request) -> bool:
         read = self._loaded
         if read is None or read.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
         if self._verified is not read:
-            if not verify_cached(read, self._seal):
+            if read.newest is not None and not verify_cached(read, self._seal):
                 if self._is_fresh:
                     return False
                 raise Stale
@@ -359,25 +359,8 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         self._run(_APPEND, entry, entry)
 
     def newest(self, run_id: str) -> Entry | None:
-        if self._is_alone and run_id == CHAIN and STOP in self._unread:
-            return None  # the statement looks
         found = self._execute(NEWEST, (run_id,)).fetchone()
         return None if found is None else Entry._make(found)
-
-    def commit_alone(self) -> None:
-        """Write the one row in a statement of its own, which is a transaction; raises `Stale` where it cannot be."""
-        if self._pending is None:
-            raise Stale  # an answer from memory that no compare-and-set has confirmed
-        self._execute = self._connection.execute
-        self._run(*self._pending)
-
-    def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: CachedRow) -> None:
-        if not self._is_alone:
-            self._run(sql, values, entry, written)
-        elif self._pending is None:
-            self._pending = sql, values, entry, written
-        else:
-            raise Stale
 
     def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
@@ -394,6 +377,9 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         at = microseconds(self._now or clock.now())
         seq, before = head
         return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
+
+    def _write(self, write: Write, values: tuple[Any, ...], entry: Entry, written: CachedRow) -> None:
+        self._run(_sql(write), values, entry, written)
 
     def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None) -> None:
         """Write a row of the journal, perhaps with that of its request, and remember them."""
@@ -417,5 +403,56 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             self.changed.append(written.request.id)
 
 
-def _not_alone(*_: Any) -> Any:
+class SingleStatement(SqliteTransaction):
+    """A transaction that reads nothing and writes one row of a request, in one statement at its end; else `Stale`.
+
+    Most verbs ask whether there are channels, grants or a stop, and mostly there are none: here the answer is no, and
+    the statement looks (`none_of`).
+    """
+
+    _is_fresh = False
+    _pending: tuple[Write, tuple[Any, ...], Entry, CachedRow] | None = None
+    _unread: tuple[str, ...] = ()
+    """Kinds of records for which the statement looks."""
+
+    def __init__(self, connection: sqlite3.Connection, cache: RowCache, seal: Seal) -> None:
+        self._connection, self._cache, self._seal, self._execute = connection, cache, seal, _stale
+        self._keys, self._records, self.changed = {}, {}, []
+        self.heads = cache.heads  # committed as soon as they are written
+
+    def keyed(self, run_id: str, key: str) -> Request | None:  # noqa: ARG002
+        return None  # as for `holder`
+
+    def record_keys(self, kind: str) -> Sequence[str]:
+        if kind not in {CHANNEL, GRANT}:
+            raise Stale
+        self._unread = (*self._unread, kind)
+        return ()
+
+    def find_record(self, kind: str, key: str) -> RecordRow | None:  # noqa: ARG002
+        if kind != STOP:
+            raise Stale
+        self._unread = (*self._unread, kind)
+        return None
+
+    def newest(self, run_id: str) -> Entry | None:
+        if run_id != CHAIN or STOP not in self._unread:
+            raise Stale
+        return None  # the statement looks there, too
+
+    def commit(self) -> None:
+        """Make the statement; raises `Stale` where it is not the one that is needed."""
+        if self._pending is None:
+            raise Stale  # an answer from memory that no compare-and-set has confirmed
+        write, values, entry, written = self._pending
+        self._execute = self._connection.execute
+        self._run(_sql(write, self._unread), values, entry, written)
+
+    def _write(self, write: Write, values: tuple[Any, ...], entry: Entry, written: CachedRow) -> None:
+        if self._pending is not None:
+            raise Stale
+        self._pending = write, values, entry, written
+
+
+def _stale(*_: Any) -> Any:
     raise Stale
