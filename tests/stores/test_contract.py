@@ -66,11 +66,8 @@ class TestPostgres(FullContract):
     place = 0  # in the list of servers
 
     @pytest.fixture(autouse=True)
-    def _database(self) -> Iterator[None]:
-        self.server = server(self.place)
-        self.url = self.server.new()
-        yield
-        self.server.drop(self.url)
+    def _database(self) -> None:
+        self.url = server(self.place).used()
 
     def make_store(self) -> Store:
         from sayso.stores.postgres import PostgresStore
