@@ -6,6 +6,7 @@ The invariant: nothing of this decides anything, and what somebody wrote is show
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from starlette.applications import Starlette
 
@@ -13,9 +14,10 @@ import sayso
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.conftest import Clock
-from tests.support.acting import Pay, held, payer
+from tests.support.acting import Pay, approved, held, payer
 from tests.support.browsing import Browser, browser, text_of
 from tests.support.calling import caller, code_of
+from tests.support.running import agent_of, ids, started
 
 
 def test_a_comment_is_shown_to_all_and_marked_for_whom_it_mentions(app: Starlette, store: Store, ada: Browser) -> None:
@@ -52,6 +54,43 @@ def test_comments_come_by_the_api_too(app: Starlette, pay: Pay) -> None:
     assert code_of(monkey.post(f"{where}/comment", json={"text": "  "})) == (422, "invalid_input")
     rows = monkey.get(f"{where}/journal").json()["entries"]
     assert rows[-1]["detail"] == {"comment": "by api, @bob", "mentions": ["bob"], **rows[-1]["detail"]}
+
+
+def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, store: Store) -> None:
+    def look(order: str, api_key: str) -> dict[str, Any]:
+        """Look up."""
+        return {"total": 320, "password": "p-result"}
+
+    def pay_back(amount: int, card_token: str) -> str:
+        raise NotImplementedError
+
+    refund = sayso.Tool(name="refund", handler=pay_back, requires_approval=True)
+    words = "the key was k-given and <b>p-result</b>\u202e, the card c-card"
+    turns = [{"calls": [("look", {"order": "A-1", "api_key": "k-given"})], "text": f"First {words}."}]
+    turns += [{"calls": [("refund", {"amount": 320, "card_token": "c-card"})], "text": f"So {words}."}]
+    output = started(agent_of([look, refund], *turns, name="clerk"), prompt="Refund A-1 to c-card.")
+    (request_id,) = ids(output)
+    page = ada.get(f"/r/{request_id}").text
+    story = page.partition('id="story"')[2].partition("</section>")[0]
+    assert all(secret not in page for secret in ("k-given", "p-result", "c-card", "<b>", "\u202e"))
+    assert re.findall('<li class="told-([a-z]+)"', story) == ["asked", "says", "step", "says"]
+    assert re.search(r"Refund A-1 to \S+\.", text_of(story))
+    assert text_of(story).count("The model wrote, unverified") == 2
+    assert "clerk.look success" in story
+    assert "&#39;order&#39;: &#39;A-1&#39;" in story
+    assert 'id="story"' not in ada.get(f"/r/{held(payer(), 5).confirmation_id}").text
+
+
+def test_earlier_decisions_on_the_same_function_stand_beside_a_call(ada: Browser, clock: Clock) -> None:
+    pay, other = payer(), payer(name="refund")
+    for amount in (1, 2, 3, 4):
+        clock.tick(seconds=1)
+        approved(pay, amount)
+    approved(other, 99)
+    page = ada.get(f"/r/{held(pay, 5, to='kim').confirmation_id}").text
+    before = page.partition('id="earlier"')[2].partition("</section>")[0]
+    assert re.findall(r"amount=(\d+)", before) == ["4", "3", "2"]
+    assert "by ada" in before
 
 
 def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(

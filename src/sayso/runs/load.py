@@ -136,7 +136,7 @@ class LoadedRun:
         waiting: list[Span] = []
         for place, body in known.items():
             if "status" in body:
-                yield _span(place, body)
+                yield span_of(place, body)
             elif "waits" in body or "answered" in body:
                 waiting.append(self._waits(place, body))
         yield from waiting
@@ -169,7 +169,8 @@ def _pause_of(request: Request) -> RunStatus:
     return RunStatus(code="cancelled", reason="approval_required" if is_call else "input_required", message=message)
 
 
-def _span(place: str, body: Body) -> Span:
+def span_of(place: str, body: Body) -> Span:
+    """Return the span of a step that has ended."""
     return Span(
         place, body["path"], body["name"], body["type"], body["t0"], body["t1"], body["status"],
         body.get("input"), _shown(body.get("value")), body.get("error"), body.get("usage") or {},

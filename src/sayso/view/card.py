@@ -267,7 +267,7 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     may_start = starts(request)
     if may_start is not None:
         facts.append(("may start", may_start))
-    facts += _escalation(request, now, room)
+    facts += escalation_facts(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
     facts += [("approved by", said_by(vote, now)) for vote in votes]
     if request.returned is not None and request.state is State.PENDING:
@@ -279,7 +279,8 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     return [f"  {name:{_FACT_ROOM}}{fact}" for name, fact in facts]
 
 
-def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
+def escalation_facts(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
+    """Yield when a request is, or was, opened to more people, and to whom, as names and values."""
     escalation, at = request.escalation, request.escalated_at
     if escalation is None or (at is None and request.state is not State.PENDING):
         return

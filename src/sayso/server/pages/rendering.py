@@ -199,6 +199,7 @@ def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
     may_start = card.starts(request)
     if may_start is not None:
         found.append(("may start", may_start))
+    found += card.escalation_facts(request, now, _HEADLINE)
     if request.state is State.PENDING:
         found += [("approved by", said_by(vote, now)) for vote in request.votes]
     if request.returned is not None and request.state is State.PENDING:

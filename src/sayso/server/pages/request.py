@@ -33,13 +33,15 @@ from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, la
 from sayso.server.pages.forms import Edit, Widget, answer_fields, argument_fields, read_answer, read_edit, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
+from sayso.server.pages.runs import story_of
+from sayso.stores.base import Filter
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 from sayso.view.summary import name_of
 
-_TITLE_ROOM = 80
+_TITLE_ROOM, _MOST_EARLIER = 80, 3
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
 _VERBS = _DECIDE | CARE | {"preview", "preview-grant", "resolve", "undo"}
@@ -111,7 +113,8 @@ def _page(
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, sent=sent,
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
-        comments=remarks(context, entries),
+        comments=remarks(context, entries), story=story_of(context, request),
+        earlier=_earlier(context, request, now),
         left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
         moves=moves, colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
@@ -120,6 +123,16 @@ def _page(
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         why_not=reason, spans=later_ends(request, now),
     )  # fmt: skip
+
+
+def _earlier(context: RequestContext, request: Request, now: datetime) -> list[tuple[str, str, str]]:
+    """Return the newest decisions on calls of the same tool: id, arguments, and where each stands."""
+    if request.kind != "call":
+        return []
+    wanted = Filter(states=frozenset(State) - {State.PENDING}, name=request.call.tool, kind="call")
+    found = context.settings.store.list(wanted, limit=_MOST_EARLIER + 1, newest=True).requests
+    others = [one for one in found if one.id != request.id][:_MOST_EARLIER]
+    return [(one.id, parts_of(one)[1], card.stands(one, now)) for one in others]
 
 
 class _Arguments(NamedTuple):

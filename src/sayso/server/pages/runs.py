@@ -6,24 +6,32 @@ requests alone. Texts of a program are drawn as values are, never as our own wor
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any, Literal, NamedTuple, cast
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import errors
 from sayso.clock import instant, now
+from sayso.model import canonical
 from sayso.model.escaping import escape
+from sayso.model.redaction import Redaction, scrub
 from sayso.model.rendering import brief
-from sayso.model.request import State
+from sayso.model.request import Request, State, without_secrets
 from sayso.model.run import RunState
-from sayso.runs.load import Span, load_run
+from sayso.runs.load import Span, load_run, span_of
+from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import RunFilter
 from sayso.view.document import event_rows, moment
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
+_MOST_TOLD, _MOST_TEXT = 60, 2_000
+_MASKED = Redaction()
 
 
 def runs(context: RequestContext) -> Response:
@@ -62,6 +70,66 @@ def run(context: RequestContext) -> Response:
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
         unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip
+
+
+class Told(NamedTuple):
+    """A part of what led to a request, as texts to show.
+
+    Attributes:
+        kind: `asked`, what the run was given; `says`, what a model wrote; `step`, what a tool took and gave.
+        head: Of a step which one, and how it ended.
+        text: What was written, taken or given, drawn harmless; what is masked anywhere in it is masked here.
+    """
+
+    kind: Literal["asked", "says", "step"]
+    head: str
+    text: str
+
+
+def story_of(context: RequestContext, request: Request) -> list[Told] | None:
+    """Return what the record has of a request's run before it, oldest first; None where no run is kept."""
+    try:
+        known = bodies(context.settings.store.get_run(request.run_id).steps)
+        before = list(takewhile(lambda item: request.id not in _requests_of(item[1]), known.items()))[-_MOST_TOLD:]
+        secrets = frozenset[str]().union(*(_secrets_of(body) for body in known.values()))
+        found = [one for place, body in before for one in _told(place, body)]
+    except errors.RunNotFoundError:
+        return None
+    except (errors.StoreCorruptError, AttributeError, LookupError, TypeError, ValueError):
+        return [Told("step", "", "The steps of this run cannot be read.")]  # the call itself still can be decided
+    return [one._replace(text=_drawn(scrub(without_secrets(request, one.text), secrets))) for one in found]
+
+
+def _requests_of(body: Body) -> set[Any]:
+    """Return the requests that a step is about."""
+    metadata: dict[str, Any] = body.get("metadata") or {}
+    approval: dict[str, Any] = metadata.get("approval") or {}
+    return {body.get("waits"), body.get("answered"), approval.get("approval_id")}
+
+
+def _secrets_of(body: Body) -> frozenset[str]:
+    """Return what is masked by its name in what a step was given or gave, and in the calls that a model asked for."""
+    kept: dict[str, Any] = body.get("value") or {}
+    reply: dict[str, Any] = body.get("reply") or {}
+    trees = [json.loads(text) for text in (body.get("given"), kept.get("form")) if isinstance(text, str)]
+    trees += [call["arguments"] for call in reply.get("calls", ())]
+    return frozenset[str]().union(*map(_MASKED.secrets, trees))
+
+
+def _told(place: str, body: Body) -> Iterator[Told]:
+    if "given" in body:
+        given = cast("dict[str, Any]", canonical.display(_MASKED.mask(json.loads(body["given"]))))
+        prompt = given.get("prompt")
+        yield Told("asked", "", prompt if isinstance(prompt, str) else brief(given, _ROOM))
+    elif "reply" in body and body["reply"]["text"]:
+        yield Told("says", "", str(body["reply"]["text"]))
+    elif "status" in body:
+        step = _step(span_of(place, body))
+        yield Told("step", f"{step['path']} {step['status']}", step["said"])
+
+
+def _drawn(text: str) -> str:
+    return escape(text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…", block=True)
 
 
 def _step(span: Span) -> dict[str, Any]:
