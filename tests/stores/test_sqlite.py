@@ -525,10 +525,10 @@ def test_what_is_remembered_is_not_read_again_and_runs_only_if_it_still_stands(
     review = sayso.Review(store)
     failing.before = staticmethod(statements.append)
 
-    def approved(number: int) -> Request:
+    def approved(number: int, by: sayso.Review = review) -> Request:
         with pytest.raises(sayso.ConfirmationRequired) as held:
             pay(number)
-        return review.approve(held.value.confirmation_id, by=ada)
+        return by.approve(held.value.confirmation_id, by=ada)
 
     with sayso.run("order"), closing(SqliteStore(path)) as other:
         approved(0)
@@ -539,6 +539,9 @@ def test_what_is_remembered_is_not_read_again_and_runs_only_if_it_still_stands(
         sayso.Review(other).cancel(approved(2).id, by=ada)
         with pytest.raises(sayso.ConfirmationRejected):
             pay(2)
+        statements.clear()
+        approved(5, sayso.Review(other))
+        assert [sql.split()[0] for sql in statements] == ["INSERT", "SELECT", "UPDATE"]
         other.start(approved(3).id, "token")
         with pytest.raises(errors.AlreadyStartedError):
             pay(3)
@@ -566,8 +569,8 @@ def test_a_verb_that_is_interrupted_is_whole_or_undone(
     scene: Scene, store: SqliteStore, path: Path, failing: type[Failing], when: str, statement: str, is_alone: bool
 ) -> None:
     request, hits = scene.approved(), list[str]()
-    if not is_alone:  # what is not remembered is read, in the same transaction
-        store._cache.rows.clear()
+    if not is_alone:  # the end of its chain is not remembered, and read in the same transaction
+        store._cache.heads.clear()
     store.close()
 
     def interrupt(sql: str) -> None:

@@ -292,7 +292,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
         """Run one verb while nobody else waits: in one statement, or where that is not enough, in a transaction."""
         try:
-            tx = SingleStatement(self._writing or self._writer(), self._cache, self.seal)
+            tx = SingleStatement(self._writing or self._writer(), self._cache, self.seal, self._schema)
             try:
                 result = work(tx, *args, **options)
                 tx.commit()

@@ -404,8 +404,9 @@ class SqliteTransaction(SqlTableWrites, Transaction):
 
 
 class SingleStatement(SqliteTransaction):
-    """A transaction that reads nothing and writes one row of a request, in one statement at its end; else `Stale`.
+    """A transaction that writes one row of a request, in one statement at its end; else `Stale`.
 
+    It reads that row alone, where it is not remembered: whether it is still the same, the statement finds out.
     Most verbs ask whether there are channels, grants or a stop, and mostly there are none: here the answer is no, and
     the statement looks (`none_of`).
     """
@@ -415,10 +416,23 @@ class SingleStatement(SqliteTransaction):
     _unread: tuple[str, ...] = ()
     """Kinds of records for which the statement looks."""
 
-    def __init__(self, connection: sqlite3.Connection, cache: RowCache, seal: Seal) -> None:
-        self._connection, self._cache, self._seal, self._execute = connection, cache, seal, _stale
+    def __init__(
+        self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
+    ) -> None:
+        self._connection, self._cache, self._seal, self._schema = connection, cache, seal, schema
+        self._execute = _stale
         self._keys, self._records, self.changed = {}, {}, []
         self.heads = cache.heads  # committed as soon as they are written
+
+    def load(self, request_id: str) -> Request:
+        known = self._cache.rows.get(request_id)
+        if known is None:
+            found = self._connection.execute(GET, (request_id,)).fetchone()
+            if found is None:
+                raise errors.RequestNotFoundError(request_id)
+            known = self._cache.read(found, self._seal, self._schema)
+        self._loaded = known
+        return known.request
 
     def keyed(self, run_id: str, key: str) -> Request | None:  # noqa: ARG002
         return None  # as for `holder`
