@@ -20,7 +20,7 @@ from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, row_digest_in
 from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
 from sayso.model.reviewer import Escalation, Identity, Quorum
-from sayso.stores.filter import search_text
+from sayso.stores.filter import notes_of, search_text
 
 _MARK = "sealed:1:"
 _ANY = "sealed:"
@@ -246,10 +246,12 @@ def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
 def asked_again(before: Request, after: Request, seal: Seal, detail: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of what was asked that a transition changed, by name; `detail` gets their digest.
 
-    Only a purge changes them: its row in the journal then says what is left.
+    Only a purge changes them, and its row in the journal then says what is left; what is searched has notes, too.
     """
     if after.purged_at is before.purged_at:
-        return {}
+        has_notes = after.decision is not before.decision or after.votes is not before.votes
+        is_new = has_notes and seal.is_open and notes_of(after) != notes_of(before)
+        return {"search": _writable(search_text(after))} if is_new else {}
     values = asked_values(after, seal)
     detail["asked"] = asked_digest(values, seal)
     return {name: values[ASKED_COLUMNS.index(name)] for name in ("search", "asked", "form", "masked")}

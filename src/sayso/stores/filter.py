@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Call, Request, State, without_secrets
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 
@@ -28,7 +28,8 @@ class Filter:
         risk: With this risk word.
         claimed_by: Claimed by this identity, by folded comparison.
         text: With this text in id, run, function name, arguments as they were asked, masked, or title, summary, effect,
-            prompt or question; not case-sensitive. Of long arguments the first 4,000 characters count.
+            prompt, question or the notes of decisions; not case-sensitive. Of long arguments the first 4,000 characters
+            count. In a sealed store only id, run and function are looked at.
         kind: Calls or questions only.
         at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
     """
@@ -78,11 +79,18 @@ def read_cursor(cursor: str | None) -> int | None:
     return int(cursor)
 
 
+def notes_of(request: Request) -> list[str]:
+    """Return what those who decided wrote, where a purge has not taken it out of the search."""
+    decisions = (*request.votes, request.decision) if request.purged_at is None else ()
+    return [one.comment for one in decisions if one is not None and one.comment is not None]
+
+
 def search_text(request: Request) -> str:
     """Return what `Filter.text` is looked for in: of an argument what people are shown of it, never what is masked."""
     subject = request.subject
     found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
-    words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect))
+    notes = without_secrets(request, "\n".join(notes_of(request)))
+    words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
     return "\n".join([request.id, request.run_id, *words]).casefold()
 
 

@@ -423,7 +423,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         detail, seal, old = transition.detail, self._seal, Row._make(known.row)
         again = codec.asked_again(known.request, request, seal, detail)
         asked = old._replace(**again)[:_ASKED_END]
-        digest = detail["asked"] if again else known.asked or asked_digest(asked, seal)
+        digest = detail["asked"] if "asked" in again else known.asked or asked_digest(asked, seal)
         progress = codec.progress_values(request, seal)
         detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
         entry, before = self._entry(request.run_id, request.id, *transition[1:])

@@ -320,10 +320,12 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         if self._verified is not before and not self.verify(before.request):
             raise codec.altered(request.id)
         detail, seal, old = transition.detail, self._seal, before.row
-        asked, digest, again = old[:_ASKED_END], before.asked, dict[str, Any]()
-        if request.purged_at is not before.request.purged_at:
-            again = codec.asked_again(before.request, request, seal, detail)
-            asked, digest = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END], detail["asked"]
+        asked, digest = old[:_ASKED_END], before.asked
+        again = codec.asked_again(before.request, request, seal, detail)
+        if again:
+            asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END]
+        if "asked" in again:
+            digest = detail["asked"]
         elif digest is None:
             digest = asked_digest(asked, seal)
         progress = codec.progress_values(request, seal)
@@ -338,7 +340,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         else:
             write, changed = Write(PROGRESS_COLUMNS, is_start), progress
         if again:
-            write = Write((*again, *write.columns))
+            write = Write((*again, *write.columns), is_start)
         values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if is_start else ()))
         self._write(write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest))
 
