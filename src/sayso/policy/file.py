@@ -293,6 +293,7 @@ def in_effect() -> Policy | None:
 
 # -- the file ------------------------------------------------------------------------------------------------------
 
+_AS_EFFECTIVE = os.access in os.supports_effective_ids
 _candidates: dict[str, tuple[str, ...]] = {}
 _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
@@ -301,6 +302,8 @@ def _settings() -> tuple[str, os.stat_result] | None:
     """Return the `sayso.toml` in effect, as `config.settings_file` does; this is asked at every call of a gate."""
     pinned = config.pinned()
     for path in _nearby() if pinned is None else () if pinned[0] is None else (str(pinned[0]),):
+        if not os.access(path, os.F_OK, effective_ids=_AS_EFFECTIVE):  # mostly it is not there, and `stat` would raise
+            continue
         try:
             there = os.stat(path)  # noqa: PTH116  the same
         except OSError:
