@@ -118,6 +118,7 @@ def named(pid: int) -> str:
     return "/".join(mine._replace(pid=str(pid), started=_started(pid), program=_program(pid), lease=""))
 
 
+@lru_cache(maxsize=256)
 def lease_of(worker: str | None) -> timedelta | None:
     """Return how long what a worker, or the holder of a run, holds counts without a renewal; None for without end."""
     parts = "" if worker is None else worker.partition("#")[0].split("/")
