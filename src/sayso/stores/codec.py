@@ -222,7 +222,7 @@ def row_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -> s
     """
     digest = asked_digest(values[:_ASKED_END], seal) if asked is None else asked
     progress = seal.open(values[_PROGRESS], values[0], "progress")
-    return hashlib.sha256(dumps((digest, *values[_ASKED_END:_PROGRESS], progress)).encode()).hexdigest()
+    return hashlib.sha256(f"{digest}{tuple(values[_ASKED_END:_PROGRESS])!a}{progress}".encode()).hexdigest()
 
 
 def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
