@@ -111,6 +111,8 @@ class Review:
     comment = _awaited(reviews.Review.comment)
     comments = _awaited(reviews.Review.comments)
     mentions = _awaited(reviews.Review.mentions)
+    snooze = _awaited(reviews.Review.snooze)
+    snoozed = _awaited(reviews.Review.snoozed)
     claim = _awaited(reviews.Review.claim)
     assign = _awaited(reviews.Review.assign)
     release = _awaited(reviews.Review.release)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -364,6 +364,21 @@ class Review:
     def mentions(self, *, by: Reviewer | str | None = None) -> frozenset[str]:
         """Return the ids of requests in whose comments this reviewer is mentioned and has not commented since."""
         return self.store.mentions(self._who(by).identity)
+
+    def snooze(
+        self, request_id: str, span: timedelta | str | None, *, by: Reviewer | str | None = None
+    ) -> Request:  # fmt: skip
+        """Keep a pending request out of this reviewer's inbox for so long; None brings it back. Durable on return.
+
+        The request stays as it is, with its end, for everybody; raises `DecisionRefusedError` where it ends before.
+        """
+        until = None if span is None else self.store.now() + duration.parse(span)
+        return self.store.snooze(self.find(request_id), self._who(by).identity, until=until)
+
+    def snoozed(self, *, by: Reviewer | str | None = None) -> Mapping[str, datetime]:
+        """Return the ids of what this reviewer has snoozed, and until when."""
+        now, found = self.store.now(), self.store.snoozes(self._who(by).identity)
+        return {request_id: until for request_id, until in found.items() if now < until}
 
     # -- care --------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,31 @@ def test_comments_come_by_the_api_too(app: Starlette, pay: Pay) -> None:
     assert rows[-1]["detail"] == {"comment": "by api, @bob", "mentions": ["bob"], **rows[-1]["detail"]}
 
 
+def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
+    app: Starlette, store: Store, ada: Browser, clock: Clock
+) -> None:
+    bob = browser(app, "bob")
+    first, second = (held(payer(expires="2h"), amount).confirmation_id for amount in (1, 2))
+    end = store.get(first).expires_at
+    form = ada.get(f"/r/{first}").text.partition('name="for"')[2].partition("</select>")[0]
+    assert re.findall('value="([^"]+)"', form) == ["1h", "15m"]  # those that are over before it ends
+    assert ada.decide(first, "snooze", **{"for": "1h", "then": second}).url.path == f"/r/{second}"
+    for address, has_it in (("/", False), ("/?q=snoozed", True), ("/?q=pay", True), (f"/r/{second}", False)):
+        assert (f"/r/{first}" in ada.get(address).text) is has_it, address
+    assert f"/r/{first}" in bob.get("/").text
+    assert "What you have snoozed" in ada.get("/").text
+    assert "Out of your list until" in text_of(ada.get(f"/r/{first}").text)
+    clock.tick(minutes=60)
+    assert f"/r/{first}" in ada.get("/").text
+    assert "What you have snoozed" not in ada.get("/").text
+    ada.decide(first, "snooze", **{"for": "15m"})
+    ada.decide(first, "wake")
+    assert f"/r/{first}" in ada.get("/").text
+    assert ada.decide(first, "snooze", **{"for": "1h"}).status_code == 409
+    assert ada.decide(first, "snooze", **{"for": "9y"}).status_code == 422
+    assert (store.get(first).expires_at, store.get(first).state) == (end, State.PENDING)
+
+
 def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, store: Store) -> None:
     def look(order: str, api_key: str) -> dict[str, Any]:
         """Look up."""

@@ -1,19 +1,21 @@
-"""What reviewers do together: comment on a request, assign it, and find where they are mentioned.
+"""What reviewers do together: comment on a request, assign it, find where they are mentioned, and snooze.
 
 A comment is a fact of the record: a row of the journal. That somebody is mentioned is looked up by a small record
-beside it, written in the same transaction; nothing of trust depends on it.
+beside it, written in the same transaction; nothing of trust depends on it. What somebody has snoozed is their own
+setting, and stands in no journal.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection
+from datetime import datetime
 from typing import Any, TypeVar
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.comments import comment, mentions_in
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, folded
 from sayso.stores.records import Record, RecordVerbs, row_of
 from sayso.stores.transaction import Transaction, changed
@@ -53,10 +55,45 @@ class PeopleVerbs(RecordVerbs):
         """Return the ids of requests in whose comments somebody is mentioned; some may have ended since."""
         return frozenset(one.key for name in who.names for one in self.records(_mentioned(name)))
 
+    def snooze(self, request_id: str, who: Identity, *, until: datetime | None) -> Request:
+        """In one transaction, keep a pending request out of one person's list until an instant; None brings it back.
+
+        It is their own setting: the request stays as it is, with its end, and the journal says nothing.
+
+        Raises:
+            RequestNotFoundError: There is no such request.
+            DecisionRefusedError: It does not wait, or ends before; nothing was changed.
+        """
+        return self._transact(_snoozed, request_id, who, until)
+
+    def snoozes(self, who: Identity) -> dict[str, datetime]:
+        """Return until when somebody has snoozed which requests; those that are back may be among them."""
+        return {one.key: one.due for one in self.records(_snooze_kind(who)) if one.due is not None}
+
 
 def _mentioned(name: str) -> str:
     """Return the kind of record in which it stands, by request, that somebody of this name is mentioned."""
     return f"mention/{folded(name)}"
+
+
+def _snooze_kind(who: Identity) -> str:
+    return f"snooze/{who.folded}"
+
+
+def _snoozed(tx: Transaction, request_id: str, who: Identity, until: datetime | None) -> Request:
+    request, now, kind = tx.load(request_id), tx.now(), _snooze_kind(who)
+    for key in tx.record_keys(kind)[:_LOOKED_THROUGH]:
+        row = tx.find_record(kind, key)
+        if row is not None and (key == request_id or row.due is None or row.due <= clock.microseconds(now)):
+            tx.drop_record(kind, key)
+    if until is None:
+        return request
+    if request.state is not State.PENDING or not now < until < request.expires_at:
+        raise errors.DecisionRefusedError(
+            request_id, f"request {request_id} does not wait until then; nothing was changed"
+        )  # fmt: skip
+    tx.put_record(row_of(Record(kind, request_id, {}, until)))
+    return request
 
 
 def _commented(

@@ -250,6 +250,24 @@ class VerbContract(Scene):
         assert self.events(request) == ["asked", "assigned", "assigned", "approved"]
         assert audit.verify(self.store).broken == ()
 
+    def test_a_snooze_is_of_one_person_and_changes_nothing_of_the_request(self) -> None:
+        first, second, third = self.ask("run_a"), self.ask("run_b"), self.in_state(State.REJECTED)
+        before, until = self.everything(), self.clock() + timedelta(hours=1)
+        for request in (first, second):
+            assert self.store.snooze(request.id, ADA, until=until) == request
+        other = self.elsewhere(self.store)
+        assert other.snoozes(Identity(LOCAL, "Ada")) == {first.id: until, second.id: until}
+        assert other.snoozes(BOB) == {}
+        self.store.snooze(first.id, ADA, until=None)
+        assert other.snoozes(ADA) == {second.id: until}
+        for request, at in ((first, first.expires_at), (first, self.clock()), (third, until)):
+            refusal(errors.DecisionRefusedError, lambda r=request, t=at: self.store.snooze(r.id, ADA, until=t))
+        assert self.everything() == before
+        self.clock.at = until
+        later = until + timedelta(hours=1)
+        self.store.snooze(first.id, ADA, until=later)  # which takes away what is over
+        assert other.snoozes(ADA) == {first.id: later}
+
     def test_a_comment_stands_in_the_journal_without_secrets_and_changes_nothing(self) -> None:
         for state in State:
             request = self.in_state(state)

@@ -1,4 +1,4 @@
-"""What reviewers do around a request that decides nothing: comment, claim, assign, release, extend.
+"""What reviewers do around a request that decides nothing: comment, claim, assign, release, snooze, extend.
 
 `sayso.server.pages.request` draws it. A form that cannot be done says why, and changes nothing.
 """
@@ -19,9 +19,12 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.server.context import RequestContext
 from sayso.view.summary import token
 
-CARE = frozenset({"assign", "claim", "comment", "extend", "release"})
+CARE = frozenset({"assign", "claim", "comment", "extend", "release", "snooze", "wake"})
 """What `care_for` does."""
 _SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+
+
+_SNOOZES = {"1h": "1 hour", "15m": "15 minutes", "4h": "4 hours", "24h": "a day", "3d": "3 days"}
 
 
 class NotDoneError(Exception):
@@ -40,6 +43,10 @@ def care_for(context: RequestContext, request: Request, verb: str) -> None:
             _comment(context, request)
         case "extend":
             _extend(context, request)
+        case "snooze":
+            _snooze(context, request)
+        case "wake":
+            review.snooze(request.id, None)
         case _:
             review.release(request.id, force=is_forced)
 
@@ -102,6 +109,23 @@ def _person(context: RequestContext, name: str) -> Reviewer | Identity:
         return Identity(issuer, subject) if colon else Identity(context.reviewer.issuer, name)
     except ValueError as error:
         raise NotDoneError(f"{escape(str(error))}; nothing was changed.") from None
+
+
+# -- snooze --------------------------------------------------------------------------------------------------------
+
+
+def snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
+    """Return for how long a request can be snoozed: it comes back before it ends."""
+    if request.state is not State.PENDING:
+        return []
+    return [(span, said) for span, said in _SNOOZES.items() if now + duration.parse(span) < request.expires_at]
+
+
+def _snooze(context: RequestContext, request: Request) -> None:
+    span = context.form.get("for", "")
+    if span not in _SNOOZES:
+        raise NotDoneError("Say for how long; nothing was changed.")
+    context.review.snooze(request.id, span)
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------

@@ -38,14 +38,14 @@ _FOLDED = 1_000  # alike calls are found among so many, in 30 ms
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 _FIELDS = (
-    "q", "state", "tool", "run", "risk", "mine", "mentions", "agent", "by", "verb", "channel", "from", "to", "sort",
-    "fold",
+    "q", "state", "tool", "run", "risk", "mine", "mentions", "snoozed", "agent", "by", "verb", "channel", "from", "to",
+    "sort", "fold",
 )  # fmt: skip
 SORTS = {
     "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
     "amount": "largest amount",
 }  # fmt: skip
-_SEARCH_WORDS = {"assigned:me": "mine", "mentions:me": "mentions"}
+_SEARCH_WORDS = {"assigned:me": "mine", "mentions:me": "mentions", "snoozed": "snoozed"}
 _CHIPS = {"q": "search", "mine": "claimed by me", "mentions": "mentions me"}
 _ORDERS = ("sort", "fold")
 _RISKS = ("critical", "high", "medium", "low")
@@ -98,7 +98,7 @@ class Listing:
         """Return of each filter that is set its name, its value, and the address's filters without it."""
         set_now = {name: value for name, value in self.asked.items() if value}
         return [
-            (_CHIPS.get(name, name), "" if name in {"mine", "mentions"} else value,
+            (_CHIPS.get(name, name), "" if name in {"mine", "mentions", "snoozed"} else value,
              _address({other: kept for other, kept in set_now.items() if other != name}))
             for name, value in set_now.items() if name not in _ORDERS
         ]  # fmt: skip
@@ -126,6 +126,7 @@ def inbox(context: RequestContext) -> Response:
     by_id = {row.id: row for row in rows}
     return render(
         context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS, views=views_of(context),
+        has_snoozed=bool(context.review.snoozed()) and not listing.asked["snoozed"],
         rows=[by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me) for group in listing.groups],
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
@@ -207,6 +208,11 @@ class _Search:
         self.asked = asked
         self._lists = (frozenset({State(asked["state"])}),) if asked["state"] else lists
         self._tests = list(_tests(asked))
+        snoozed = context.review.snoozed()
+        if asked["snoozed"]:
+            self._tests.append(lambda request: request.id in snoozed)
+        elif snoozed and not asked["q"]:  # who looks for something finds it
+            self._tests.append(lambda request: request.id not in snoozed)
         if asked["mentions"]:
             to_me = context.review.mentions()
             self._tests.append(lambda request: request.id in to_me)

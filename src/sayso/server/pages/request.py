@@ -29,7 +29,7 @@ from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
-from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, later_ends, remarks
+from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, later_ends, remarks, snoozes
 from sayso.server.pages.forms import Edit, Widget, answer_fields, argument_fields, read_answer, read_edit, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
@@ -45,7 +45,7 @@ _TITLE_ROOM, _MOST_EARLIER = 80, 3
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
 _VERBS = _DECIDE | CARE | {"preview", "preview-grant", "resolve", "undo"}
-_LEAVES = _DECIDE | {"assign"}
+_LEAVES = _DECIDE | {"assign", "snooze"}
 """After which the next request opens."""
 
 
@@ -116,13 +116,20 @@ def _page(
         comments=remarks(context, entries), story=story_of(context, request),
         earlier=_earlier(context, request, now),
         left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
-        moves=moves, colleagues=colleagues(context) if moves["assign"] else [],
+        snoozes=snoozes(request, now), snoozed=_snoozed(context, request), moves=moves,
+        colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         why_not=reason, spans=later_ends(request, now),
     )  # fmt: skip
+
+
+def _snoozed(context: RequestContext, request: Request) -> str | None:
+    """Return until when this person has snoozed a request, ISO 8601; None where they have not."""
+    until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
+    return None if until is None else clock.written(until)
 
 
 def _earlier(context: RequestContext, request: Request, now: datetime) -> list[tuple[str, str, str]]:

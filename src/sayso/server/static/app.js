@@ -326,7 +326,7 @@
       const box = pickOf(rows()[at]);
       if (box) { box.checked = !box.checked; count(); }
     },
-    z: () => press("z"), e: edit, n: () => focus("#note"),
+    z: () => press("z"), s: () => press("s"), e: edit, n: () => focus("#note"),
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
     r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
     i: () => { const to = one("#to"); if (to && !to.value.trim()) to.focus(); else press("i"); },
