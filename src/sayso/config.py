@@ -265,7 +265,7 @@ def base_url() -> str | None:
 
 def store_address() -> str:
     """Return the address of the default store, and so where to look for requests."""
-    return _chosen_store.url if isinstance(_chosen_store, Store) else address_nearby()
+    return address_nearby() if _chosen_store is None else _chosen_store.url
 
 
 def address_nearby() -> str:
@@ -311,7 +311,7 @@ def default_store() -> Store:
         ConfigError: A setting cannot be used.
     """
     global _default
-    if isinstance(_chosen_store, Store):
+    if _chosen_store is not None:
         return _chosen_store
     if _default is None:
         _default = open_store(store_address())

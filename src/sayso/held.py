@@ -482,7 +482,8 @@ def holding(
     if verdict.kind == "deny":
         denial = yield from note_denial(gate, where, given, occasion, verdict)
     elif verdict.kind == "allow" and not verdict.is_recorded:
-        yield from note_allowed(gate, where, occasion, verdict)
+        if verdict.log:
+            yield from note_allowed(gate, where, occasion, verdict)
     else:
         gate = cast("ForeignGate", gate.under(verdict))
         request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)

@@ -128,7 +128,8 @@ def _unasked(
     if verdict.kind == "deny":
         raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
     gate.check_bounds(arguments)
-    yield from note_allowed(gate, store, occasion, verdict)
+    if verdict.log:
+        yield from note_allowed(gate, store, occasion, verdict)
     attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
     caller.passed(attempt)
     return attempt

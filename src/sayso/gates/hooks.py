@@ -101,9 +101,8 @@ def note_denial(
 
 def note_allowed(gate: Gate, store: ProgramStore, occasion: Occasion, verdict: Verdict) -> Effects[None]:
     """Note in the journal that a rule with `log` let a call through; durable before the call runs."""
-    if verdict.log:
-        detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": occasion.key}
-        yield StoreCall(store.note, occasion.run_ids[0], "allowed", requester(), detail)
+    detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": occasion.key}
+    yield StoreCall(store.note, occasion.run_ids[0], "allowed", requester(), detail)
 
 
 def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:

@@ -62,16 +62,12 @@ class Signature:
             return self._bound_by_fields(args, kwargs)
         # `Signature.bind` costs more than everything else a rule needs; most calls do not need it.
         if self._is_plain and len(args) <= len(self._positional):
-            given = dict(zip(self._positional, args, strict=False))
-            if not given.keys() & kwargs.keys():
-                given.update(kwargs)
-                bound = {
-                    n: given[n] if n in given else self._defaults[n]
-                    for n in self.names
-                    if n in given or n in self._defaults
-                }
-                if len(bound) == len(self.names) and given.keys() <= bound.keys():
-                    return bound
+            given = {**dict(zip(self._positional, args, strict=False)), **kwargs}
+            if len(given) == len(args) + len(kwargs) and given.keys() <= self._known:
+                try:
+                    return {name: given[name] if name in given else self._defaults[name] for name in self.names}
+                except KeyError:
+                    pass  # one is missing, which Python says in its own words
         found = self._signature.bind(*args, **kwargs)
         found.apply_defaults()
         return dict(found.arguments)

@@ -270,7 +270,7 @@ class Schema:
 
     def out_of_bounds(self, values: Mapping[str, object]) -> list[str]:
         """Return what is wrong with those values whose author wrote bounds for them; nothing for the others."""
-        return self.misfits({name: values[name] for name in self._bounded if name in values} if self.has_bounds else {})
+        return self.misfits({name: values[name] for name in self._bounded if name in values}) if self.has_bounds else []
 
     def parse(self, name: str, text: str) -> object:
         """Return the JSON value that a person typed for one argument, e.g. `80`, `"2026-01-31"`, `["a"]` or None.
