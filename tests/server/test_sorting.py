@@ -13,7 +13,7 @@ import pytest
 
 import sayso
 from sayso.server import create_app
-from sayso.server.pages.listing import amount_of
+from sayso.server.pages.amounts import amount_of, amount_text
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -71,6 +71,15 @@ def test_a_sorted_list_goes_on_with_the_next_page(store: Store, ada: Browser) ->
 )  # fmt: skip
 def test_an_amount_is_a_number_whose_name_says_so(arguments: dict[str, Any], amount: Any) -> None:
     assert amount_of(sample_call(None, arguments)) == Decimal(str(amount))
+
+
+def test_a_row_shows_the_largest_amount_with_its_currency() -> None:
+    for arguments, said in (
+        ({"amount": "1234.50", "currency": "EUR"}, "1,234.50 EUR"), ({"total": -7, "currency": "a lot"}, "-7"),
+        ({"orders": [{"price": 2, "ccy": "USD"}, {"price": 9, "ccy": "GBP"}]}, "9 GBP"),
+        ({"amount": "1e400"}, ""), ({"amount": 0}, ""), ({"to": "kim"}, ""), ({"amount": "***"}, ""),
+    ):  # fmt: skip
+        assert amount_text(sample_call(None, arguments)) == said, arguments
 
 
 def test_arguments_are_found_by_a_part_of_them_and_never_what_is_masked(store: Store) -> None:

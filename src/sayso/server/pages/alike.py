@@ -7,7 +7,6 @@ an agent often has a run for each customer.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State
+from sayso.server.pages.amounts import currency_code, is_amount, is_currency
 from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
@@ -33,8 +33,6 @@ from sayso.view.summary import name_of, time_left
 FEWEST = 3
 """So many alike calls are folded; with two, opening the row would cost more than it saves."""
 
-_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
-_CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
 _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
 _MOST_PARTS, _DEEPEST = 12, 4
 _LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM = 160, 40, 140, 60
@@ -45,15 +43,6 @@ _encoded = json.JSONEncoder(sort_keys=True).encode
 
 Key = tuple[str, str, str | None]
 Source = Literal["argument", "fact", "program"]
-
-
-def is_amount(name: str) -> bool:
-    """Say whether the name of a number says that it is an amount, as `amount` and `total_eur` do."""
-    return _AMOUNT.search(name.rpartition(".")[2]) is not None
-
-
-def _is_currency(name: str) -> bool:
-    return _CURRENCY.search(name.rpartition(".")[2]) is not None
 
 
 def key_of(request: Request) -> Key | None:
@@ -180,7 +169,7 @@ def _totals(column: Column, currencies: Column | None) -> list[str]:
     sums: dict[str, Decimal] = {}
     for number, tree in zip(numbers, currencies.trees, strict=True):
         # A plain code of a currency stands without quotes; nothing else could be taken for one.
-        unit = tree if isinstance(tree, str) and re.fullmatch("[A-Za-z]{1,4}", tree) else _brief(tree)
+        unit = currency_code(tree) or _brief(tree)
         sums[unit] = sums.get(unit, Decimal(0)) + number
     return [f"{total:,} {unit}" for unit, total in sums.items()]
 
@@ -303,7 +292,7 @@ def table_of(
 
 
 def _summed(columns: Sequence[Column]) -> list[Column]:
-    currencies = next((one for one in columns if one.source == "argument" and _is_currency(one.name)), None)
+    currencies = next((one for one in columns if one.source == "argument" and is_currency(one.name)), None)
     return [
         replace(one, totals=_totals(one, currencies)) if one.source == "argument" else one for one in columns
     ]  # fmt: skip

@@ -11,13 +11,11 @@ that cannot be read is an error, never an empty list.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from itertools import islice
 from math import inf
-from typing import Any, cast, get_args
+from typing import Any, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
@@ -28,7 +26,8 @@ from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
-from sayso.server.pages.alike import folded_row, is_amount, key_of
+from sayso.server.pages.alike import folded_row, key_of
+from sayso.server.pages.amounts import amount_of
 from sayso.server.pages.rendering import render, rows_of
 from sayso.server.pages.views import views_of
 from sayso.stores.base import Page
@@ -229,14 +228,14 @@ class _Search:
         self._size = PAGE
         self.looked = 0
 
-    def page(self, cursor: str, size: int = PAGE) -> tuple[list[Request], str | None]:
+    def page(self, cursor: str, size: int | None = None) -> tuple[list[Request], str | None]:
         """Return one page; its cursor says in which list the next one begins, and where."""
-        self._size = size
+        self._size = PAGE if size is None else size
         number, dot, place = cursor.partition(".")
         if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(self._lists):
             raise ValueError("this is not a cursor of this list; begin again without one")
         for at, states in list(enumerate(self._lists))[int(number) :]:
-            if len(self._found) == size:
+            if len(self._found) == self._size:
                 return self._found, f"{at}."
             goes_on = self._take(states, place or None)
             if goes_on is not None:
@@ -321,27 +320,6 @@ def _end(request: Request) -> float:
 
 def _risk(request: Request) -> int:
     return _RISKS.index(request.risk) if request.risk in _RISKS else len(_RISKS)
-
-
-def amount_of(request: Request) -> Decimal:
-    """Return the largest number among the arguments that an amount's name says is one, such as `amount`; else 0."""
-    if request.kind != "call" or request.purged_at is not None:
-        return Decimal(0)
-    return max(_amounts(request.effective.arguments), default=Decimal(0))
-
-
-def _amounts(value: Any, name: str = "") -> Iterator[Decimal]:
-    if isinstance(value, dict):
-        for key, inner in cast("dict[str, Any]", value).items():
-            yield from _amounts(inner, key)
-    elif isinstance(value, list):
-        for inner in cast("list[Any]", value):
-            yield from _amounts(inner, name)
-    elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
-        with suppress(InvalidOperation):
-            found = abs(Decimal(str(value)[:40]))
-            if found.is_finite():
-                yield found
 
 
 _KEYS: dict[str, Callable[[Request], Any]] = {

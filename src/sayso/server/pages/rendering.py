@@ -24,6 +24,7 @@ from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
+from sayso.server.pages.amounts import amount_text
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
@@ -96,6 +97,7 @@ class Row(NamedTuple):
         stands: Where it stands, in one line.
         headline: The call that would run, or the question; `name` and `arguments` are its two parts.
         says: The program's own title and summary; empty where it gives none.
+        amount: The largest number among the arguments that is an amount by its name; empty where there is none.
         level: The risk where it is one of the usual words, for its colour.
         votes: How many of the approvals that it needs are there, where it needs several.
         at: When it was asked, ISO 8601.
@@ -114,6 +116,7 @@ class Row(NamedTuple):
     name: str
     arguments: str
     says: str
+    amount: str
     risk: str
     level: str
     votes: str
@@ -139,7 +142,8 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False, is_to
     return Row(
         id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
         headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
-        says=card.program_words(request, 160), risk=risk, level=level, requester=name_of(request.requester, 30),
+        says=card.program_words(request, 160),
+        amount=amount_text(request), risk=risk, level=level, requester=name_of(request.requester, 30),
         votes=f"{count - request.missing_votes} of {count} approvals" if is_pending and count > 1 else "",
         run=run_name(run_id), run_id=run_id,
         asked=ago(request.created_at, now), at=clock.written(request.created_at),

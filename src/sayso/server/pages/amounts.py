@@ -1,0 +1,66 @@
+"""Which numbers of a call are amounts, by their names, and how the largest is shown in a list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from typing import Any, cast
+
+from sayso.model.request import Request
+
+_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
+_CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
+_CODE = re.compile("[A-Za-z]{1,4}")
+_MOST_DIGITS = 15
+
+
+def is_amount(name: str) -> bool:
+    """Say whether the name of a number says that it is an amount, as `amount` and `order.total_eur` do."""
+    return _AMOUNT.search(name.rpartition(".")[2]) is not None
+
+
+def is_currency(name: str) -> bool:
+    """Say whether the name of a text says that it is the currency of an amount."""
+    return _CURRENCY.search(name.rpartition(".")[2]) is not None
+
+
+def currency_code(value: object) -> str | None:
+    """Return a code such as `EUR`, which can stand without quotes; None for all else."""
+    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
+
+
+def amount_of(request: Request) -> Decimal:
+    """Return the largest number among the arguments that an amount's name says is one, such as `amount`; else 0."""
+    return max((number for number, _ in _found(request)), key=abs, default=Decimal(0)).copy_abs()
+
+
+def amount_text(request: Request) -> str:
+    """Return the largest amount with its currency, where one is named beside it; empty where there is none."""
+    number, unit = max(_found(request), key=lambda found: abs(found[0]), default=(Decimal(0), None))
+    if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
+        return ""
+    return f"{number:,f} {unit}" if unit else f"{number:,f}"
+
+
+def _found(request: Request) -> Iterator[tuple[Decimal, str | None]]:
+    if request.kind == "call" and request.purged_at is None:
+        yield from _amounts(request.effective.arguments)
+
+
+def _amounts(value: Any, name: str = "", unit: str | None = None) -> Iterator[tuple[Decimal, str | None]]:
+    if isinstance(value, dict):
+        inside = cast("dict[str, Any]", value)
+        codes = (currency_code(inner) for key, inner in inside.items() if is_currency(key))
+        unit = next(filter(None, codes), unit)
+        for key, inner in inside.items():
+            yield from _amounts(inner, key, unit)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _amounts(inner, name, unit)
+    elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
+        with suppress(InvalidOperation):
+            found = Decimal(str(value)[:40])
+            if found.is_finite():
+                yield found, unit
