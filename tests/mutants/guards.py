@@ -630,7 +630,7 @@ MUTANTS = [
     ),
     Mutant(
         "one statement looks for channels", "stores/sql_requests.py",
-        "FROM record WHERE kind IN (", "FROM record WHERE 0 AND kind IN (",
+        "FROM record WHERE kind = ", "FROM record WHERE 0 AND kind = ",
         "stores/test_sqlite.py::test_a_channel_that_another_process_registers_is_owed_a_message_at_once",
     ),
     # -- grants, budgets and the stop -------------------------------------------------------------------------------
@@ -1264,7 +1264,7 @@ MUTANTS = [
     ),
     Mutant(
         "a start in one statement looks at the journal's stop", "stores/sql_requests.py",
-        "if STOP not in kinds:", "if True:",
+        "if STOP in kinds:", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
     ),
     Mutant(

@@ -25,11 +25,12 @@ NEWEST = f"SELECT {', '.join(Entry._fields)} FROM journal WHERE run_id = ? ORDER
 
 def none_of(kinds: Sequence[str]) -> str:
     """Return the condition that there is no record of these kinds; of the stop, that the journal does not say so."""
-    condition = f"NOT EXISTS (SELECT 1 FROM record WHERE kind IN ({', '.join(map(repr, kinds))}))"
-    if STOP not in kinds:
-        return condition
-    newest = f"SELECT event FROM journal WHERE run_id = '{CHAIN}' ORDER BY seq DESC LIMIT 1"
-    return f"({condition} AND NOT EXISTS (SELECT 1 FROM ({newest}) AS s WHERE s.event = 'stopped'))"
+    # Each by itself: SQLite builds a table for a list of values, at every statement.
+    parts = [f"NOT EXISTS (SELECT 1 FROM record WHERE kind = {kind!r})" for kind in kinds]
+    if STOP in kinds:
+        newest = f"SELECT event FROM journal WHERE run_id = '{CHAIN}' ORDER BY seq DESC LIMIT 1"
+        parts.append(f"coalesce(({newest}), '') <> 'stopped'")
+    return " AND ".join(parts)
 
 
 def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
