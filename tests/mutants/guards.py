@@ -614,6 +614,11 @@ MUTANTS = [
         "stores/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
     ),
     Mutant(
+        "an approval is looked up again where somebody else wrote", "stores/sqlite_transaction.py",
+        "return known.request if seen == self.version else None", "return known.request",
+        "stores/test_sqlite.py::test_what_is_remembered_is_not_read_again_and_runs_only_if_it_still_stands",
+    ),
+    Mutant(
         "a start compares all columns of what is remembered", "stores/sqlite_transaction.py",
         'is_start = transition.event == "started"', "is_start = False",
         "stores/test_sqlite.py::test_no_column_that_was_altered_since_it_was_written_here_is_started",

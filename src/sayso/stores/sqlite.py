@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from sayso import errors
 from sayso.model.journal import Anchor, Head
-from sayso.model.request import Request, State
+from sayso.model.request import Request
 from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.joined import joined, result_of
@@ -226,6 +226,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
             for trigger in JOURNAL_TRIGGERS:
                 connection.execute(trigger)
             self._writing = connection
+            self._cache.holders.clear()  # what was seen over another connection, perhaps of another file
         return self._writing
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -266,7 +267,6 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 if connection is not None:
                     connection.close()
             self._writing = self._reading = None
-            self._cache.holders.clear()  # another file may lie there when it is opened again
         self._bell.ring_all()
 
     def __del__(self) -> None:
@@ -418,9 +418,20 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return fingerprint not in self._cache.holders
 
     def find(self, fingerprint: str) -> Request | None:
-        known = self._cache.held(fingerprint)
-        # An approval is not looked up anew: its start compares the whole row, and the journal, with what was seen here.
-        return known if known is not None and known.state is State.APPROVED else super().find(fingerprint)
+        if self._write_lock.acquire(blocking=False):
+            try:  # no look at an approval that was seen here last: its start compares the row and the journal
+                known = self._cache.approved(fingerprint, self._file_version)
+            finally:
+                self._write_lock.release()
+            if known is not None:
+                return known
+        return super().find(fingerprint)
+
+    def _file_version(self) -> int:
+        try:
+            return int(self._writer().execute("PRAGMA data_version").fetchone()[0])
+        except DATABASE_ERRORS as error:
+            raise fault(error, self._path) from error
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         if self._leader == threading.get_ident() and self._open is not None:

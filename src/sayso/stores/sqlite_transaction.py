@@ -20,7 +20,7 @@ from sayso.model.canonical.tags import dumps_sorted
 from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Transition
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
@@ -60,7 +60,7 @@ _UNCHANGED = f""" AND {" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXI
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_REMEMBERED = 512
+_REMEMBERED, _NOBODY = 512, ("", 0)
 
 # Of the connection and not of the file: who has the file can take triggers out of it, and these write the journal.
 JOURNAL_TRIGGERS = tuple(
@@ -131,14 +131,16 @@ class RowCache:
 
     Attributes:
         rows: By id of the request.
-        holders: Ids of those that hold, by fingerprint.
+        holders: Ids of those that hold, by fingerprint, each with the `version` at which it was seen.
+        version: A number of the file that another one's commit changes, as it was asked for last.
         heads: Place and link of the last row of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are surely committed.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, CachedRow] = {}
-        self.holders: dict[str, str] = {}
+        self.holders: dict[str, tuple[str, int]] = {}
+        self.version = 0
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
@@ -170,14 +172,18 @@ class RowCache:
         request = read.request
         self.rows[request.id] = read
         if request.holds:
-            self.holders[request.fingerprint] = request.id
-        elif self.holders.get(request.fingerprint) == request.id:
+            self.holders[request.fingerprint] = request.id, self.version
+        elif self.holders.get(request.fingerprint, _NOBODY)[0] == request.id:
             del self.holders[request.fingerprint]
 
-    def held(self, fingerprint: str) -> Request | None:
-        """Return the request that holds a fingerprint, if it was seen here, as it was seen."""
-        known = self.rows.get(self.holders.get(fingerprint, ""))
-        return None if known is None else known.request
+    def approved(self, fingerprint: str, version: Callable[[], int]) -> Request | None:
+        """Return the approved request that holds a fingerprint, if nobody else wrote to the file since it was seen."""
+        request_id, seen = self.holders.get(fingerprint, _NOBODY)
+        known = self.rows.get(request_id)
+        if known is None or known.request.state is not State.APPROVED:
+            return None
+        self.version = version()
+        return known.request if seen == self.version else None
 
     def committed(self, tx: SqliteTransaction) -> None:
         """Remember what a transaction left behind."""
