@@ -57,6 +57,27 @@ def live(surf: Surf, request_id: str) -> Any:
     return page
 
 
+def test_a_vote_and_a_claim_that_come_while_a_page_is_open_are_shown_and_keep_what_is_written(surf: Surf) -> None:
+    @sayso.gate(wait="raise", quorum=3)
+    def wire(amount: int) -> None: ...
+
+    request_id = held(wire, 5)
+    page = surf.page(request_id)
+    approve = page.locator("[data-approve]")
+    expect(page.locator(".lead .votes")).to_have_text("0 of 3 approvals")
+    page.fill("#note", "mine")
+    sayso.Review().approve(request_id, by="bob")
+    expect(page.locator(".lead .votes")).to_have_text("1 of 3 approvals")
+    expect(approve).to_be_enabled()
+    sayso.Review().claim(request_id, by="carol")
+    expect(page.locator("[data-why-not]")).to_contain_text("carol has it")
+    expect(approve).to_be_disabled()
+    sayso.Review().release(request_id, by="carol")
+    expect(approve).to_be_enabled()
+    expect(page.locator("[data-why-not]")).to_have_count(0)
+    expect(page.locator("#note")).to_have_value("mine")
+
+
 def test_a_request_that_was_decided_behind_another_tab_says_so_when_it_is_seen_again(surf: Surf) -> None:
     request_id = held(pay, 1)
     page = live(surf, request_id)

@@ -118,6 +118,20 @@ def test_earlier_decisions_on_the_same_function_stand_beside_a_call(ada: Browser
     assert "by ada" in before
 
 
+def test_whoever_has_voted_sees_so_and_can_still_approve_with_changes(ada: Browser, store: Store) -> None:
+    request_id = held(payer(quorum=2), 5).confirmation_id
+    before = ada.get(f"/r/{request_id}").text
+    ada.decide(request_id, "approve")
+    after, preview = ada.get(f"/r/{request_id}").text, ada.decide(request_id, "preview", f0="6").text
+    for page, is_told, is_off in ((before, False, False), (after, True, True), (preview, True, False)):
+        button = re.search("<button [^>]*data-approve[^>]*>", page)
+        assert ("You have approved it" in page) is is_told
+        assert button is not None
+        assert (" disabled" in button[0]) is is_off
+    assert ada.decide(request_id, "approve", f0="6").status_code == 200
+    assert store.get(request_id).effective.arguments["amount"] == 6
+
+
 def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     app: Starlette, store: Store, ada: Browser, clock: Clock
 ) -> None:

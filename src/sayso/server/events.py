@@ -168,7 +168,7 @@ class PageHub(Hub):
 
     Attributes:
         counts: What was found last; None before the first look.
-        changed_rows: Rows of open pages that somebody has decided or claimed.
+        changed_rows: Rows of open pages that somebody has decided, claimed or voted on.
     """
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
@@ -238,8 +238,10 @@ class PageHub(Hub):
         rows: list[Row] = []
         for request_id in changed:
             with suppress(errors.RequestNotFoundError):
-                row = row_of(self._store.get(request_id), clock.now())
-                rows += [row] if row.state != str(State.PENDING) or row.claimed else []
+                request = self._store.get(request_id)
+                is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
+                if is_news or request_id in self.changed_rows:  # what was told before, and is not so any more
+                    rows.append(row_of(request, clock.now()))
         return counts, rows
 
 

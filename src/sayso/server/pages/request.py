@@ -122,6 +122,7 @@ def _page(
         changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
+        has_voted=_has_voted(context, request), claimed_by_me=name_of(context.reviewer.identity, 30),
         why_not=reason, spans=later_ends(request, now),
     )  # fmt: skip
 
@@ -208,8 +209,13 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
 
 def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool:
     """Say whether this person can decide a request, and has not yet."""
-    has_voted = any(vote.by.is_same(context.reviewer.identity) for vote in request.votes)
-    return not has_voted and why_not(context, request, now) is None
+    return not _has_voted(context, request) and why_not(context, request, now) is None
+
+
+def _has_voted(context: RequestContext, request: Request) -> bool:
+    """Say whether a vote of this person counts already, in a request that waits for more."""
+    me, is_pending = context.reviewer.identity, request.state is State.PENDING
+    return is_pending and any(vote.by.is_same(me) for vote in request.votes)
 
 
 def _waiting(request: Request) -> _Waiting:

@@ -61,6 +61,25 @@
   });
   const comment = one("#comment");
   const isWritten = () => isSent || comment !== null && comment.value.trim() !== "" || one("form[data-decide]") !== null && fields.some(isChanged);
+  // Somebody else has it, or has decided it: what is written stays, and nothing can be decided.
+  const shut = (words) => {
+    let why = one("[data-why-not]", form);
+    if (!why) {
+      why = Object.assign(document.createElement("p"), { className: "why-not" });
+      why.dataset.whyNot = "live";
+      one(".bar", form).prepend(why);
+    }
+    if (why.textContent !== words) why.textContent = words;
+    all("[data-decides]", form).forEach((button) => {
+      if (!button.disabled || "soonLive" in button.dataset) button.dataset.shut = "";
+      button.disabled = true;
+      delete button.dataset.soonLive;
+    });
+  };
+  const reopen = () => {
+    all('[data-why-not="live"]', form).forEach((why) => why.remove());
+    all("[data-shut]", form).forEach((button) => { button.disabled = false; delete button.dataset.shut; });
+  };
   document.addEventListener("sayso:told", () => {
     const count = one("#pending").dataset.pending;
     document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
@@ -68,14 +87,11 @@
     const state = one("[data-request] .lead .state");
     if (state && !isWritten() && state.textContent.trim() !== stateBefore) { location.reload(); return; }
     if (state && form && state.textContent.trim() !== "pending") {
-      all("[data-decides]", form).forEach((button) => { button.disabled = true; delete button.dataset.soonLive; });
-      let why = one("[data-why-not]", form);
-      if (!why) {
-        why = Object.assign(document.createElement("p"), { className: "why-not" });
-        why.dataset.whyNot = "";
-        one(".bar", form).prepend(why);
-      }
-      why.textContent = `It is ${state.textContent.trim()}: this can decide nothing any more. Load the page to see what became of it.`;
+      shut(`It is ${state.textContent.trim()}: this can decide nothing any more. Load the page to see what became of it.`);
+    } else if (state && form) {
+      const by = one(`[id="at-${page.dataset.request}"]`).dataset.claimed;
+      if (by && by !== page.dataset.me) shut(`${by} has it. To decide it yourself, take it away first: load the page.`);
+      else reopen();
     }
     // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
     all(".row:has(.gone) [name=id]").forEach((box) => {
@@ -166,6 +182,8 @@
       });
       one("[data-as-is]", part).hidden = isWhole;
     });
+    const button = approve.closest("button");
+    if ("voted" in button.dataset && !one("[data-why-not]", form)) button.disabled = !found.length;
     approve.textContent = found.length ? `Approve with ${found.length} change${found.length > 1 ? "s" : ""}` : "Approve";
     clear();
   };
