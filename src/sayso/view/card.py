@@ -127,6 +127,7 @@ _FACT_ROOM = 15
 _AFTER_NAME = 6  # what a fact leaves to words behind a name, as how long ago; a run has none
 _CAUTION_INDENT = len("  warning")
 _WORDS = ("title", "summary", "effect", "prompt", "description", "rule", "context")  # those of the program
+_AUTHORS = frozenset({"description", "rule"})  # as they stand in the code of the gate, where no token asks
 
 
 def headline(request: Request, limit: int = 100) -> str:
@@ -210,8 +211,19 @@ def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
+    """Return the words of a request, those that only the asker vouches for first; a page says the same of each."""
+    unsure = {"title", *unverified(request)}
     given = {name: getattr(request, name) for name in _WORDS if getattr(request, name) is not None}
-    return ["  the program says, unverified:", *_columned(given, 4, width, full=full)] if given else []
+    parts = {
+        "the program says, unverified:": {name: text for name, text in given.items() if name in unsure},
+        "the gate's author says:": {n: text for n, text in given.items() if n in _AUTHORS - unsure},
+        "context from the program:": {n: text for n, text in given.items() if n in {"context"} - unsure},
+    }
+    return [
+        row
+        for head, words in parts.items() if words
+        for row in (f"  {head}", *_columned(words, 4, width, full=full))
+    ]  # fmt: skip
 
 
 def cautions(request: Request) -> list[str]:
