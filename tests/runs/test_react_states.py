@@ -16,6 +16,7 @@ import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, errors
 from sayso.model.request import State
 from sayso.runs.messages import Reply
+from sayso.runs.state import in_loop
 from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Filter, Store
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter, observed, save
@@ -82,6 +83,16 @@ def delete(disk: Disk) -> Tool:
 
 def paused(agent: Any) -> ConfirmationRequired:
     return asyncio.run(aheld(agent.aforward, question="Delete it"))
+
+
+def test_no_store_that_blocks_is_read_in_the_event_loop(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = deleter(Disk())
+    first = paused(agent_of(Script([("delete_file", {"path": "/a"})]), delete))
+    seen, get = list[bool](), type(file_store).get
+    monkeypatch.setattr(type(file_store), "get", lambda store, name: seen.append(in_loop()) or get(store, name))
+    assert agent_of(Script(ANSWER), delete).resume("yes", save(first)).answer == "done"
+    assert seen
+    assert True not in seen
 
 
 # -- used twice ----------------------------------------------------------------------------------------------------

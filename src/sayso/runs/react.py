@@ -260,7 +260,7 @@ class ReAct(Module):
     async def _take_back(self, waiting: Waiting) -> None:
         """Take back what else the run asked. A store that is away delays the no only briefly."""
         try:
-            store = await verb(self._own_store(waiting), self._store, waiting)
+            store = await self._store(waiting)
             withdraw = partial(store.withdraw, is_brief=True)
             await verb(store, withdraw, waiting.request, scope.requester(), "the run has ended")
         except errors.SaysoError as error:
@@ -324,7 +324,7 @@ class ReAct(Module):
 
     async def _pause(self, state: ReActState, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
         """Return the signal with what is needed to go on, and with the call as it would run now."""
-        store = self._store(waiting)
+        store = await self._store(waiting)
         request = await verb(store, store.get, waiting.request)
         state.learn_request(waiting.id, request)
         signal.question = state.scrubbed(signal.question)
@@ -338,7 +338,7 @@ class ReAct(Module):
         return signal
 
     async def _request(self, state: ReActState, waiting: Waiting) -> tuple[Store, Request]:
-        store = self._store(waiting)
+        store = await self._store(waiting)
         request = await verb(store, store.settle, waiting.request)
         if request.run_id != state.run_id and self._is_own(waiting, request):
             raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
@@ -358,13 +358,10 @@ class ReAct(Module):
             raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause is gone; nothing was run")
         return config.default_store() if waiting.tool == ASK else tool.store
 
-    def _store(self, waiting: Waiting) -> Store:
-        known = self._own_store(waiting)
-        try:
-            known.get(waiting.request)
-        except errors.RequestNotFoundError:
-            return store_of(waiting.request) or known
-        return known
+    async def _store(self, waiting: Waiting) -> Store:
+        """Return the store that has the request: the tool's, or that of a function which its handler called."""
+        own = self._own_store(waiting)
+        return await verb(own, _having, own, waiting.request)
 
     # -- words -------------------------------------------------------------------------------------------------
 
@@ -380,6 +377,14 @@ class ReAct(Module):
             *([ask] if ask else []),
             f"When you know enough, call `{FINISH}`.",
         ])  # fmt: skip
+
+
+def _having(own: Store, request_id: str) -> Store:
+    try:
+        own.get(request_id)
+    except errors.RequestNotFoundError:
+        return store_of(request_id) or own
+    return own
 
 
 class _Observation(NamedTuple):
