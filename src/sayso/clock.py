@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 _SYSTEM: Callable[[], datetime] = partial(datetime.now, UTC)
@@ -23,9 +23,9 @@ def now() -> datetime:
     return _source()
 
 
-def milliseconds() -> int:
-    """Return the current instant as whole milliseconds since 1970, UTC: how events and records of runs write it."""
-    return microseconds(_source()) // 1000
+def milliseconds(moment: datetime | None = None) -> int:
+    """Return an instant, the current one if not given, as whole milliseconds since 1970: how runs write it."""
+    return ((_source() if moment is None else moment) - _EPOCH) // _MILLISECOND
 
 
 def is_replaced() -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -28,7 +28,7 @@ class Effect(Protocol):
         """Do it here and now."""
         ...
 
-    async def arun(self) -> Any:
+    def arun(self) -> Coroutine[Any, Any, Any]:
         """Do it without blocking the event loop."""
         ...
 
@@ -42,12 +42,12 @@ class StoreCall(partial[Any]):
     A `partial` and nothing around it: each cycle makes five of these.
     """
 
-    async def arun(self) -> Any:
+    def arun(self) -> Coroutine[Any, Any, Any]:
         """Do it in the pool, unless its store says that it never blocks."""
         store = getattr(self.func, "__self__", None)
         if store is None:
             store = self.args[0]
-        return await offload(self) if getattr(store, "blocks", True) else self()
+        return offload(self) if getattr(store, "blocks", True) else at_once(self)
 
 
 class HookCall:
@@ -203,6 +203,11 @@ def _pool() -> ThreadPoolExecutor:
 if hasattr(os, "register_at_fork"):
     # A forked child has the pool and not its threads, and would wait for them for ever.
     os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+async def at_once(function: Callable[[], T]) -> T:
+    """Run a function that does not block, where one is awaited."""
+    return function()
 
 
 async def offload(function: Callable[[], T]) -> T:

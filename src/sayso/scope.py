@@ -339,6 +339,14 @@ def current() -> Scope:
     return fresh
 
 
+def acts_for() -> tuple[Identity, ...]:
+    """Return the persons for whom a call that is made here acts; outside of a named run, all whom this process may."""
+    scope = _scope.get()
+    if scope is not None and scope.owner is None:
+        return scope.acts_for
+    return _merged(_acting.values()) if _acting else ()
+
+
 def covering() -> Scope | None:
     """Return the scope of this call if it has one already."""
     scope = _scope.get()

@@ -51,7 +51,6 @@ from sayso.runs.state import (
     made_defaults,
     resolution_place,
     result_shown,
-    verb,
 )
 from sayso.stores.base import ProgramStore
 
@@ -152,7 +151,7 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
     runnable, history = step.runnable, step.history
     if runnable.is_free or not history.is_from_store(step.place) or known["status"]["code"] != "success":
         return known
-    await _read_requests(step)
+    await history.read_requests()
     gate, request = runnable.gate, history.requests.at.get(step.place)
     if request is None and gate.key is not None:
         approval: Body = known["metadata"].get("approval") or {}
@@ -171,12 +170,6 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
     return known  # its rule let it pass
 
 
-async def _read_requests(step: StepContext) -> None:
-    requests = step.history.requests
-    if not requests.is_read:
-        await verb(step.history.store, requests.read)
-
-
 async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
     """Run the handler, through its gate where it has one; `waits` is the request that the step already waits for."""
     runnable, history = step.runnable, step.history
@@ -185,13 +178,14 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
             here.memory, here.at = NestedCalls(step), step.place
             history.handlers.add(here)
             try:
-                arguments = None if waits is not None else runnable.arguments_of(given, await _defaults(step, given))
-                if not history.known.keys().isdisjoint({f"{step.place}!", f"{step.place}?0"}):
+                if history.has_earlier_pass(step.place):
                     step.answers = await answers(step)
-                if history.has_nested(step.place):
-                    await _read_requests(step)
-                if arguments is None or not runnable.is_free:
-                    return await adrive(_gated(step, arguments, waits))
+                if waits is not None:
+                    return await adrive(_waiting(step, waits))
+                defaults = await _defaults(step, given) if runnable.default_params else {}
+                arguments = runnable.arguments_of(given, defaults)
+                if not runnable.is_free:
+                    return await adrive(_gated(step, arguments))
                 step.begin(lambda: arguments, runnable.shown(arguments))
                 args, kwargs = runnable.signature.spread(arguments)
                 return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
@@ -216,8 +210,6 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
 async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     """Return the default parameters of this call: those of the history, else made now, and noted where it matters."""
     runnable, place = step.runnable, f"{step.place}="
-    if not runnable.default_params:
-        return {}
     if not runnable.makes_defaults:
         return await adrive(runnable.defaults(given))
     made = step.history.known.get(place, {}).get("made")
@@ -228,30 +220,35 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     return values
 
 
-def _gated(step: StepContext, arguments: Body | None, waits: str | None) -> Effects[Any]:
-    """Take a call through its gate."""
-    gate, store, caller = step.runnable.gate, step.history.store, _StepCaller(step)
-    request: Request | None = None
-    if waits is not None:
-        known = step.attempt.approved.pop(waits, None)
-        found: Request = (yield StoreCall(store.settle, waits)) if known is None else known
-        step.must_own(found, step.place)
-        until = step.history.known.get(resolution_place(waits), {}).get("expires_at")
-        match found.state:
-            case State.DONE if found.key is None:
-                _note_request(step, found)
-                return result_shown(found)
-            case State.FAILED:
-                raise _failed_before(found)
-            case State.APPROVED if until is not None and clock.milliseconds() >= until:
-                yield StoreCall(store.withdraw, waits, scope.requester(), "the decision counted until now")
-                caller.is_late = True
-            case _:
-                request = found
-        if request is None:  # asked anew, with what was asked
-            arguments = canonical.decode(found.call.form, gate.schema.classes)
+def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
+    """Go on with a call that waited, as its request says; no rule, prompt or default is asked a second time."""
+    store, known = step.history.store, step.attempt.approved.pop(request_id, None)
+    request: Request = (yield StoreCall(store.settle, request_id)) if known is None else known
+    step.must_own(request, step.place)
+    until = step.history.known.get(resolution_place(request_id), {}).get("expires_at")
+    match request.state:
+        case State.DONE if request.key is None:
+            _note_request(step, request)
+            return result_shown(request)
+        case State.FAILED:
+            raise _failed_before(request)
+        case State.APPROVED if until is not None and clock.milliseconds() >= until:
+            yield StoreCall(store.withdraw, request_id, scope.requester(), "the decision counted until now")
+            arguments = canonical.decode(request.call.form, step.runnable.gate.schema.classes)
+            return (yield from _gated(step, arguments, is_late=True))
+        case _:
+            return (yield from _gated(step, None, request))
+
+
+def _gated(
+    step: StepContext, arguments: Body | None, request: Request | None = None, *, is_late: bool = False
+) -> Effects[Any]:
+    """Take a call through its gate; `is_late` says that it is asked anew."""
+    caller = _StepCaller(step, is_late=is_late)
     try:
-        attempt = yield from gated_call(gate, store, arguments, step.occasion, caller, request)
+        attempt = yield from gated_call(
+            step.runnable.gate, step.history.store, arguments, step.occasion, caller, request
+        )  # fmt: skip
     except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise
@@ -270,8 +267,8 @@ class _StepCaller(Caller):
 
     finds = False  # the run's history names its request, and the store finds one that the history does not know
 
-    def __init__(self, step: StepContext) -> None:
-        self._step, self.is_late = step, False
+    def __init__(self, step: StepContext, *, is_late: bool) -> None:
+        self._step, self.is_late = step, is_late
         self._checkpoint: Checkpoint | None = None
 
     def allowed(self, gate: Gate, arguments: Body) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -363,8 +360,8 @@ def _failed_before(request: Request) -> Failed:
 def _note_request(step: StepContext, request: Request, shown: Body | None = None) -> Request:
     """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
     approval = approval_note(request, shown)
-    gate, form = step.runnable.gate, request.effective.form
-    step.begin(lambda: canonical.decode(form, gate.schema.classes), approval["input"])
+    gate = step.runnable.gate
+    step.begin(lambda: canonical.decode(request.effective.form, gate.schema.classes), approval["input"])
     if request.decision is not None:
         more = step.history.known.get(resolution_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}

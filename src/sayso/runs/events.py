@@ -236,10 +236,6 @@ def parse_event(text: str | bytes | dict[str, Any]) -> Event:
     return _reader.validate_python(text) if isinstance(text, dict) else _reader.validate_json(text)
 
 
-def _ms(at: Any) -> int:
-    return clock.microseconds(at) // 1000
-
-
 def event_of(
     request: Request, note: dict[str, Any] | None = None, path: str | None = None
 ) -> ApprovalEvent | InteractionEvent:
@@ -258,7 +254,7 @@ def event_of(
         "run_id": request.run_id, "path": path, "runnable_path": path,
         "runnable_name": facts.get("runnable_name") or name,
         "runnable_type": str(facts.get("runnable_type", "function")), "tool_call_id": facts.get("tool_call_id"),
-        "t0": _ms(request.created_at),
+        "t0": clock.milliseconds(request.created_at),
     }  # fmt: skip
     if not is_call:
         return InteractionEvent(
@@ -330,8 +326,8 @@ def resolution_of(request: Request) -> dict[str, Any]:
         "approver_id": str(decision.by),
         "reason": decision.comment if decision.verb != "approve" else None,
         "comment": decision.comment,
-        "decided_at": _ms(decision.at),
-        "expires_at": None if request.approval_expires_at is None else _ms(request.approval_expires_at),
+        "decided_at": clock.milliseconds(decision.at),
+        "expires_at": None if request.approval_expires_at is None else clock.milliseconds(request.approval_expires_at),
         "channel": decision.channel,
         "override_input": None if request.edited is None else request.edited.arguments,
         "expired": request.state is State.EXPIRED,

@@ -100,11 +100,14 @@ def _inside(step: StepContext) -> str:
 async def answers(step: StepContext) -> dict[int, Any]:
     """Return what persons have answered to the questions of this handler in earlier passes, by their number.
 
+    What became of the gated calls that it made by itself is read as well.
+
     Raises:
         Halt: A question still waits, or a person would not answer it.
     """
     found: dict[int, Any] = {}
     history, store, inside = step.history, step.history.store, step.history.known.get(_inside(step))
+    await history.read_requests()
     if inside is not None and "waits" in inside:
         held = await verb(store, store.settle, inside["waits"])
         if held.state is State.PENDING:

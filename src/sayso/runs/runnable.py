@@ -84,7 +84,7 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
         # Whoever goes on acts for those for whom it was begun as well, or they could decide what is asked.
         for person in reversed((history.known.get(_INPUT) or {}).get("acts_for", ())):
             scopes.enter_context(scope.run(history.run_id, on_behalf_of=Identity(*person)))
-        attempt = RunAttempt(history, emit, scope.current().occasion.acts_for)
+        attempt = RunAttempt(history, emit, scope.acts_for())
         step, state = StepContext(attempt, runnable, runnable.name, runnable.name), RunState.BROKEN
         try:
             output = await _resumed(run, step, decisions)

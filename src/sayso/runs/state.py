@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -21,7 +22,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
-from sayso.effects import Effect, offload
+from sayso.effects import Effect, at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
@@ -155,9 +156,9 @@ def in_loop() -> bool:
     return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for exactly this, in spite of its name
 
 
-async def verb(store: Store, function: Callable[..., T], *args: Any) -> T:
+def verb(store: Store, function: Callable[..., T], *args: Any) -> Coroutine[Any, Any, T]:
     """Call a verb of a store, or a function that calls some, without blocking the event loop."""
-    return await offload(partial(function, *args)) if store.blocks else function(*args)
+    return (offload if store.blocks else at_once)(partial(function, *args))
 
 
 # -- the history -------------------------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ class RunHistory:
         self._lease = lease  # kept alive: the lease lasts as long as this object does
         self.handlers: set[Scope] = set()
         self._from_store = set(self.known)
-        self._with_nested = {place.partition("!")[0] for place in self._from_store if "!" in place}
+        self._passes = {re.split("[!?]", place)[0] for place in self._from_store if "!" in place or "?" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
         self._on_their_way: dict[Checkpoint, asyncio.Future[None]] = {}
@@ -292,9 +293,14 @@ class RunHistory:
         """Say whether what is known of a place was read from the store, and not done here."""
         return place in self._from_store
 
-    def has_nested(self, place: str) -> bool:
-        """Say whether the store knows of gated calls that the handler at this place made by itself."""
-        return place in self._with_nested
+    def has_earlier_pass(self, place: str) -> bool:
+        """Say whether the store knows of questions, or of gated calls, of the handler at this place."""
+        return place in self._passes
+
+    async def read_requests(self) -> None:
+        """Read what the requests of the run say, once."""
+        if not self.requests.is_read:
+            await verb(self.store, self.requests.read)
 
     def count(self, what: str, *, from_store: bool = False) -> int:
         """Return how many places with this in them are known, or were read from the store."""
