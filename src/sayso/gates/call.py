@@ -38,7 +38,7 @@ from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.parameters import annotated, hints_of
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.policy import Happened, Verdict, verdict_of
@@ -361,7 +361,7 @@ def _new_request(
     title = None if gate.title is None else (yield from text_of(gate, "title", gate.title, arguments, secrets))
     summary = None if gate.summary is None else (yield from text_of(gate, "summary", gate.summary, arguments, secrets))
     now = clock.now()
-    return Request(
+    return build_request(
         id=new_request_id(),
         kind="call",
         run_id=wanted.run_ids[0],

@@ -8,10 +8,10 @@ words. Invariant: no message about a call that did not run, or whose outcome is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sayso.model import canonical
 from sayso.model.canonical import MASK
@@ -366,6 +366,18 @@ class Request:
         if self.decision is None or self.decision.answer is None:
             return None
         return cast("Any", canonical.display(canonical.load(self.decision.answer)))["answer"]
+
+
+if TYPE_CHECKING:
+    build_request = Request
+else:
+    _DEFAULTS = {one.name: one.default for one in fields(Request) if one.default is not MISSING}
+
+    def build_request(**given: Any) -> Request:
+        """Return a request as `Request(...)` does, which sets each field of a frozen class by itself: 7 us, not 3."""
+        request = object.__new__(Request)
+        vars(request).update(_DEFAULTS, **given)
+        return request
 
 
 # -- what the model that asked is told ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sayso.clock import instant, microseconds
 from sayso.model.canonical.tags import dumps, dumps_sorted
 from sayso.model.fingerprint import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, row_digest_in
-from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State
+from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State, build_request
 from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.stores.filter import notes_of, search_text
 
@@ -369,7 +369,7 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
     subject = _subject(row, seal, _schema_text(asked["schema_id"], schema))
     needed: list[Any] = asked.get("quorum") or [1]
-    return _made(
+    return build_request(
         id=row.id,
         kind="call" if row.kind == "call" else "question",
         run_id=row.run_id,
@@ -390,12 +390,6 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         **_plain(asked),
         **_progressed(progress),
     )
-
-
-def _made(**fields: Any) -> Request:
-    request = object.__new__(Request)
-    vars(request).update(fields)
-    return request
 
 
 def _plain(asked: dict[str, Any]) -> dict[str, Any]:
