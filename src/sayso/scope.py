@@ -14,8 +14,8 @@ import sys
 import threading
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import ContextDecorator, contextmanager
+from contextvars import ContextVar, Token
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -372,9 +372,8 @@ def _is_strange(scope: Scope) -> bool:
     return owner is not None and (owner.process != os.getpid() or owner.is_over)
 
 
-@contextmanager
-def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> Generator[str]:
-    """Name the run of everything inside the block, and yield its id.
+class run(ContextDecorator):  # noqa: N801  it is used as a function
+    """Name the run of everything inside the block, whose `as` gets its id.
 
     Decisions count in their run, in this process and in any later one that names it again: a program that was
     stopped asks nothing twice. Give every piece of work a name of its own (an order's number, not the program's).
@@ -393,14 +392,35 @@ def run(name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | No
     Raises:
         ValueError: The name is empty, too long, or holds invisible characters.
     """
-    run_id = new_run_id() if name is None else checked_name(name)
-    with entered(run_id, _identity(on_behalf_of)):
-        yield run_id
+
+    def __init__(self, name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> None:
+        self._name = None if name is None else checked_name(name)
+        self._person = _identity(on_behalf_of)
+        self._open: list[tuple[Scope, Token[Scope | None]]] = []
+
+    def __enter__(self) -> str:
+        run_id = new_run_id() if self._name is None else self._name
+        self._open.append(_enter(run_id, self._person))
+        return run_id
+
+    def __exit__(self, *_: object) -> None:
+        _leave(*self._open.pop())
+
+    def _recreate_cm(self) -> run:  # each call of a decorated function enters a run of its own
+        return run(self._name, on_behalf_of=self._person)
 
 
 @contextmanager
-def entered(run_id: str, person: Identity | None = None) -> Generator[Scope]:
+def entered(run_id: str) -> Generator[Scope]:
     """Do what `run` does for a run whose id is known to be one, and yield its scope."""
+    scope, token = _enter(run_id, None)
+    try:
+        yield scope
+    finally:
+        _leave(scope, token)
+
+
+def _enter(run_id: str, person: Identity | None) -> tuple[Scope, Token[Scope | None]]:
     before = _scope.get()
     acts_for = () if before is None else before.acts_for
     if person is not None:
@@ -408,13 +428,13 @@ def entered(run_id: str, person: Identity | None = None) -> Generator[Scope]:
     scope = Scope(run_id, acts_for=acts_for, outer=covering())
     if scope.acts_for:
         _acting[scope] = scope.acts_for
-    token = _scope.set(scope)
-    try:
-        yield scope
-    finally:
-        scope.end("its run was left while it waited")
-        _acting.pop(scope, None)
-        _scope.reset(token)
+    return scope, _scope.set(scope)
+
+
+def _leave(scope: Scope, token: Token[Scope | None]) -> None:
+    scope.end("its run was left while it waited")
+    _acting.pop(scope, None)
+    _scope.reset(token)
 
 
 def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
