@@ -284,7 +284,7 @@ class Dialog:
     def _new_values(self, schema: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
         """Ask for each argument; enter keeps it."""
         given: dict[str, object] = {}
-        self._screen.say('  enter keeps a value, "" is the empty text')
+        self._screen.say('  enter keeps a value, "" is the empty text; lists and objects are JSON, such as ["a", "b"]')
         for name in schema.names:
             now = MASK if shown.get(name, MASK) == MASK else brief(shown[name], 60)
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):

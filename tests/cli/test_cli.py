@@ -230,6 +230,7 @@ def test_several_requests_are_each_reported_and_the_worst_code_counts() -> None:
     assert done.code == 3
     assert "was already rejected by 'bob'" in done.err
     assert "no request 'rq_nowhere'" in done.err
+    assert f"this is {package.Review().store.url}; if the program uses another store" in done.err
     assert get(second.id).state is State.APPROVED
 
 

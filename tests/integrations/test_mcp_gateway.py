@@ -125,6 +125,16 @@ def test_an_edit_is_checked_by_the_schema_of_the_tool(store: Store) -> None:
     run(work())
 
 
+def test_arguments_that_do_not_fit_the_schema_may_be_corrected(store: Store) -> None:
+    async def work() -> None:
+        client = Client(Server())
+        told = text(await client.call("write", {"path": "/etc/motd", "size": "many"}))
+        assert "call it again only if changed" in told
+        assert not requests(store)
+
+    run(work())
+
+
 def test_a_blocked_call_reports_progress_and_ends_with_the_result(store: Store) -> None:
     async def work() -> None:
         server = Server()

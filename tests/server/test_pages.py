@@ -190,6 +190,7 @@ def test_the_same_address_shows_what_became_of_it(ada: Browser, store: Store, cl
     page = text_of(ada.get(f"/r/{request_id}").text)
     assert "approved with changes by ada (web" in page
     assert "not started yet" in page
+    assert "What was approved" in page
     request = store.get(request_id)
     store.start(request.id, "t1")
     assert "running, started" in text_of(ada.get(f"/r/{request_id}").text)

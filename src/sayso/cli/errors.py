@@ -49,7 +49,7 @@ def _hint(fault: errors.SaysoError, text: str) -> str:
     context = click.get_current_context(silent=True)
     cli = None if context is None else context.find_object(CliContext)
     if isinstance(fault, errors.RequestNotFoundError):
-        words = "" if cli is None else _similar_id(cli, fault.request_id)
+        words = "" if cli is None else _similar_id(cli, fault.request_id) or _which_store(cli)
     else:
         words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
     # The next command has to find the same store.
@@ -80,6 +80,10 @@ def _similar_id(cli: CliContext, request_id: str) -> str:
         return ""  # the first error is enough
     wanted = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
     return did_you_mean(short(wanted), known)
+
+
+def _which_store(cli: CliContext) -> str:
+    return f"this is {escape(cli.store.public_url)}; if the program uses another store, add --store ADDRESS"
 
 
 def did_you_mean(word: str, known: list[str]) -> str:

@@ -335,7 +335,8 @@ def _find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion
         return None
     if found.subject.digest != digest:
         is_same = getattr(found.subject, "tool", None) == gate.tool
-        what = "other arguments" if is_same else f"another tool, {getattr(found.subject, 'tool', 'a question')}"
+        other = f"another tool, {getattr(found.subject, 'tool', 'a question')}"
+        what = "other arguments, or another schema of them" if is_same else other
         raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
     return (yield StoreCall(store.settle, found.id))
 

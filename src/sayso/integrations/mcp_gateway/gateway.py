@@ -239,7 +239,8 @@ class Gateway:
         try:
             occasion, held = await self._occasions.ask(call, self._elicitation.client(call.meta))
         except (errors.SaysoError, ValueError) as error:
-            text = not_run(call.tool["name"], f"it could not be asked about ({error})")
+            may_change = isinstance(error, errors.ArgumentError)  # nobody has said no
+            text = not_run(call.tool["name"], f"it could not be asked about ({error})", may_change=may_change)
             return await self._reply(call.number, {"result": told(text, call.params)})
         if held.state == "allowed":
             return True
