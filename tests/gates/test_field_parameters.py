@@ -18,7 +18,8 @@ import sayso
 from sayso import errors
 from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
-from sayso.server.pages.forms import argument_fields, read_edit
+from sayso.server.pages.edits import read_edit
+from sayso.server.pages.forms import argument_fields
 from sayso.view.hint import kinds_of
 from tests.support.acting import held
 

@@ -72,7 +72,14 @@ TYPES: dict[str, tuple[Any, Any, dict[str, str], Any]] = {
     "odd_texts": (list[str], ["a", ""], {"": '["a", "b"]'}, ["a", "b"]),
     "models": (list[Line], [Line(sku="x")], {"": '[{"sku": "y", "count": 2}]'}, [Line(sku="y", count=2)]),
     "anything": (Any, {"a": [1, None]}, {"": '{"a": []}'}, {"a": []}),
-    "mapping": (dict[str, int], {"a": 1}, {"": '{"a": 2}'}, {"a": 2}),
+    "mapping": (dict[str, int], {"a": 1, "b": 5}, {".0": "2"}, {"a": 2, "b": 5}),
+    "mapping_less": (dict[str, int], {"a": 1, "b": 5}, {".0.way": "absent"}, {"b": 5}),
+    "mapping_more": (dict[str, int], {"a": 1}, {".1.name": " c ", ".1.0": "3"}, {"a": 1, "c": 3}),
+    "mapping_deep": (dict[str, Any], {"a": [1]}, {"": '{"a": 2}'}, {"a": 2}),
+    "choices": (list[Literal["x", "y", 3]], ["x", "y"], {".0": "2"}, [3, "y"]),
+    "choices_less": (list[Literal["x", "y", 3]], ["x", "y"], {".0.way": "absent"}, ["y"]),
+    "choices_more": (list[Literal["x", "y", 3]], ["x", "y"], {".4": "1"}, ["x", "y", "y"]),
+    "switches": (list[bool], [True, False], {".1": "true"}, [True, True]),
     "maybe": (str | None, None, {"": "x"}, "x"),
     "maybe_empty": (str | None, None, {".way": "value"}, ""),
     "maybe_null": (int | None, 5, {".way": "null"}, None),
@@ -117,6 +124,29 @@ def test_what_a_reviewer_leaves_alone_stays_to_the_byte(ada: Browser, name: str)
     assert edited.form == before.replace('"other":3', '"other":4')
     act(value)
     assert ran == [(value, 4)]
+
+
+def test_what_is_added_to_a_dict_needs_a_new_name_and_a_value(ada: Browser) -> None:
+    ran: list[Any] = []
+    act = gated(dict[str, str], ran)
+    request_id = held(act, {"a": "1", "password": "hunter2"}).confirmation_id
+    for sent, why in (
+        ({"f0.2.name": "a", "f0.2.0": "x"}, "needs a name that is not there yet"),
+        ({"f0.2.0": "x"}, "needs a name that is not there yet"),
+        ({"f0.2.name": "c"}, "c, which is added, needs a value"),
+    ):
+        refused = ada.decide(request_id, "approve", **sent)
+        assert (refused.status_code, why in text_of(refused.text)) == (422, True), sent
+    assert "hunter2" not in refused.text
+    assert ada.decide(request_id, "approve", **{"f0.2.name": "c", "f0.2.0": "2"}).status_code == 200
+    act({"a": "1", "password": "hunter2"})
+    assert ran == [({"a": "1", "password": "hunter2", "c": "2"}, 3)]
+
+
+def test_a_question_for_several_choices_is_answered_row_by_row(ada: Browser) -> None:
+    request_id = asked(list[Literal["x", "y", "z"]])
+    assert ada.decide(request_id, "answer", **{"f0.0": "2", "f0.2": "0"}).status_code == 200
+    assert sayso.Review().get(request_id).answer == ["z", "x"]
 
 
 def test_an_untouched_form_is_a_plain_approval(ada: Browser) -> None:

@@ -1,37 +1,44 @@
-"""A call's arguments, or a question's answer, as fields of a form, and what a submitted form changes.
+"""A call's arguments, or a question's answer, as fields of a form; `sayso.server.pages.edits` reads what is sent.
 
 The fields are made from the JSON Schema that is stored beside a request, the same one that edits are checked by, so
 none of the program's code is needed. Each type gets the input that fits it, and the rest is edited as JSON: an input
 never hides a character or changes a value. Where a secret is masked, or the program's code would be needed to check a
 change, the field cannot be changed. Names and hints are escaped here.
-
-A field that was not sent, or came back as it was shown, is not part of the edit and keeps its exact value, secrets
-included; an object of which one field was changed keeps the others. `sayso.reviews` checks the values by the function's
-types.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from sayso.errors import ArgumentError
-from sayso.model import strict_json
-from sayso.model.canonical import MASK, Json, display, value_of
+from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Request
-from sayso.model.schema import Schema, SchemaError
+from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
 from sayso.view.hint import kind_of, kinds_of
 from sayso.view.layout import Layout
 
 Kind = Literal[
-    "text", "long", "number", "bool", "choice", "date", "datetime-local", "time", "lines", "json", "fields", "fixed"
+    "text",
+    "long",
+    "number",
+    "bool",
+    "choice",
+    "date",
+    "datetime-local",
+    "time",
+    "lines",
+    "json",
+    "fields",
+    "items",
+    "entry",
+    "fixed",
 ]
 Way = Literal["value", "null", "absent"]
 
@@ -40,7 +47,7 @@ LABELS: dict[Way, str] = {"value": "this value", "null": "null", "absent": "leav
 _WIDTH = 96
 _ONE_LINE = 60
 _ROOM = 60
-_DEEPEST, _MOST_PARTS = 5, 60
+_DEEPEST, _MOST_PARTS, _MORE = 5, 60, 3
 _MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
 _ABSENT: Json = {"$absent": None}  # stands for a value where there is none
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
@@ -57,7 +64,8 @@ class Widget:
     """A field.
 
     Attributes:
-        kind: Which input it is; `fields` has parts, and `fixed` cannot be changed.
+        kind: Which input it is; `fields` and `items` have parts, an `entry` is a name and its value that can be added
+            to a dict, and `fixed` cannot be changed.
         value: What stands in the input.
         key: What the input is called in the form.
         name: The argument's or field's own name.
@@ -68,12 +76,13 @@ class Widget:
         limits: Attributes of the input.
         options: For a choice, what is sent and what is read, in order.
         choices: What each option stands for.
-        parts: For `fields`, its own.
+        parts: Those of an object, a list or an entry.
         ways: What can be said of it: a value, null, or nothing at all.
         way: What is said now.
         proposed, proposed_way: Where an edit is shown again, what stood there before it.
         is_given: Whether it is sent with its object; a class sets some of its fields itself.
         problem: What is wrong with what was sent.
+        entry: The name that was sent for an `entry`.
     """
 
     kind: Kind
@@ -95,6 +104,7 @@ class Widget:
     default: str = ""
     is_given: bool = True
     problem: str | None = None
+    entry: str = ""
 
     @property
     def label(self) -> str:
@@ -104,7 +114,8 @@ class Widget:
     @property
     def can_change(self) -> bool:
         """Whether anything of it can be changed."""
-        return self.kind != "fixed" and (self.kind != "fields" or any(part.can_change for part in self.parts))
+        has_parts = self.kind in {"fields", "items"}
+        return self.kind != "fixed" and (not has_parts or any(part.can_change for part in self.parts))
 
     def labels(self) -> list[tuple[Way, str]]:
         """Return the ways with their words."""
@@ -172,9 +183,10 @@ class _Builder:
         )  # fmt: skip
 
     def _field(
-        self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool
-    ) -> Widget:
-        """Return the field of an argument, or of a field of an object."""
+        self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool,
+        is_item: bool = False,
+    ) -> Widget:  # fmt: skip
+        """Return the field of an argument, of a field of an object, or of an item, which can always be left out."""
         part = cast("Node", part) if isinstance(part, dict) else {}
         path, key = f"{within}.{name}" if within else name, "f" + ".".join(map(str, steps))
         kind, can_be_null = self._without_null(part)
@@ -186,7 +198,7 @@ class _Builder:
             made = self._typed(kind, None if tree is _ABSENT else tree, path, steps)
             if made is None and (tree is None or tree is _ABSENT):
                 made = Widget("json")
-        has_default = "default" in part or tree is _ABSENT or self._has_code
+        has_default = is_item or "default" in part or tree is _ABSENT or self._has_code
         null: tuple[Way, ...] = ("null",) if can_be_null else ()
         absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
         way: Way = "absent" if tree is _ABSENT and absent else "null" if tree is None and null else "value"
@@ -225,9 +237,52 @@ class _Builder:
             return _choice(kind["enum"], tree)
         if "properties" in kind:
             return self._object(kind, tree, path, steps)
-        if kind.get("type") == "array" and isinstance(items, dict) and _is_a_line(self._schema.resolved(items)):
-            return _lines(tree)
+        if kind.get("type") == "array" and isinstance(items, dict):
+            item = self._schema.resolved(items)
+            if "enum" in item or item.get("type") == "boolean":
+                return self._items(cast("Node", items), tree, path, steps)
+            if _is_a_line(item):
+                return _lines(tree)
+        if isinstance(kind.get("additionalProperties"), dict):
+            return self._mapping(kind["additionalProperties"], tree, path, steps)
         return _scalar(kind, tree)
+
+    def _items(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
+        """Return a list of choices with a row for each, and rows for a few more."""
+        items = [] if tree is None else items_of(tree)
+        more = _MORE if tree is not None else len(self._schema.resolved(kind).get("enum", ()))  # no row can be added
+        self._left -= 0 if items is None else len(items) + more
+        if items is None or max(len(items), more) > _MOST_PARTS or self._left < 0:
+            return None
+        rows = [*items, *[_ABSENT] * max(more, _MORE)]
+        parts = [
+            self._field(str(at + 1), kind, item, (*steps, at), path, is_required=False, is_item=True)
+            for at, item in enumerate(rows)
+        ]
+        if any(part.kind == "json" for part in parts):
+            return None
+        rows = [replace(part, path=f"{path}[{at}]", hint="") for at, part in enumerate(parts)]
+        return Widget("items", parts=tuple(rows))
+
+    def _mapping(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
+        """Return a dict of plain values with a row for each, and rows for a few more."""
+        held = fields_of(tree) if tree is not None and class_in(tree) is None else None
+        if held is None or len(held) > _MOST_PARTS or not all(map(_is_plain_name, held)):
+            return None
+        self._left -= len(held) + _MORE
+        if self._left < 0:
+            return None
+        parts = [
+            self._field(name, kind, item, (*steps, at), path, is_required=False, is_item=True)
+            for at, (name, item) in enumerate(held.items())
+        ]
+        for at in range(len(held), len(held) + _MORE):
+            key, new = "f" + ".".join(map(str, (*steps, at))), f"{path} (new {at - len(held) + 1})"
+            value = self._field("value", kind, _ABSENT, (*steps, at, 0), new, is_required=False, is_item=True)
+            parts.append(Widget("entry", key=key, path=new, parts=(replace(value, hint=""),)))
+        is_plain = all(part.kind not in {"json", "fields", "items"} for part in (*parts, *(parts[-1].parts)))
+        rows = [replace(part, hint="") if part.can_change else part for part in parts]
+        return Widget("fields", parts=tuple(rows)) if is_plain else None
 
     def _object(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         properties: dict[str, Any] = kind["properties"]
@@ -244,6 +299,10 @@ class _Builder:
             self._field(name, part, held.get(name, _ABSENT), (*steps, at), path, is_required=name in required)
             for at, (name, part) in enumerate(properties.items())
         ))  # fmt: skip
+
+
+def _is_plain_name(name: str) -> bool:
+    return bool(name) and name == name.strip() == escape(name)
 
 
 def _class_of(kind: Node) -> str | None:
@@ -346,187 +405,3 @@ def _string(tree: Json, kind: Node) -> Widget | None:
     if "\n" in text or len(text) > _ONE_LINE:
         return Widget("long", text, drawn=_drawn(tree), limits=limits)
     return Widget("text", text, limits=limits)
-
-
-_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
-_UNCHANGED = object()
-_LEFT_OUT = object()
-
-
-@dataclass
-class Edit:
-    """What a form changes.
-
-    Attributes:
-        widgets: The fields, with what was sent standing in them.
-        changes: New values of arguments.
-        left_out: Arguments that are to have their defaults.
-        problems: What cannot be read, `where: what is wrong`.
-    """
-
-    widgets: tuple[Widget, ...]
-    changes: dict[str, Any] = field(default_factory=dict[str, Any])
-    left_out: list[str] = field(default_factory=list[str])
-    problems: list[str] = field(default_factory=list[str])
-
-    def arguments(self, shown: Mapping[str, Json]) -> dict[str, Any]:
-        """Return all arguments, for an edit that leaves some out; what was not changed is as it was shown."""
-        kept = {name: display(tree) for name, tree in shown.items() if name not in self.left_out}
-        return kept | self.changes
-
-
-def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
-    """Return what a form changes of a call."""
-    reader = _Reader(form, classes)
-    edit = Edit(reader.filled(widgets), problems=reader.problems)
-    for widget in widgets:
-        new = reader.read(widget)
-        if new is _LEFT_OUT:
-            edit.left_out.append(widget.name)
-        elif new is not _UNCHANGED:
-            edit.changes[widget.name] = new
-    return edit
-
-
-def read_answer(
-    widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
-) -> tuple[object, list[str], tuple[Widget, ...]]:
-    """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
-    reader = _Reader(form, schema.classes)
-    filled = reader.filled(widgets)
-    (widget,) = widgets
-    if reader.way(widget) == "null":
-        return None, [], filled
-    if widget.kind == "json":  # any type at all: people type it as at a terminal
-        try:
-            return schema.parse("answer", _unified(form.get(widget.key, ""))), [], filled
-        except SchemaError as error:
-            return None, error.problems, filled
-    return reader.value(widget, is_new=True), reader.problems, filled
-
-
-def _unified(text: str) -> str:
-    """Return a text with line ends as we write them; browsers send a carriage return, too."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-class _Reader:
-    """Reads the fields of one form; a problem counts as unchanged."""
-
-    def __init__(self, form: Mapping[str, str], classes: Mapping[str, type]) -> None:
-        self._form, self._classes = form, classes
-        self.problems: list[str] = []
-
-    def way(self, widget: Widget) -> Way:
-        """Return what is said of a field: a value, null, or nothing at all."""
-        offered: dict[str, Way] = {way: way for way in widget.ways}
-        return offered.get(self._form.get(f"{widget.key}.way", widget.way), widget.way)
-
-    def filled(self, widgets: Sequence[Widget]) -> tuple[Widget, ...]:
-        """Return the fields with what was sent in them."""
-        return tuple(
-            replace(
-                widget, value=_unified(self._form.get(widget.key, widget.value)), proposed=widget.value,
-                way=self.way(widget), proposed_way=widget.way, parts=self.filled(widget.parts),
-            )
-            for widget in widgets
-        )  # fmt: skip
-
-    def read(self, widget: Widget) -> object:
-        """Return the new value, `_UNCHANGED` or `_LEFT_OUT`."""
-        if not widget.can_change:
-            return _UNCHANGED
-        way, new = self.way(widget), self.value(widget)
-        if way == widget.way and (way == "value" or new is not _UNCHANGED):
-            return new  # whoever writes a value where there was none means that value
-        if way != "value" and new is not _UNCHANGED:
-            return self._refused(widget, f"a value is given, and “{LABELS[way]}” is chosen; choose one of them")
-        if way == widget.way:
-            return _UNCHANGED
-        match way:
-            case "null":
-                return None
-            case "absent":
-                return _LEFT_OUT
-            case "value":
-                return self.value(widget, is_new=True) if new is _UNCHANGED else new
-
-    def value(self, widget: Widget, *, is_new: bool = False) -> object:
-        """Return the value in a field, `_UNCHANGED` where it came back as it was shown.
-
-        Args:
-            widget: The field.
-            is_new: There was no value: what stands there counts, also where that is nothing.
-        """
-        if widget.kind == "fields":
-            return self._object(widget, is_new=is_new)
-        sent = self._form.get(widget.key, widget.value)
-        if not is_new and _is_same(widget, sent):
-            return _UNCHANGED
-        try:
-            return _typed(widget, _unified(sent))
-        except ValueError as error:
-            return self._refused(widget, str(error))
-
-    def _refused(self, widget: Widget, why: str) -> object:
-        problem = f"{widget.path}: {why}"
-        self.problems += [] if problem in self.problems else [problem]  # a field may be read twice
-        return _UNCHANGED
-
-    def _object(self, widget: Widget, *, is_new: bool) -> object:
-        new = {part.name: self.read(part) for part in widget.parts}
-        if not is_new and all(value is _UNCHANGED for value in new.values()):
-            return _UNCHANGED
-        whole: dict[str, object] = {}
-        for part in widget.parts:
-            if new[part.name] is not _UNCHANGED:
-                if new[part.name] is not _LEFT_OUT:
-                    whole[part.name] = new[part.name]
-            elif part.is_given and part.way != "absent":
-                whole[part.name] = self._kept(part)
-        return whole
-
-    def _kept(self, part: Widget) -> object:
-        try:
-            return value_of(part.tree, self._classes)  # with all that its plain JSON does not say, a time zone's name
-        except ArgumentError:
-            return display(part.tree)
-
-
-def _is_same(widget: Widget, sent: str) -> bool:
-    """Say whether a field came back as it was shown; some browsers leave out the seconds of a full minute."""
-    if _unified(sent) == _unified(widget.value):
-        return True
-    return widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
-
-
-def _typed(widget: Widget, text: str) -> object:
-    """Return what was typed; raises `ValueError` where it cannot be a value."""
-    match widget.kind:
-        case "bool":
-            if text not in {"true", "false"}:
-                raise ValueError("choose true or false")
-            return text == "true"
-        case "choice":
-            if not (text.isascii() and text.isdigit() and int(text) < len(widget.choices)):
-                raise ValueError("choose one of them")
-            return widget.choices[int(text)]
-        case "lines":
-            return [line.strip() for line in text.split("\n") if line.strip()]
-        case "json":
-            try:
-                return strict_json.loads(text)
-            except ValueError as error:
-                raise ValueError(f"this is no JSON: {error}") from None
-        case "number":
-            return _read_number(text.strip())
-        case _:
-            return text
-
-
-def _read_number(text: str) -> object:
-    """Return a number where one was typed: a strict type takes no text for it."""
-    try:
-        return strict_json.loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
-    except ValueError:  # it has more digits than are read
-        return text

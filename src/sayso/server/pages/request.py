@@ -30,7 +30,8 @@ from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, later_ends, remarks, snoozes
-from sayso.server.pages.forms import Edit, Widget, answer_fields, argument_fields, read_answer, read_edit, with_problems
+from sayso.server.pages.edits import Edit, read_answer, read_edit
+from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
 from sayso.server.pages.runs import story_of

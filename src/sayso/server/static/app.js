@@ -110,7 +110,7 @@
   const fields = form ? fieldsOf(form) : [];
   const label = (field) => {
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
-    return named && named.textContent.trim() ? named.firstChild.textContent.trim() : field.name;
+    return named && named.textContent.trim() ? (named.firstChild.textContent.trim() || named.textContent.trim()) : field.name;
   };
   const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : field.value;
   // What is proposed is what the page was sent with, or says of a field; not what stands there as this runs, for

@@ -1,0 +1,237 @@
+"""What a submitted form changes of a call, or what it answers.
+
+A field that was not sent, or came back as it was shown, is not part of the edit and keeps its exact value, secrets
+included; an object, a list or a dict of which one part was changed keeps the others. `sayso.reviews` checks the values
+by the function's types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sayso.errors import ArgumentError
+from sayso.model import strict_json
+from sayso.model.canonical import Json, display, value_of
+from sayso.model.escaping import escape
+from sayso.model.schema import Schema, SchemaError
+from sayso.server.pages.forms import LABELS, Way, Widget
+
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_UNCHANGED = object()
+_LEFT_OUT = object()
+
+
+@dataclass
+class Edit:
+    """What a form changes.
+
+    Attributes:
+        widgets: The fields, with what was sent standing in them.
+        changes: New values of arguments.
+        left_out: Arguments that are to have their defaults.
+        problems: What cannot be read, `where: what is wrong`.
+    """
+
+    widgets: tuple[Widget, ...]
+    changes: dict[str, Any] = field(default_factory=dict[str, Any])
+    left_out: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
+
+    def arguments(self, shown: Mapping[str, Json]) -> dict[str, Any]:
+        """Return all arguments, for an edit that leaves some out; what was not changed is as it was shown."""
+        kept = {name: display(tree) for name, tree in shown.items() if name not in self.left_out}
+        return kept | self.changes
+
+
+def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
+    """Return what a form changes of a call."""
+    reader = _Reader(form, classes)
+    edit = Edit(reader.filled(widgets), problems=reader.problems)
+    for widget in widgets:
+        new = reader.read(widget)
+        if new is _LEFT_OUT:
+            edit.left_out.append(widget.name)
+        elif new is not _UNCHANGED:
+            edit.changes[widget.name] = new
+    return edit
+
+
+def read_answer(
+    widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
+) -> tuple[object, list[str], tuple[Widget, ...]]:
+    """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
+    reader = _Reader(form, schema.classes)
+    filled = reader.filled(widgets)
+    (widget,) = widgets
+    if reader.way(widget) == "null":
+        return None, [], filled
+    if widget.kind == "json":  # any type at all: people type it as at a terminal
+        try:
+            return schema.parse("answer", _unified(form.get(widget.key, ""))), [], filled
+        except SchemaError as error:
+            return None, error.problems, filled
+    return reader.value(widget, is_new=True), reader.problems, filled
+
+
+def _unified(text: str) -> str:
+    """Return a text with line ends as we write them; browsers send a carriage return, too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class _Reader:
+    """Reads the fields of one form; a problem counts as unchanged."""
+
+    def __init__(self, form: Mapping[str, str], classes: Mapping[str, type]) -> None:
+        self._form, self._classes = form, classes
+        self.problems: list[str] = []
+
+    def way(self, widget: Widget) -> Way:
+        """Return what is said of a field: a value, null, or nothing at all."""
+        offered: dict[str, Way] = {way: way for way in widget.ways}
+        return offered.get(self._form.get(f"{widget.key}.way", widget.way), widget.way)
+
+    def filled(self, widgets: Sequence[Widget]) -> tuple[Widget, ...]:
+        """Return the fields with what was sent in them."""
+        return tuple(
+            replace(
+                widget, value=_unified(self._form.get(widget.key, widget.value)), proposed=widget.value,
+                way=self.way(widget), proposed_way=widget.way, parts=self.filled(widget.parts),
+                entry=self._form.get(f"{widget.key}.name", "") if widget.kind == "entry" else "",
+            )
+            for widget in widgets
+        )  # fmt: skip
+
+    def read(self, widget: Widget) -> object:
+        """Return the new value, `_UNCHANGED` or `_LEFT_OUT`."""
+        if not widget.can_change:
+            return _UNCHANGED
+        way, new = self.way(widget), self.value(widget)
+        if way == widget.way and (way == "value" or new is not _UNCHANGED):
+            return new  # whoever writes a value where there was none means that value
+        if way != "value" and new is not _UNCHANGED:
+            return self._refused(widget, f"a value is given, and “{LABELS[way]}” is chosen; choose one of them")
+        if way == widget.way:
+            return _UNCHANGED
+        match way:
+            case "null":
+                return None
+            case "absent":
+                return _LEFT_OUT
+            case "value":
+                return self.value(widget, is_new=True) if new is _UNCHANGED else new
+
+    def value(self, widget: Widget, *, is_new: bool = False) -> object:
+        """Return the value in a field, `_UNCHANGED` where it came back as it was shown.
+
+        Args:
+            widget: The field.
+            is_new: There was no value: what stands there counts, also where that is nothing.
+        """
+        if widget.kind == "fields":
+            return self._object(widget, is_new=is_new)
+        if widget.kind == "items":
+            return self._list(widget, is_new=is_new)
+        sent = self._form.get(widget.key, widget.value)
+        if not is_new and _is_same(widget, sent):
+            return _UNCHANGED
+        try:
+            return _typed(widget, _unified(sent))
+        except ValueError as error:
+            return self._refused(widget, str(error))
+
+    def _refused(self, widget: Widget, why: str) -> object:
+        problem = f"{widget.path}: {why}"
+        self.problems += [] if problem in self.problems else [problem]  # a field may be read twice
+        return _UNCHANGED
+
+    def _object(self, widget: Widget, *, is_new: bool) -> object:
+        named = [part for part in widget.parts if part.kind != "entry"]
+        new = {part.name: self.read(part) for part in named}
+        added = self._added(widget, {part.name for part in named})
+        if not is_new and not added and all(value is _UNCHANGED for value in new.values()):
+            return _UNCHANGED
+        whole: dict[str, object] = {}
+        for part in named:
+            if new[part.name] is not _UNCHANGED:
+                if new[part.name] is not _LEFT_OUT:
+                    whole[part.name] = new[part.name]
+            elif part.is_given and part.way != "absent":
+                whole[part.name] = self._kept(part)
+        return whole | added
+
+    def _added(self, widget: Widget, taken: set[str]) -> dict[str, object]:
+        """Return what was added to a dict, by its names."""
+        found: dict[str, object] = {}
+        for part in widget.parts:
+            if part.kind != "entry":
+                continue
+            name, value = self._form.get(f"{part.key}.name", "").strip(), self.read(part.parts[0])
+            if not name and value is _UNCHANGED:
+                continue
+            if not name or name in taken | found.keys():
+                self._refused(part, "what is added needs a name that is not there yet")
+            elif value is _UNCHANGED:
+                self._refused(part, f"{escape(name)}, which is added, needs a value")
+            else:
+                found[name] = value
+        return found
+
+    def _list(self, widget: Widget, *, is_new: bool) -> object:
+        new = [self.read(part) for part in widget.parts]
+        if not is_new and all(value is _UNCHANGED for value in new):
+            return _UNCHANGED
+        whole: list[object] = []
+        for part, value in zip(widget.parts, new, strict=True):
+            if value is _UNCHANGED:
+                whole += [] if part.way == "absent" else [self._kept(part)]
+            elif value is not _LEFT_OUT:
+                whole.append(value)
+        return whole
+
+    def _kept(self, part: Widget) -> object:
+        try:
+            return value_of(part.tree, self._classes)  # with all that its plain JSON does not say, a time zone's name
+        except ArgumentError:
+            return display(part.tree)
+
+
+def _is_same(widget: Widget, sent: str) -> bool:
+    """Say whether a field came back as it was shown; some browsers leave out the seconds of a full minute."""
+    if _unified(sent) == _unified(widget.value):
+        return True
+    return widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
+
+
+def _typed(widget: Widget, text: str) -> object:
+    """Return what was typed; raises `ValueError` where it cannot be a value."""
+    match widget.kind:
+        case "bool":
+            if text not in {"true", "false"}:
+                raise ValueError("choose true or false")
+            return text == "true"
+        case "choice":
+            if not (text.isascii() and text.isdigit() and int(text) < len(widget.choices)):
+                raise ValueError("choose one of them")
+            return widget.choices[int(text)]
+        case "lines":
+            return [line.strip() for line in text.split("\n") if line.strip()]
+        case "json":
+            try:
+                return strict_json.loads(text)
+            except ValueError as error:
+                raise ValueError(f"this is no JSON: {error}") from None
+        case "number":
+            return _read_number(text.strip())
+        case _:
+            return text
+
+
+def _read_number(text: str) -> object:
+    """Return a number where one was typed: a strict type takes no text for it."""
+    try:
+        return strict_json.loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
+    except ValueError:  # it has more digits than are read
+        return text
