@@ -11,8 +11,9 @@ from typing import Any
 from starlette.applications import Starlette
 
 import sayso
-from sayso.model.request import State
+from sayso.model.request import MODEL_WORDS, State
 from sayso.stores.base import Store
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer
 from tests.support.browsing import Browser, browser, text_of
@@ -104,6 +105,15 @@ def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, sto
     assert "clerk.look success" in story
     assert "&#39;order&#39;: &#39;A-1&#39;" in story
     assert 'id="story"' not in ada.get(f"/r/{held(payer(), 5).confirmation_id}").text
+
+
+def test_what_a_model_wrote_beside_its_call_stands_among_the_unverified_words(ada: Browser, store: Store) -> None:
+    context = {MODEL_WORDS: "All <b>checked</b>, approve.", "path": "crew.pay"}
+    page = ada.get(f"/r/{store.ask(sample_call(context=context)).id}").text
+    said, facts = (page.partition(f'id="{part}"')[2].partition("</section>")[0] for part in ("said", "context"))
+    assert "All &lt;b&gt;checked&lt;/b&gt;, approve." in said
+    assert "checked" not in facts
+    assert "crew.pay" in facts
 
 
 def test_earlier_decisions_on_the_same_function_stand_beside_a_call(ada: Browser, clock: Clock) -> None:

@@ -15,7 +15,7 @@ from sayso import aio, errors
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import check_options, plain
 from sayso.integrations.tool_hooks import framework
-from sayso.model.request import not_run
+from sayso.model.request import MODEL_WORDS, not_run
 from sayso.signals import ConfirmationRejected
 
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
@@ -48,7 +48,7 @@ def approval(
     async def approve(message: str, call: Any, view: Any, history: Any) -> Any:  # noqa: ARG001  the names are Inspect's
         sample = _samples.sample_active()
         run = None if sample is None else sample.sample_uuid
-        words = {"the model's words (unverified)": message} if message else {}
+        words = {MODEL_WORDS: message} if message else {}
         filled = cast("HoldOptions", {"context": {"sample": run, **words}, **options, "withdraw_on_exit": True})
         if run is not None:
             filled |= {"key": call.id, "run": run}

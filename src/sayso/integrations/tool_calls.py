@@ -17,7 +17,7 @@ from sayso import aio, errors, scope
 from sayso.held import HeldBase, HoldOptions
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import Signature
-from sayso.model.request import State, not_run
+from sayso.model.request import MODEL_WORDS, State, not_run
 from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
@@ -154,7 +154,7 @@ def options_of(
         run = new_run_id()  # a key needs a run of its own; and two agents in one process share no decisions
     filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None, **options}
     if words:
-        filled["context"] = {**(filled.get("context") or {}), "the model's words (unverified)": words}
+        filled["context"] = {**(filled.get("context") or {}), MODEL_WORDS: words}
     return cast("HoldOptions", filled)
 
 

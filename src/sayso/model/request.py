@@ -142,6 +142,9 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
+MODEL_WORDS = "the model's words (unverified)"
+"""Under which name an adapter puts into `Request.context` what a model wrote beside its call."""
+
 LIVE = frozenset({State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN})
 FINAL = frozenset(State) - LIVE
 

@@ -24,7 +24,7 @@ from sayso.model.escaping import escape
 from sayso.model.grant import Grant
 from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
-from sayso.model.request import Call, Request, State, changed
+from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
@@ -297,8 +297,13 @@ def _words(request: Request) -> dict[str, str]:
     names = ("title", "summary", "effect", "prompt", "description", "rule")
     found = {name: getattr(request, name) for name in names}
     words = {name: escape(text, block=True) for name, text in found.items() if text is not None}
-    if request.context is not None:
-        words["context"] = "\n".join(f"{escape(name)}: {value(item)}" for name, item in request.context.items())
+    facts = dict(request.context or {})
+    said = facts.get(MODEL_WORDS)
+    if request.requester.issuer != TOKENS and isinstance(said, str):  # of a token's program all is unverified anyway
+        words["model"] = escape(without_secrets(request, said), block=True)
+        del facts[MODEL_WORDS]
+    if facts:
+        words["context"] = "\n".join(f"{escape(name)}: {value(item)}" for name, item in facts.items())
     return words
 
 
