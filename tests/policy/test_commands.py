@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sayso
+from sayso import errors
 from sayso.cli import main
+from sayso.scope import requester
+from sayso.stores.grants import GrantVerbs
 
 pytest.importorskip("cel_expr_python")
 
@@ -55,7 +60,55 @@ def test_explain_names_the_rule_and_what_was_before_it(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.splitlines() == ["line 1, small: args.amount <= 50 is true", "allow: small"]
     assert main(["policy", "explain", "refund", "{}"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "the call does not run"
-    assert main(["policy", "explain", "refund", "[]"]) == 2
+    for arguments in ("[]", "amount=40"):
+        assert main(["policy", "explain", "refund", arguments]) == 2
+        assert """write '{"amount": 40}'""" in capsys.readouterr().err
+
+
+BUDGET = """[[rules]]
+name = "cheap gifts"
+tool = "gift"
+verdict = "allow"
+budget = %s
+"""
+
+
+def test_explain_says_whether_a_call_has_room_in_its_budget(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total, of_a_run = "sum(args.price) <= 100 per 24h", "count() <= 1 per 1h per run"
+    of_an_agent = "count() <= 9 per 1h per agent"
+    write("sayso.toml", BUDGET % json.dumps([total, of_a_run, of_an_agent]))
+
+    def last(price: Any, *options: str) -> str:
+        assert main(["policy", "explain", "gift", json.dumps({"price": price}), *options]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert f"{total} (0 used: 70 has room)" in last(70)  # and no store is made for that
+    assert not (folder / "requests.db").exists()
+    sayso.configure(store=f"sqlite:///{folder / 'requests.db'}")
+    sayso.hold("gift", {"price": 70}, run="r1").start()
+    agent = "whether there is room is not looked at without --agent"
+    assert last(45, "--run", "r1") == (
+        f"allow: cheap gifts, within the budget {total} (70 used: 45 has no room, it would be held) and the budget"
+        f" {of_a_run} (1 used: it has no room, it would be held) and the budget {of_an_agent} ({agent})"
+    )
+    found = last(30.0, "--run", "r2", "--agent", requester().subject)
+    assert all(text in found for text in ("70 used: 30.0 has room", "0 used: it has room", "1 used: it has room"))
+    assert "args.price is no number from 0, it would be held" in last("x")
+    assert main(["policy", "explain", "gift", '{"price": 45}', "--json"]) == 0
+    rooms = json.loads(capsys.readouterr().out)["verdict"]["budgets"]
+    assert [(one["used"], one["has_room"]) for one in rooms] == [(70, False), (None, None), (None, None)]
+    store = sayso.Review().store
+    (account,) = [one for one in store.records("budget") if one.body["budget"] == total]
+    store.keep(replace(account, body={**account.body, "takings": []}))
+    assert "its account is not as the journal says, it would be held" in last(45)
+
+    def refuse(*_: object) -> None:
+        raise errors.StoreForbiddenError("it stays on the server")
+
+    monkeypatch.setattr(GrantVerbs, "budget_used", refuse)
+    assert "whether there is room is not looked at, as this store cannot be asked" in last(45)
 
 
 def test_the_examples_of_a_file_are_tested(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from sayso import clock, config, errors
 from sayso.cli.context import CliContext, NoStoreYetError, as_date, json_option
 from sayso.cli.output import WRONG, plural
+from sayso.model import canonical
+from sayso.model.budget import Budget
 from sayso.model.escaping import escape
 from sayso.model.request import Request
+from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.policy import Answer, Policy
 from sayso.policy.replay import Replay
@@ -83,13 +87,19 @@ def _of_any_server(rules: Policy) -> Iterator[str]:
 def explain(
     cli: CliContext, tool: str, arguments: str, run: str | None, agent: str | None, file: str | None
 ) -> int:  # fmt: skip
-    """Say which rule decides a call, and what those before it said: `explain refund '{"amount": 40}'`."""
+    """Say which rule decides a call, and what those before it said: `explain refund '{"amount": 40}'`.
+
+    Where the rule has a budget it says how much of it is used now, and whether the call has room; nothing is taken.
+    """
     try:
         given: dict[str, Any] = json.loads(arguments)
     except ValueError as error:
-        raise click.BadParameter(f"no JSON: {error}", param_hint="ARGUMENTS") from None
+        example = """write '{"amount": 40}'"""
+        raise click.BadParameter(f"no JSON: {error}; {example}", param_hint="ARGUMENTS") from None
     if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  JSON may be anything
-        raise click.BadParameter("the arguments are a JSON object, by name", param_hint="ARGUMENTS")
+        raise click.BadParameter(
+            """the arguments are a JSON object, by name; write '{"amount": 40}'""", param_hint="ARGUMENTS"
+        )
     tools = _tools(cli)
     known = {name.rpartition(":")[2]: schema for name, schema in tools.items()} | tools
     answer = Policy.load(file).explain(tool, given, schema=known.get(tool), run=run, agent=agent)
@@ -97,11 +107,55 @@ def explain(
     steps = [
         {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note} for one in answer.steps
     ]
-    said = None if verdict is None else {"kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason}
-    return cli.answer({"verdict": said, "steps": steps}, _explained(answer), WRONG if verdict is None else 0)
+    said, room = None, list[_Room]()
+    if verdict is not None:
+        room = [_room_in(cli, budget, tool, given, run, agent) for budget in verdict.budgets]
+        said = {
+            "kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason,
+            "budgets": [one.as_json() for one in room],
+        }  # fmt: skip
+    return cli.answer({"verdict": said, "steps": steps}, _explained(answer, room), WRONG if verdict is None else 0)
 
 
-def _explained(answer: Answer) -> Iterator[str]:
+class _Room(NamedTuple):
+    """Whether a call has room in a budget now; None of `has_room` where that was not looked at."""
+
+    budget: Budget
+    used: Decimal | None
+    has_room: bool | None
+    note: str
+
+    def as_json(self) -> dict[str, Any]:
+        used = None if self.used is None else float(self.used)
+        return {"budget": str(self.budget), "used": used, "has_room": self.has_room, "note": self.note}
+
+
+def _room_in(
+    cli: CliContext, budget: Budget, tool: str, given: dict[str, Any], run: str | None, agent: str | None
+) -> _Room:  # fmt: skip
+    """Look whether a call has room in a budget, as its start does, and take nothing."""
+    missing = {"agent": agent is None, "run": run is None, None: False}[budget.per]
+    if missing:
+        return _Room(budget, None, None, f"whether there is room is not looked at without --{budget.per}")
+    amount = budget.amount_in(canonical.load(canonical.encode(given).text))
+    if amount is None:
+        return _Room(budget, None, False, f"args.{budget.path} is no number from 0, it would be held")
+    try:
+        account = budget.account_of(tool, None if agent is None else Identity(PROGRAM, agent), run)
+        used = cli.store.budget_used(budget, account)
+    except NoStoreYetError:
+        used = Decimal(0)
+    except (errors.StoreError, errors.ConfigError):
+        return _Room(budget, None, None, "whether there is room is not looked at, as this store cannot be asked")
+    if used is None:
+        return _Room(budget, None, False, "its account is not as the journal says, it would be held")
+    has_room, what = used + amount <= budget.limit, "it" if budget.path is None else f"{amount:f}"
+    return _Room(
+        budget, used, has_room, f"{used:f} used: {what} has {'room' if has_room else 'no room, it would be held'}"
+    )
+
+
+def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
     for rule, result, note, _ in answer.steps:
         said = {"other tool": "is for other tools", "undecided": f"could not be decided: {note}"}.get(result, "")
         said = said or (f"{rule.when.strip()} is {result}" if rule.when is not None else "is for every call of it")
@@ -110,7 +164,9 @@ def _explained(answer: Answer) -> Iterator[str]:
     if verdict is None:
         yield "the call does not run"
         return
-    yield escape(f"{verdict.kind}: {verdict.rule}" + (f": {verdict.reason}" if verdict.reason else ""))
+    limits = " and ".join(f"the budget {one.budget} ({one.note})" for one in room)
+    within = f", within {limits}" if limits else ""
+    yield escape(f"{verdict.kind}: {verdict.rule}" + (f": {verdict.reason}" if verdict.reason else "") + within)
 
 
 @policy.command(short_help="Test the examples in a policy file.")

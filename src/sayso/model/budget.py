@@ -21,6 +21,7 @@ from sayso.model import canonical, duration
 from sayso.model.canonical.tags import dumps
 from sayso.model.grant import number_of
 from sayso.model.request import Call, Request
+from sayso.model.reviewer import Identity
 
 _FORM = re.compile(
     r"(?:sum\(\s*args\.(?P<path>[^\s().]+(?:\.[^\s().]+)*)\s*\)|count\(\s*\))\s*<=\s*(?P<limit>\d+(?:_\d+)*(?:\.\d+)?)"
@@ -83,20 +84,26 @@ class Budget:
 
     def account(self, request: Request) -> str:
         """Return the key of the account that a request's call is taken from; the limit may change under it."""
-        scope = {"agent": request.requester.folded, "run": request.run_id, None: ""}[self.per]
-        whose = [self.name, None if self.name else request.call.tool, self.path, str(self.span), self.per, scope]
+        return self.account_of(request.call.tool, request.requester, request.run_id)
+
+    def account_of(self, tool: str, agent: Identity | None, run_id: str | None) -> str:
+        """Return the key of the account for calls of a tool; who asks and the run count as `per` says."""
+        scope = {"agent": None if agent is None else agent.folded, "run": run_id, None: ""}[self.per]
+        whose = [self.name, None if self.name else tool, self.path, str(self.span), self.per, scope]
         return hashlib.sha256(dumps(whose).encode("utf-8", "surrogatepass")).hexdigest()
 
     def amount(self, request: Request) -> Decimal | None:
         """Return what the call uses; None where its field is missing, no number, or below zero."""
         if self.path is None:
             return Decimal(1)
-        if not isinstance(request.subject, Call):
-            return None
-        tree: Any = canonical.load(request.effective.form)
-        for name in self.path.split("."):
+        return self.amount_in(canonical.load(request.effective.form)) if isinstance(request.subject, Call) else None
+
+    def amount_in(self, arguments: Any) -> Decimal | None:
+        """Return what a call with these arguments, as canonical JSON, uses; None as `amount` does."""
+        tree = arguments
+        for name in () if self.path is None else self.path.split("."):
             if not isinstance(tree, dict) or name not in tree:
                 return None
             tree = cast("dict[str, Any]", tree)[name]
-        amount = number_of(tree)
+        amount = Decimal(1) if self.path is None else number_of(tree)
         return None if amount is None or amount < 0 else amount

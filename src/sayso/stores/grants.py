@@ -221,7 +221,7 @@ def _texts(request: Request) -> str:
 
 def _no_room(tx: Transaction, request: Request, now: datetime) -> str | None:
     for budget in _budgets(request):
-        why = _lack(budget, request, _takings(tx, budget, request, now))
+        why = _lack(budget, request, _takings(tx, budget, budget.account(request), now))
         if why is not None:
             return why
     return None
@@ -232,7 +232,7 @@ def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | Non
     if why is not None:  # of any; nothing is taken from the others then
         return why
     for budget in _budgets(request):
-        takings, amount = _takings(tx, budget, request, now), budget.amount(request)
+        takings, amount = _takings(tx, budget, budget.account(request), now), budget.amount(request)
         if takings is not None and amount is not None and not _has_taken(takings, request):
             _write(tx, budget, request, [*takings, Taking(request.id, microseconds(now), amount)], "budget_taken")
     return None
@@ -242,7 +242,7 @@ def give_back(tx: Transaction, request: Request) -> None:
     """Give back what a call took that surely had no effect."""
     if request.state is State.FAILED and request.decision is not None and request.decision.under == "budget":
         for budget in _budgets(request):
-            takings = _takings(tx, budget, request, tx.now())
+            takings = _takings(tx, budget, budget.account(request), tx.now())
             if takings is not None and _has_taken(takings, request):
                 rest = [one for one in takings if one.request_id != request.id]
                 _write(tx, budget, request, rest, "budget_given_back")
@@ -261,7 +261,7 @@ def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) ->
         return f"the budget {budget} needs a number from 0 in args.{budget.path}"
     if _has_taken(takings, request):
         return None
-    used = sum((one.amount for one in takings), Decimal(0))
+    used = _sum(takings)
     return None if used + amount <= budget.limit else f"the budget {budget} has no room for it"
 
 
@@ -269,9 +269,17 @@ def _has_taken(takings: Sequence[Taking], request: Request) -> bool:
     return any(one.request_id == request.id for one in takings)
 
 
-def _takings(tx: Transaction, budget: Budget, request: Request, now: datetime) -> Sequence[Taking] | None:
+def _used(tx: Transaction, budget: Budget, account: str) -> Decimal | None:
+    takings = _takings(tx, budget, account, tx.now())
+    return None if takings is None else _sum(takings)
+
+
+def _sum(takings: Sequence[Taking]) -> Decimal:
+    return sum((one.amount for one in takings), Decimal(0))
+
+
+def _takings(tx: Transaction, budget: Budget, account: str, now: datetime) -> Sequence[Taking] | None:
     """Return what was taken inside the span; None where it cannot be read, and then nothing is allowed."""
-    account = budget.account(request)
     if not _is_as_written(tx, BUDGET, account):
         return None
     row = tx.find_record(BUDGET, account)
@@ -348,6 +356,13 @@ class GrantVerbs(RecordVerbs):
         if len(found) != 1 or wanted == "gr_":
             raise errors.GrantNotFoundError(grant_id)
         return found[0]
+
+    def budget_used(self, budget: Budget, account: str) -> Decimal | None:
+        """Return how much of an account is used now, and write nothing; None where a call would be held for it.
+
+        That is where its record cannot be read or is not as the journal says. `account` is of `Budget.account_of`.
+        """
+        return self._transact(_used, budget, account)
 
     def stop(self, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
         """In one transaction, block every start; where they are blocked already, return who did that."""
