@@ -35,18 +35,21 @@ def choices_of(schema: Schema) -> list[Any]:
     return found if len(found) <= _MOST_CHOICES else []
 
 
-def kinds_of(schema: Schema) -> dict[str, str]:
-    """Return for each argument what it may be, and what its author says of it: `{"amount": "number, at most 500"}`."""
-    return {escape(name): _described(schema, part) for name, part in schema.properties.items()}
+def kinds_of(schema: Schema, *, patterns: bool = True) -> dict[str, str]:
+    """Return for each argument what it may be, and what its author says of it: `{"amount": "number, at most 500"}`.
+
+    Without `patterns`, no regular expression is shown, only that a text has a form of its own.
+    """
+    return {escape(name): _described(schema, part, patterns=patterns) for name, part in schema.properties.items()}
 
 
-def _described(schema: Schema, part: Any) -> str:
+def _described(schema: Schema, part: Any, *, patterns: bool) -> str:
     part = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-    kind, words = kind_of(schema, part), escape(" ".join(str(part.get("description", "")).split()))
+    kind, words = kind_of(schema, part, patterns=patterns), escape(" ".join(str(part.get("description", "")).split()))
     return f"{kind}: {words if len(words) <= _LONGEST else words[:_LONGEST] + '…'}" if words else kind
 
 
-def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
+def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True) -> str:
     """Return what a value of one schema may be."""
     if depth > 3:
         return "…"
@@ -56,7 +59,7 @@ def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
     if "anyOf" in part or "oneOf" in part:
         parts = part.get("anyOf") or part["oneOf"]
         more = ["…"] if len(parts) > most else []
-        return " or ".join([*(kind_of(schema, one, depth + 1) for one in parts[:most]), *more])
+        return " or ".join([*(kind_of(schema, one, depth + 1, patterns=patterns) for one in parts[:most]), *more])
     if "const" in part:
         return brief(part["const"], _ROOM)
     named = part.get("type")
@@ -65,10 +68,12 @@ def kind_of(schema: Schema, part: Any, depth: int = 0) -> str:
         return "number"
     words = escape(str(part.get("format") or part.get("contentEncoding") or kind or "anything"))
     if part.get("type") == "array" and isinstance(part.get("items"), dict):
-        words = f"array of {kind_of(schema, part['items'], depth + 1)}"
+        words = f"array of {kind_of(schema, part['items'], depth + 1, patterns=patterns)}"
     if part.get("type") == "object" and "properties" in part:
         named = list(part["properties"].items())
-        inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1)}" for name, one in named[:most]]
+        inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1, patterns=patterns)}" for name, one in named[:most]]
         words = f"object ({', '.join(inside + (['…'] if len(named) > most else []))})"
     limits = (f"{word} {brief(part[name], _ROOM)}" for name, word in _LIMITS.items() if name in part)
+    if not patterns and "pattern" in part:
+        limits = (*(limit for limit in limits if not limit.startswith("matching ")), "in a form of its own")
     return ", ".join([words, *limits])

@@ -173,7 +173,7 @@ class _Builder:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._has_code = Schema.live(schema.digest) is not None
-        self._hints = kinds_of(schema)
+        self._hints = kinds_of(schema, patterns=False)
         self._left = _MOST_FIELDS
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
@@ -204,7 +204,7 @@ class _Builder:
         way: Way = "absent" if tree is _ABSENT and absent else "null" if tree is None and null else "value"
         return replace(
             made or _json(tree), name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way,
-            hint=kind_of(self._schema, part) if within else self._hints.get(escape(name), ""),
+            hint=kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), ""),
             default=brief(part["default"], _ROOM) if "default" in part else "",
         )  # fmt: skip
 
