@@ -254,7 +254,7 @@ def approve(browser: Session | Chromium, count: int, approved: set[str]) -> None
 
     def waiting() -> list[str]:
         with suppress(OSError):
-            found = dict.fromkeys(re.findall(r'href="/r/(rq_\w+)"', browser.read("/")))
+            found = dict.fromkeys(re.findall(r'href="/r/(rq_\w+)["?]', browser.read("/?fold=no")))
             new = [request_id for request_id in found if request_id not in approved]
             return new[:count] if len(new) >= count else []
         return []

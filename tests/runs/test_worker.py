@@ -134,7 +134,7 @@ async def test_two_workers_claim_different_runs(store: Store, monkeypatch: pytes
     claimed = [{report.run_id for report in reports} for reports in told]
     assert claimed[0] | claimed[1] == {output.run_id for output in held}
     assert not claimed[0] & claimed[1]
-    assert min(map(len, claimed)) > 6
+    assert min(map(len, claimed)) > 2  # neither waits for the other; how they share is the scheduler's
     assert len(lost) < 12  # 24 where both always begin with the oldest
 
 
