@@ -137,3 +137,52 @@ def test_replay_counts_what_would_have_been_decided_otherwise(folder: Path, caps
     assert main(["policy", "replay", "--policy", "new.toml", "--json"]) == 0
     changes = json.loads(capsys.readouterr().out)["changes"]
     assert [(one["from"], one["to"], one["ids"]) for one in changes] == [("uncertain", "allow", [ids[1]])]
+
+
+def test_what_a_budget_allowed_was_not_held(capsys: pytest.CaptureFixture[str]) -> None:
+    write("sayso.toml", BUDGET % '"sum(args.price) <= 100 per 24h"')
+    sayso.hold("gift", {"price": 70}, run="r1").start()
+    held = sayso.hold("gift", {"price": 45}, run="r2")
+    assert held.state == "pending"
+    assert main(["policy", "replay", "--json"]) == 0
+    changes = json.loads(capsys.readouterr().out)["changes"]
+    assert [(one["from"], one["to"], one["ids"]) for one in changes] == [("hold", "allow", [held.id])]
+
+
+def asked(tool: str, *names: str) -> None:
+    fields = {name: {"type": "number"} for name in names}
+    schema = {"type": "object", "properties": fields, "additionalProperties": False}
+    sayso.hold(tool, dict.fromkeys(names, 1), when=True, run=tool, schema=schema)
+
+
+def test_check_compares_the_field_of_a_budget_and_the_names_of_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    asked("gift", "price", "count")
+    for text, found in (
+        ('["count() <= 3 per 1h", "sum(args.prize) <= 100 per 24h"]', "args.price?"),
+        ('"sum(args.prize) <= 100 per 24h"', "args.price?"), ('"sum(args.x) <= 100 per 24h"', "price, count"),
+    ):  # fmt: skip
+        write("sayso.toml", BUDGET % text)
+        assert main(["policy", "check"]) == 1, text
+        first = capsys.readouterr().out.splitlines()[0]
+        assert first.startswith("sayso.toml:5:" + ("1:" if text[0] == "[" else "15:")), first
+        assert f"which gift (asked by {requester().subject}) does not take" in first
+        assert found in first
+    write("sayso.toml", (BUDGET % '"sum(args.price) <= 100 per 24h"').replace('"gift"', '"gfit"'))
+    assert main(["policy", "check"]) == 0
+    assert "sayso.toml:1: note: no tool in this store fits 'gfit'; did you mean gift?" in capsys.readouterr().out
+
+
+def test_a_tool_of_another_project_is_named_and_refuses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    asked("other:refund", "amount")
+    text = "[[rules]]\ntool = '%s'\nverdict = 'hold'\nsummary = 'Refund {order}'\n"
+    write("sayso.toml", text % "refund")
+    misfit = f"summary names 'order', which other:refund (asked by {requester().subject}) does not take"
+    assert main(["policy", "check"]) == 0
+    assert f"sayso.toml:4: note: {misfit}" in capsys.readouterr().out
+    assert main(["policy", "explain", "refund", '{"order": 1}']) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"note: the arguments are not checked with the schema of other:refund (asked by {requester().subject})")  # fmt: skip  # noqa: E501
+    assert last.startswith("hold: rule 1")
+    write("sayso.toml", text % "other:refund")
+    assert main(["policy", "check"]) == 1
+    assert misfit in capsys.readouterr().out

@@ -6,9 +6,10 @@ Invariant: nothing here decides a request or changes a file; a mistake in the fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
+from difflib import get_close_matches
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from sayso.model.schema import Schema
 from sayso.policy import Answer, Policy
 from sayso.policy.replay import Replay
 from sayso.policy.replay import replay as replayed
+from sayso.policy.rules import short_name
 from sayso.view.summary import short
 
 _DAYS = 30
@@ -49,11 +51,12 @@ def check(cli: CliContext, file: str | None) -> int:
 
     Conditions are checked with the schemas of the tools that the store has requests of.
     """
-    rules, tools = Policy.of_file(file), _tools(cli)
-    problems = rules.problems(tools)
+    rules, (tools, asked_by) = Policy.of_file(file), _tools(cli)
+    problems = rules.problems(tools, asked_by=asked_by)
     named = set[str]() if problems else {name for rule in rules.rules for name in rule.verdict.channels}
     unknown = sorted(named - config.channel_tables().keys()) if named else []
-    notes = [] if problems else list(_of_any_server(rules))
+    notes = [f"{one.line}: note: {one.message}" for one in rules.notes(tools, asked_by=asked_by)]
+    notes += [] if problems else [*_of_any_server(rules), *_unknown(rules, tools)]
     rows = [f":{one.line}:{one.column}: {one.message}" for one in problems]
     rows += [f": no channel is called {name!a}" for name in unknown]
     rows += [f":{one}" for one in notes]
@@ -74,6 +77,16 @@ def _of_any_server(rules: Policy) -> Iterator[str]:
                     f"{rule.line}: note: {pattern!r} also fits a name that a foreign server chooses for its tool; begin"
                     " it with the name of a server or a module"
                 )
+
+
+def _unknown(rules: Policy, tools: Iterable[str]) -> Iterator[str]:
+    """Yield a note on each pattern that no known tool fits, although one has nearly that name."""
+    known = {name for tool in tools for name in (tool, short_name(tool))}
+    for rule in rules.rules:
+        for pattern in rule.tools:
+            near = [] if pattern in known or "*" in pattern else get_close_matches(pattern, known, 1, 0.7)
+            if near:
+                yield f"{rule.line}: note: no tool in this store fits {pattern!r}; did you mean {near[0]}?"
 
 
 @policy.command(short_help="Say which rule decides a call, and why.")
@@ -100,9 +113,8 @@ def explain(
         raise click.BadParameter(
             """the arguments are a JSON object, by name; write '{"amount": 40}'""", param_hint="ARGUMENTS"
         )
-    tools = _tools(cli)
-    known = {name.rpartition(":")[2]: schema for name, schema in tools.items()} | tools
-    answer = Policy.load(file).explain(tool, given, schema=known.get(tool), run=run, agent=agent)
+    tools, asked_by = _tools(cli)
+    answer, misfit = _answer(Policy.load(file), tool, given, tools, run, agent)
     verdict = answer.verdict
     steps = [
         {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note} for one in answer.steps
@@ -114,7 +126,28 @@ def explain(
             "kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason,
             "budgets": [one.as_json() for one in room],
         }  # fmt: skip
-    return cli.answer({"verdict": said, "steps": steps}, _explained(answer, room), WRONG if verdict is None else 0)
+    note = None
+    if misfit is not None:
+        of = f"{misfit[0]} (asked by {asked_by[misfit[0]]})"
+        note = f"the arguments are not checked with the schema of {of}, which this policy does not fit: {misfit[1]}"
+    rows = [*([] if note is None else [escape(f"note: {note}")]), *_explained(answer, room)]
+    return cli.answer({"verdict": said, "steps": steps, "note": note}, rows, WRONG if verdict is None else 0)
+
+
+def _answer(
+    rules: Policy, tool: str, given: dict[str, Any], tools: dict[str, Schema], run: str | None, agent: str | None
+) -> tuple[Answer, tuple[str, errors.PolicyError] | None]:
+    """Ask a policy about a call; with which tool's schema it cannot be asked, as that may be another project's."""
+    misfit = None
+    for name, schema in tools.items() if tool not in tools else [(tool, tools[tool])]:
+        if name == tool or short_name(name) == tool:
+            try:
+                return rules.explain(tool, given, schema=schema, run=run, agent=agent), None
+            except errors.PolicyError as error:
+                if name == tool:
+                    raise
+                misfit = name, error
+    return rules.explain(tool, given, run=run, agent=agent), misfit
 
 
 class _Room(NamedTuple):
@@ -201,7 +234,8 @@ def test(cli: CliContext, file: str | None) -> int:
 def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     """Ask a policy about every past request of the store, and count what would have been decided otherwise.
 
-    With `--policy NEW`, compared with the policy in effect; else with what happened, which is that each was held.
+    With `--policy NEW`, compared with the policy in effect; else with what happened: each was held, unless a budget
+    allowed it. How much of a budget was used is not looked at.
     """
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
     new, before = Policy.load(file), Policy.load() if file is not None else None
@@ -266,13 +300,14 @@ def _newest_first(cli: CliContext) -> Iterator[Request]:
         cursor, is_first = page.cursor, False
 
 
-def _tools(cli: CliContext) -> dict[str, Schema]:
-    """Return the tools that the store has requests of, by name, with their newest schemas."""
-    found: dict[str, Schema] = {}
+def _tools(cli: CliContext) -> tuple[dict[str, Schema], dict[str, str]]:
+    """Return the tools that the store has requests of, by name, with their newest schemas, and who asked for them."""
+    found, asked_by = dict[str, Schema](), dict[str, str]()
     try:
         for request in islice(_newest_first(cli), _NEWEST):
             if request.kind == "call" and request.call.tool not in found:
                 found[request.call.tool] = Schema.from_text(request.call.schema)
+                asked_by[request.call.tool] = request.requester.subject
     except (NoStoreYetError, errors.ConfigError):
-        return {}
-    return found
+        return {}, {}
+    return found, asked_by

@@ -96,33 +96,59 @@ class _Rules:
         key = tool, name, _key_of(schema)
         known = self.compiled.get(key)
         if known is None:
-            known, problems = self.checked(tool, name, schema)
+            shape = _shape(schema)
+            known, problems = self.checked(tool, name, shape, name)
+            for rule in self.fitting(tool, name):
+                problems += _template_problems(rule, shape, name)
             if problems:
-                raise self.error(problems)
+                raise self.error(tuple(sorted(problems)))
             if len(self.compiled) >= _MOST:
                 self.compiled.clear()
             self.compiled[key] = known
         return known
 
+    def fitting(self, tool: str, name: str) -> list[Rule]:
+        """Return the rules of which a pattern fits a tool."""
+        return [rule for rule in self.rules if any(matches(pattern, tool, name) for pattern in rule.tools)]
+
     def checked(
-        self, tool: str, name: str, schema: Schema | Mapping[str, Any] | None
-    ) -> tuple[list[_Compiled], tuple[Problem, ...]]:
-        """Return the rules for a tool, and what in them does not fit its schema."""
-        shape = Schema.of_json(schema) if isinstance(schema, Mapping) else schema
+        self, tool: str, name: str, shape: Schema | None, label: str
+    ) -> tuple[list[_Compiled], list[Problem]]:  # fmt: skip
+        """Return the rules for a tool, and which conditions do not fit its schema; `label` is for messages."""
         made: list[_Compiled] = []
         problems: list[Problem] = []
-        for rule in self.rules:
-            if not any(matches(pattern, tool, name) for pattern in rule.tools):
-                continue
-            problems += _template_problems(rule, shape, name)
+        for rule in self.fitting(tool, name):
             try:
-                condition = None if rule.when is None else Condition(rule.when, shape, name)
+                condition = None if rule.when is None else Condition(rule.when, shape, label)
                 made.append(_Compiled(rule, condition))
             except ConditionError as error:
                 problems += [Problem(*rule.at("when", line, column), text) for line, column, text in error.problems]
             except errors.ConfigError as error:
                 problems.append(Problem(*rule.at("when"), str(error)))
-        return made, tuple(sorted(problems))
+        return made, problems
+
+
+def _shape(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
+    return Schema.of_json(schema) if isinstance(schema, Mapping) else schema
+
+
+def _budget_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[Problem]:
+    """Yield what a budget sums up that the tool does not take; at a gate such a call is held."""
+    from difflib import get_close_matches
+
+    for budget in rule.verdict.budgets:
+        fields: Mapping[str, Any] = {} if schema is None else schema.properties
+        before = "args"
+        for name in () if budget.path is None else budget.path.split("."):
+            if schema is None or not fields:
+                break  # anything may be in there
+            if name not in fields:
+                near = get_close_matches(name, list(fields), 1)
+                hint = f"did you mean {before}.{near[0]}?" if near else f"there are {', '.join(fields)}"
+                message = f"budget sums up args.{budget.path}, which {tool} does not take; {hint}"
+                yield Problem(*rule.at("budget", 1, budget.text.index("args.") + 1), message)
+                break
+            before, fields = f"{before}.{name}", schema.resolved(fields[name]).get("properties", {})
 
 
 def _template_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[Problem]:
@@ -200,22 +226,31 @@ class Policy:
         """The rules as the file has them now; raises `PolicyError` where it cannot be used."""
         return self._rules().usable().rules
 
-    def problems(self, tools: Mapping[str, Schema | Mapping[str, Any]] | None = None) -> list[Problem]:
+    def problems(
+        self,
+        tools: Mapping[str, Schema | Mapping[str, Any]] | None = None,
+        *,
+        asked_by: Mapping[str, str] | None = None,
+    ) -> list[Problem]:
         """Return all that is wrong with the file.
 
         Args:
-            tools: Known tools, by name, with the schemas of their arguments: conditions and templates are checked
-                with each that their rule's patterns match.
+            tools: Known tools, by name, with the schemas of their arguments: conditions, budgets and templates are
+                checked with each that their rule's patterns match.
+            asked_by: Which program asked for these tools, for messages.
 
         Raises:
             PolicyError: The file cannot be read.
         """
         rules = self._rules()
-        found = set(rules.problems)
-        for tool, schema in (tools or {}).items():
-            if not rules.problems:
-                found.update(rules.checked(tool, short_name(tool), schema)[1])
-        return sorted(found)
+        about = _about(rules, tools or {}, asked_by or {})
+        return sorted({*rules.problems, *(one for one, is_note in about if not is_note)})
+
+    def notes(
+        self, tools: Mapping[str, Schema | Mapping[str, Any]], *, asked_by: Mapping[str, str] | None = None
+    ) -> list[Problem]:
+        """Return templates that do not fit a tool which may be of another project, as no pattern names its module."""
+        return sorted({one for one, is_note in _about(self._rules(), tools, asked_by or {}) if is_note})
 
     def explain(
         self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
@@ -276,6 +311,23 @@ class Policy:
                 where = f"{rules.label}:{line}:{column}:"
                 raise errors.PolicyError(where, f"the condition of {rule.name!r}: {error}") from None
         return _NO_RULE
+
+
+def _about(
+    rules: _Rules, tools: Mapping[str, Schema | Mapping[str, Any]], asked_by: Mapping[str, str]
+) -> Iterator[tuple[Problem, bool]]:
+    """Yield what does not fit known tools, and whether that is only worth a note."""
+    for tool, given in tools.items() if not rules.problems else ():
+        name, shape = short_name(tool), _shape(given)
+        label = f"{tool} (asked by {asked_by[tool]})" if tool in asked_by else name
+        for problem in rules.checked(tool, name, shape, label)[1]:
+            yield problem, False
+        for rule in rules.fitting(tool, name):
+            names_it = name == tool or any(":" in pattern and matches(pattern, tool, name) for pattern in rule.tools)
+            for problem in _template_problems(rule, shape, label):
+                yield problem, not names_it
+            for problem in _budget_problems(rule, shape, label):
+                yield problem, False
 
 
 def in_effect() -> Policy | None:

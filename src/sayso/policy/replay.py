@@ -55,7 +55,7 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
     Args:
         requests: The requests; those that are no calls, or whose content was purged, are counted and left out.
         policy: The policy.
-        before: What it is compared with; when not given, what happened: each request was held.
+        before: What it is compared with; when not given, what happened: each was held, unless a budget allowed it.
     """
     found = Replay()
     for request in requests:
@@ -63,7 +63,7 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
             found.left_out += 1
             continue
         said = verdict_on(policy, request)
-        was = "hold" if before is None else verdict_on(before, request).outcome
+        was = _happened(request) if before is None else verdict_on(before, request).outcome
         found.asked += 1
         found.verdicts[said.outcome] = found.verdicts.get(said.outcome, 0) + 1
         for name in said.masked:
@@ -87,6 +87,10 @@ def verdict_on(policy: Policy, request: Request) -> Past:
         return Past(answer.verdict.kind)
     masked = answer.steps[-1].masked
     return Past("uncertain", masked) if masked else Past("error")
+
+
+def _happened(request: Request) -> Outcome:
+    return "allow" if request.decision is not None and request.decision.under == "budget" else "hold"
 
 
 def _run_of(request: Request) -> str | None:
