@@ -308,8 +308,8 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         subject = request.subject
         key = codec.schema_id(subject.schema)
         if key not in cache.kept_schemas:
-            cache.schemas[key] = subject.schema
             self._execute(_ADD_SCHEMA, (key, subject.schema))
+            cache.schemas[key] = subject.schema  # not before: a text that was altered is found by who reads its row
             self.schemas.add(key)
         asked = codec.asked_values(request, seal)
         values = (*asked, *codec.progress_values(request, seal))
