@@ -106,6 +106,22 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     assert gist.startswith("order.amount 139.25 EUR + 12 USD in total · reason='late'")
 
 
+def test_a_number_of_any_size_takes_no_page_down(store: Store, ada: Browser) -> None:
+    (alone,) = asked(store, {"amount": "1e9999999"})
+    for amount in ("9e999999", "-9e999999", "1e-999999", f"1.{'0' * 20_000}"):
+        ids = asked(store, *[{"amount": Decimal(one)} for one in (amount, amount, amount, "1")], risk=amount[:9])
+        alike = f"/bulk?alike={ids[0]}"
+        for path in ("/", "/?sort=amount", "/?fold=no", "/history", f"/r/{ids[0]}", f"/r/{alone}", alike):
+            page = ada.get(path)
+            assert page.status_code == 200, (amount, path)
+            assert len(page.text) < 200_000, (amount, path)
+    big = [
+        sample_call(arguments={"amount": Decimal(one)}) for one in ("1.5", "9000000000000000.00000000000000000001", "2")
+    ]
+    (column,) = [one for one in table_of(big, clock.now()).columns if one.name == "amount"]
+    assert column.totals == ["9,000,000,000,000,003.50000000000000000001"]
+
+
 def test_long_texts_begin_with_what_is_different() -> None:
     made = [sample_call(arguments={"body": f"Dear Kim,\n{'we are sorry. ' * 30}\nYour order {at}"}) for at in range(3)]
     (column,) = [one for one in table_of(made, clock.now()).columns if one.name == "body"]

@@ -66,6 +66,7 @@ def test_a_sorted_list_goes_on_with_the_next_page(store: Store, ada: Browser) ->
     ("arguments", "amount"),
     [
         ({"amount": 5, "count": 900}, 5), ({"total_eur": "12.50"}, Decimal("12.50")), ({"order": {"price": 3.5}}, 3.5),
+        ({"amount": "5." + "0" * 38 + "e9"}, 0), ({"amount": "1e9999999"}, Decimal("1e9999999")),
         ({"lines": [{"cost": 1}, {"cost": 7}]}, 7), ({"amount": "many"}, 0), ({"amount": True}, 0), ({"to": "5"}, 0),
     ],
 )  # fmt: skip
@@ -77,7 +78,8 @@ def test_a_row_shows_the_largest_amount_with_its_currency() -> None:
     for arguments, said in (
         ({"amount": "1234.50", "currency": "EUR"}, "1,234.50 EUR"), ({"total": -7, "currency": "a lot"}, "-7"),
         ({"orders": [{"price": 2, "ccy": "USD"}, {"price": 9, "ccy": "GBP"}]}, "9 GBP"),
-        ({"amount": "1e400"}, ""), ({"amount": 0}, ""), ({"to": "kim"}, ""), ({"amount": "***"}, ""),
+        ({"amount": "1e400"}, ""), ({"amount": "-1e9999999"}, ""), ({"amount": "5." + "0" * 38 + "e9"}, ""),
+        ({"amount": 0}, ""), ({"to": "kim"}, ""), ({"amount": "***"}, ""),
     ):  # fmt: skip
         assert amount_text(sample_call(None, arguments)) == said, arguments
 

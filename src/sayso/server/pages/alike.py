@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cached_property
 from statistics import median
 from typing import Literal, NamedTuple, cast
@@ -36,9 +36,11 @@ FEWEST = 3
 _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
 _MOST_PARTS, _DEEPEST = 12, 4
 _LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM = 160, 40, 140, 60
+_MOST_DIGITS, _LONGEST_NUMBER = 15, 60
 _ABSENT: Json = {"$absent": None}
 _WORDS = ("title", "summary", "effect", "prompt", "description", "rule")
 
+_EXACT = Context(prec=200)
 _encoded = json.JSONEncoder(sort_keys=True).encode
 
 Key = tuple[str, str, str | None]
@@ -117,9 +119,14 @@ class Column:
 
     @cached_property
     def numbers(self) -> Sequence[Decimal]:
-        """The values as numbers; nothing where one of them is none, or they are ids."""
-        found = [number_of(tree) for tree in self.trees if self.source == "argument" and not is_id(self.name)]
-        numbers = [one for one in found if one is not None]
+        """The values as numbers; nothing where one of them is none, or too long or large, or they are ids.
+
+        A program may send a number of any size; the sum of those that are here is exact, and short.
+        """
+        if self.source != "argument" or is_id(self.name) or max(map(len, self.texts)) > _LONGEST_NUMBER:
+            return []
+        found = map(number_of, self.trees)
+        numbers = [one for one in found if one is not None and abs(one.adjusted()) <= _MOST_DIGITS]
         return numbers if len(numbers) == len(self.trees) else []
 
 
@@ -164,14 +171,14 @@ def _totals(column: Column, currencies: Column | None) -> list[str]:
     numbers = column.numbers
     if not numbers or not is_amount(column.name):
         return []
-    if currencies is None:
-        return [f"{sum(numbers):,}"]
+    # A plain code of a currency stands without quotes; nothing else could be taken for one.
+    units = (
+        [""] * len(numbers) if currencies is None else [currency_code(one) or _brief(one) for one in currencies.trees]
+    )
     sums: dict[str, Decimal] = {}
-    for number, tree in zip(numbers, currencies.trees, strict=True):
-        # A plain code of a currency stands without quotes; nothing else could be taken for one.
-        unit = currency_code(tree) or _brief(tree)
-        sums[unit] = sums.get(unit, Decimal(0)) + number
-    return [f"{total:,} {unit}" for unit, total in sums.items()]
+    for number, unit in zip(numbers, units, strict=True):
+        sums[unit] = _EXACT.add(sums.get(unit, Decimal(0)), number)
+    return [f"{total:,f} {unit}".rstrip() for unit, total in sums.items()]
 
 
 def _notes(column: Column) -> Sequence[str]:

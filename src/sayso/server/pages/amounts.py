@@ -1,4 +1,7 @@
-"""Which numbers of a call are amounts, by their names, and how the largest is shown in a list."""
+"""Which numbers of a call are amounts, by their names, and how the largest is shown in a list.
+
+A program may send a number of any size, so nothing here calculates with one: `-` raises `Overflow` for `1e9999999`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from sayso.model.request import Request
 _AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
 _CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
 _CODE = re.compile("[A-Za-z]{1,4}")
-_MOST_DIGITS = 15
+_MOST_DIGITS, _LONGEST = 15, 40
 
 
 def is_amount(name: str) -> bool:
@@ -33,12 +36,12 @@ def currency_code(value: object) -> str | None:
 
 def amount_of(request: Request) -> Decimal:
     """Return the largest number among the arguments that an amount's name says is one, such as `amount`; else 0."""
-    return max((number for number, _ in _found(request)), key=abs, default=Decimal(0)).copy_abs()
+    return max((number.copy_abs() for number, _ in _found(request)), default=Decimal(0))
 
 
 def amount_text(request: Request) -> str:
     """Return the largest amount with its currency, where one is named beside it; empty where there is none."""
-    number, unit = max(_found(request), key=lambda found: abs(found[0]), default=(Decimal(0), None))
+    number, unit = max(_found(request), key=lambda found: found[0].copy_abs(), default=(Decimal(0), None))
     if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
         return ""
     return f"{number:,f} {unit}" if unit else f"{number:,f}"
@@ -60,7 +63,8 @@ def _amounts(value: Any, name: str = "", unit: str | None = None) -> Iterator[tu
         for inner in cast("list[Any]", value):
             yield from _amounts(inner, name, unit)
     elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
+        text = str(value)
         with suppress(InvalidOperation):
-            found = Decimal(str(value)[:40])
+            found = Decimal(text if len(text) <= _LONGEST else "nan")  # its beginning would be another number
             if found.is_finite():
                 yield found, unit

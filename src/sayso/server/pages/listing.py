@@ -324,7 +324,7 @@ def _risk(request: Request) -> int:
 
 _KEYS: dict[str, Callable[[Request], Any]] = {
     "newest": lambda request: -request.created_at.timestamp(), "end": _end, "risk": _risk,
-    "amount": lambda request: -amount_of(request),
+    "amount": lambda request: amount_of(request).copy_negate(),
 }  # fmt: skip
 
 
