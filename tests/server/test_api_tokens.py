@@ -32,7 +32,7 @@ from tests.support.calling import bearer, bought, caller, code_of
 
 LOOK, DECIDE, KEEP, EVERYBODY = {"review", "admin"}, {"review"}, {"review", "admin"}, {"ask", "review", "admin"}
 AT = "/v1/requests/{request_id}"
-VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend", "grant")
+VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend", "grant", "comment", "assign")
 MAY = {
     "GET /v1/openapi.json": EVERYBODY, "GET /v1/me": EVERYBODY, "GET /v1/events": EVERYBODY,
     "GET /v1/requests": LOOK, f"GET {AT}": LOOK, f"GET {AT}/journal": LOOK, "GET /v1/journal": LOOK,
@@ -58,6 +58,7 @@ def may(operation: Endpoint) -> set[str]:
 BODIES: dict[str, dict[str, Any]] = {
     "approve": {"seen": "x"}, "feedback": {"comment": "no"}, "answer": {"value": 1}, "extend": {"span": "1h"},
     "resolve": {"happened": True}, "grant": {"seen": "x", "count": 2, "lasts": "1h"},
+    "comment": {"text": "look"}, "assign": {"to": "bob"},
 }  # fmt: skip
 
 
