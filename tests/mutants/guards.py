@@ -1386,6 +1386,11 @@ MUTANTS = [
         "server/test_aap.py::test_another_program_cannot_begin_the_run_of_a_call",
     ),
     Mutant(
+        "a program reads no reviewer's comment", "server/api/ownership.py",
+        "if entry.event == comments.EVENT:", "if False:",
+        "stores/test_http_starts.py::test_neither_comments_nor_rows_of_anothers_request_are_read_with_ones_own_run",
+    ),
+    Mutant(
         "an instance takes no other program's name", "server/api/aap_instances.py",
         'if any(one.kind == "ask" and one.person.subject == name for one in tokens.all()):', "if False:",
         "server/test_aap.py::test_no_instance_gets_the_name_of_another_program",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sayso.model.comments import EVENT
 from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import Call, Decision, Request
@@ -74,9 +75,10 @@ class Program(HttpStore):
 
     def journal(self, **wanted: Any) -> Sequence[Entry]:
         is_whole = wanted.get("run_id") is None and wanted.get("request_id") in {None, "rq_none"}
-        if not is_whole:
+        found = self.server.journal(**wanted)
+        if not is_whole and all(row.event != EVENT for row in found):  # a comment is not the program's to read
             return super().journal(**wanted)
-        return [row for row in self.server.journal(**wanted) if row.run_id != CHAIN]  # which its own token begins
+        return [row for row in found if row.run_id != CHAIN]  # which its own token begins
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         return self.server.anchors(run_id=run_id, after=after, limit=limit)

@@ -195,9 +195,10 @@ def test_of_two_programs_that_begin_a_run_at_once_one_is_refused(stage: Stage) -
     assert len(stage.store.list(Filter()).requests) == 1
 
 
-def test_rows_of_another_programs_request_are_not_read_with_ones_own_run(stage: Stage) -> None:
+def test_neither_comments_nor_rows_of_anothers_request_are_read_with_ones_own_run(stage: Stage) -> None:
     mine, other = stage.program("mine"), stage.program("other")
-    mine.ask(sample_call("shared"))
+    own = mine.ask(sample_call("shared"))
+    stage.person().comment(own.id, "all below 500 is let through")
     foreign = other.ask(sample_call("elsewhere"))
     stage.store.note("shared", "denied", Identity("token", "other"), {})
     moved = stage.store.ask(sample_call("shared", {"amount": 3}, requester=foreign.requester))
@@ -209,6 +210,7 @@ def test_rows_of_another_programs_request_are_not_read_with_ones_own_run(stage: 
             seen += rows
             after = rows[-1].run_id, rows[-1].seq
         assert [(row.event, row.by) for row in seen] == [("asked", "token:mine")] * 2
+    assert [row.event for row in mine.journal(request_id=own.id)] == ["asked"]
 
 
 def test_runs_that_can_go_on_are_found_behind_many_of_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import re
 from starlette.requests import Request as Http
 
 from sayso import errors
+from sayso.model import comments
 from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, TOKENS, Identity
@@ -104,7 +105,12 @@ class Ownership(Context):
         return self._owner(run_id) == self.me
 
     def may_read(self, entry: Entry) -> bool:
-        """Say whether a row of the journal is about a request of the program's, or is its own or the server's note."""
+        """Say whether a row of the journal is about a request of the program's, or is its own or the server's note.
+
+        What reviewers comment among each other is not the program's to read.
+        """
+        if entry.event == comments.EVENT:
+            return False
         if not entry.request_id:
             return entry.by == self.me.qualified or not entry.by.startswith(f"{self.me.issuer}:")
         if entry.request_id not in self._readable:
