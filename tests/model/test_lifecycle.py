@@ -369,6 +369,9 @@ def test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too() ->
     ):
         with pytest.raises(kind):
             refused()
+    voted = decide(call(quorum=Quorum(2)), "approve", ADA).request
+    with pytest.raises(errors.AlreadyVotedError):  # then nobody could decide
+        assign(voted, Identity(LOCAL, "Ada"), by=CAROL)
     given = assign(request, CAROL, to_roles={"finance"}, **finance)
     assert (given.event, given.by, given.request.claimed_by, given.detail) == (
         "assigned", ADA, CAROL, {"to": "local:carol"},

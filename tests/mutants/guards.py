@@ -310,6 +310,11 @@ MUTANTS = [
         "model/test_lifecycle.py::test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too",
     ),
     Mutant(
+        "a request is assigned to nobody who has voted", "model/lifecycle.py",
+        "if any(to.is_same(vote.by) for vote in request.votes):", "if False:",
+        "model/test_lifecycle.py::test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too",
+    ),
+    Mutant(
         "nobody votes twice", "model/lifecycle.py",
         "if any(vote.by.is_same(decision.by) for vote in votes):", "if False:",
         "model/test_lifecycle.py::test_a_quorum_is_met_by_as_many_distinct_people_as_it_names",

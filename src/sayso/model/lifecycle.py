@@ -332,12 +332,15 @@ def assign(
     """Let another reviewer take a pending request on, as if they had claimed it.
 
     It widens no right: `to` must be able to decide it as far as is known (`to_roles` are their roles, None where nobody
-    knows them), and what they decide is checked again then. `force` takes it from somebody else who has it.
+    knows them), and what they decide is checked again then. `force` takes it from somebody else who has it. Whoever
+    has voted is refused: nobody could add the vote that is missing.
     """
     _must_be_pending(request, now)
     freed = _evolve(request, claimed_by=None, claimed_at=None)
     must_be_allowed(freed if force else request, by, roles, now)
     must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)
+    if any(to.is_same(vote.by) for vote in request.votes):
+        raise errors.AlreadyVotedError(request.id, by=str(to), missing=request.missing_votes)
     detail = {"to": to.qualified}
     if request.claimed_by is not None and not request.claimed_by.is_same(by):
         detail["claimed_by"] = request.claimed_by.qualified
