@@ -6,6 +6,7 @@ The invariant: a fold hides no request, and each is decided as the table showed 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 
 import sayso
 from sayso import clock
+from sayso.audit import verifier
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.server.pages import listing
+from sayso.server.pages import bulk, listing
 from sayso.server.pages.alike import fold, folded_row, table_of
+from sayso.server.pages.listing import alike_to
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE, Browser, fields_of, text_of
@@ -120,6 +123,84 @@ def test_a_number_of_any_size_takes_no_page_down(store: Store, ada: Browser) -> 
     ]
     (column,) = [one for one in table_of(big, clock.now()).columns if one.name == "amount"]
     assert column.totals == ["9,000,000,000,000,003.50000000000000000001"]
+
+
+@dataclass
+class Delete:
+    path: str
+    days: int = 1
+
+
+def test_a_table_tells_what_is_ours_from_what_a_program_wrote(store: Store, ada: Browser) -> None:
+    script = "echo ok " + "#" * 200 + "\nrm -rf /data"
+    named = {"approved by": "bob (finance)", "n" * 100_000: 1, "é" * 80: 1, "order.total": 2, "script": script}
+
+    first = asked(store, *[{"action": Delete(f"/x{at}"), **named} for at in range(3)])[0]
+    page = group_of(ada)
+    head, ours = page.partition("<h4>About the requests</h4>")[::2]
+    given = head.partition("<h4>Arguments</h4>")[2]
+    assert "<dt>&#39;approved by&#39;</dt>" in given
+    assert "<dt>&#39;order.total&#39;</dt>" in given
+    assert "asked by <small>sayso says</small>" in ours
+    assert "approved by" not in ours.partition("</dl>")[0]
+    assert "Delete</dd>" in re.sub(
+        r"\s+</dd>", "</dd>", given.partition("<dt>action (class)</dt>")[2].partition("<dt>")[0]
+    )
+    assert "<details" in given.partition("<dt>script</dt>")[2]
+    assert re.search(r"<details(?![^>]* open)", given) is None
+    assert "action.path" in ours.partition("<thead>")[2].partition("</thead>")[0]
+    assert len(page) < 40_000
+    assert len(ada.get("/").text) < 20_000
+    assert first in items_of(page)
+
+
+def test_a_sum_names_a_currency_only_where_it_can_be_no_other() -> None:
+    for arguments, totals, pads in (
+        ([{"amount": 1}, {"amount": 2.5}, {"amount": 1e20 / 1e10}], ["10,000,000,003.5"], [".0", "", ""]),
+        ([{"total_eur": 1, "currency": "USD"}, {"total_eur": 2, "currency": "GBP"}], ["3"], None),
+        ([{"price": 1, "unit": "kg", "ccy": "EUR"}, {"price": 2, "unit": "l", "ccy": "EUR"}], [], None),
+        ([{"price": 1, "unit": "kg", "ccy": "EUR"}, {"price": 2, "unit": "kg", "ccy": "EUR"}], ["3"], None),
+        ([{"price": 1, "ccy": "EUR"}, {"price": 2, "ccy": "EUR"}], ["3 EUR"], None),
+        ([{"amount": Decimal("1E+2")}, {"amount": Decimal("1.25")}], ["101.25"], ["", ""]),
+    ):  # fmt: skip
+        column = table_of([sample_call(arguments=one) for one in arguments], clock.now()).columns[0]
+        assert column.totals == totals, arguments
+        assert pads is None or [cell.pad for cell in column.cells] == pads, arguments
+
+
+def test_a_table_has_so_many_columns_at_most_and_leaves_out_nothing() -> None:
+    wide = {f"k{a}": {f"m{b}": dict.fromkeys("abcdefghij", 1) for b in range(10)} for a in range(3)}
+    for arguments, names in (
+        ({"a": 1, "wide": wide, "z": {"b": 1}}, ["a", "wide", "z.b"]),
+        (dict.fromkeys([f"a{at}" for at in range(41)], 1), ["(all arguments)"]),
+    ):
+        table = table_of([sample_call(arguments=arguments)] * 3, clock.now())
+        assert [one.name for one in table.common if one.source == "argument"] == names
+        assert len(folded_row([sample_call(arguments=arguments)] * 3, clock.now()).gist) < 300
+
+
+def test_a_group_is_looked_for_once_and_shows_the_newest_comment(
+    store: Store, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, looked = asked(store, *pays(3)), list[str]()
+
+    def counted(context: Any, request_id: str, *rest: Any) -> Any:
+        looked.append(request_id)
+        return alike_to(context, request_id, *rest)
+
+    monkeypatch.setattr(bulk, "alike_to", counted)
+    page = ada.get("/bulk?" + "&".join(f"alike={one}" for one in ids * 20)).text
+    assert (looked, len(items_of(page))) == (ids[:1], 3)
+    monkeypatch.setattr(verifier, "_PAGE", 2)
+    rows, journal = 2, store.journal
+
+    def paged(*, limit: int = rows, **wanted: Any) -> Any:
+        return journal(limit=min(limit, rows), **wanted)
+
+    monkeypatch.setattr(store, "journal", paged)
+    for text in ("one", "two", "the newest"):
+        sayso.Review(store, by="bob").comment(ids[0], text)
+    assert "bob commented: the newest" in text_of(ada.get(f"/bulk?id={ids[0]}").text)
 
 
 def test_long_texts_begin_with_what_is_different() -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from starlette.applications import Starlette
 
+from sayso.stores.base import Store
+from sayso.stores.records import Record, RecordRow, record_of
 from tests.support.acting import held, payer
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
 
@@ -52,3 +55,19 @@ def test_what_is_no_view_is_not_saved(ada: Browser) -> None:
     assert send(ada, "save", name="one more", **{"in": "q=a"}).status_code == 400
     assert send(ada, "save", name="View  29", **{"in": "q=b"}).status_code == 200
     assert len(views(ada)) == 30
+
+
+def test_a_view_keeps_filters_only_and_one_that_was_altered_stops_no_list(
+    ada: Browser, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(ada, "save", name="mine", **{"in": "q=a&cursor=9.zz&page=2&sort=amount"})
+    store.keep(Record("view", "k", {"name": "old", "words": "risk=low&cursor=9.zz"}))
+    assert views(ada) == ["q=a&amp;sort=amount", "risk=low"]
+    assert send(ada, "save", name="none", **{"in": "cursor=9.zz"}).status_code == 400
+    read = store.records
+
+    def altered(kind: str, **wanted: Any) -> Any:
+        return read(kind, **wanted) if kind != "view" else [record_of(RecordRow("view", "k", "nonsense", None))]
+
+    monkeypatch.setattr(store, "records", altered)
+    assert views(ada) == ["q=a&amp;sort=amount"]

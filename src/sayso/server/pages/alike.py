@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from functools import cached_property
+from itertools import chain, islice
 from statistics import median
 from typing import Literal, NamedTuple, cast
 
@@ -24,7 +25,7 @@ from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State
-from sayso.server.pages.amounts import currency_code, is_amount, is_currency
+from sayso.server.pages.amounts import currency_code, is_amount, is_currency, names_currency
 from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
@@ -34,8 +35,8 @@ FEWEST = 3
 """So many alike calls are folded; with two, opening the row would cost more than it saves."""
 
 _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
-_MOST_PARTS, _DEEPEST = 12, 4
-_LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM = 160, 40, 140, 60
+_MOST_COLUMNS, _MOST_PARTS, _DEEPEST = 40, 12, 4
+_LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM, _NAME_ROOM = 160, 40, 140, 60, 40
 _MOST_DIGITS, _LONGEST_NUMBER = 15, 60
 _ABSENT: Json = {"$absent": None}
 _WORDS = ("title", "summary", "effect", "prompt", "description", "rule")
@@ -94,7 +95,7 @@ class Column:
     """One argument, or one fact about the request, of all calls of a table.
 
     Attributes:
-        name: As people see it.
+        name: As people see it; that of an argument is in quotes where it is no identifier.
         source: Whether it is an argument, a fact that we know, or the program's words.
         trees: The values, of the canonical form, masked.
         cells: The values, as they are shown; a single one where all are the same.
@@ -131,24 +132,42 @@ class Column:
 
 
 def _arguments(requests: Sequence[Request]) -> list[Column]:
+    """Return each argument, and each field of one; an argument is left whole where there would be too many columns."""
     trees = [cast("Json", request.effective.shown) for request in requests]
-    return [Column(escape(path), "argument", values) for path, values in _parts(trees, "", 0)]
+    names = dict.fromkeys(name for tree in trees for name in fields_of(tree) or ())
+    if len(names) > _MOST_COLUMNS:
+        return [Column("(all arguments)", "argument", trees)]
+    found = list[tuple[str, Sequence[Json]]]()
+    for name in names:
+        shown, values = _name(name), [(fields_of(tree) or {}).get(name, _ABSENT) for tree in trees]
+        room = _MOST_COLUMNS - len(found)
+        parts = list(islice(_parts(values, shown, 1), max(room, 0) + 1)) if name.isidentifier() else []
+        found += parts if 0 < len(parts) <= room else [(shown, values)]
+    return [Column(path, "argument", values) for path, values in found]
 
 
 def _parts(trees: Sequence[Json], path: str, depth: int) -> Iterator[tuple[str, Sequence[Json]]]:
-    """Yield the values of each field by its path, as far as all trees have the same fields and classes."""
+    """Yield the values of each field by its path, as far as all trees have the same fields and classes.
+
+    The class has a column of its own: `Archive(path)` and `Delete(path)` have the same fields.
+    """
     parts = [fields_of(tree) for tree in trees]
-    if depth == 0:
-        names = dict.fromkeys(name for part in parts for name in part or ())
-    else:
-        shapes = {(tag_in(tree), class_in(tree), *(part or ())) for tree, part in zip(trees, parts, strict=True)}
-        names = dict.fromkeys(parts[0] or ()) if len(shapes) == 1 and depth < _DEEPEST else {}
-        if not 0 < len(names) <= _MOST_PARTS or not all(name.isidentifier() for name in names):
-            yield path, trees
-            return
+    shapes = {(tag_in(tree), class_in(tree), *(part or ())) for tree, part in zip(trees, parts, strict=True)}
+    names = dict.fromkeys(parts[0] or ()) if len(shapes) == 1 and depth < _DEEPEST else {}
+    if not 0 < len(names) <= _MOST_PARTS or not all(name.isidentifier() for name in names):
+        yield path, trees
+        return
+    named = class_in(trees[0])
+    if named is not None:
+        yield f"{path} (class)", [named] * len(trees)
     for name in names:
         values = [_ABSENT if part is None else part.get(name, _ABSENT) for part in parts]
-        yield from _parts(values, f"{path}.{name}" if path else name, depth + 1)
+        yield from _parts(values, f"{path}.{_name(name)}", depth + 1)
+
+
+def _name(name: str) -> str:
+    """Return a name as it is shown: in quotes where it could be taken for one of ours, shortened where it is long."""
+    return escape(name) if name.isidentifier() and len(name) <= _NAME_ROOM else brief(name, _NAME_ROOM)
 
 
 def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
@@ -160,21 +179,27 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
             ours[name] = f"{ours[name]}, {text}" if name in ours else text
         ours["run"] = run_name(request.run_id)
         theirs |= {name: text for name in _WORDS if (text := getattr(request, name)) is not None}
-        theirs |= {f"context: {escape(name)}": value(item) for name, item in (request.context or {}).items()}
+        theirs |= {f"context: {_name(name)}": value(item) for name, item in (request.context or {}).items()}
     for source, rows in (("fact", known), ("program", words)):
         for name in dict.fromkeys(name for row in rows for name in row):
             yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
 
 
-def _totals(column: Column, currencies: Column | None) -> list[str]:
-    """Return the sum of an amount; where a currency is named beside it, the sum of each."""
+def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
+    """Return the sum of an amount; where a currency is named beside it, the sum of each.
+
+    Which of several currencies is that of an amount, nobody can say: there is no sum, unless all calls have the same.
+    """
     numbers = column.numbers
     if not numbers or not is_amount(column.name):
         return []
-    # A plain code of a currency stands without quotes; nothing else could be taken for one.
-    units = (
-        [""] * len(numbers) if currencies is None else [currency_code(one) or _brief(one) for one in currencies.trees]
-    )
+    units = [""] * len(numbers)
+    if not names_currency(column.name):
+        if len(currencies) > 1 and not all(one.is_common for one in currencies):
+            return []
+        if len(currencies) == 1:
+            # A plain code of a currency stands without quotes; nothing else could be taken for one.
+            units = [currency_code(tree) or _brief(tree) for tree in currencies[0].trees]
     sums: dict[str, Decimal] = {}
     for number, unit in zip(numbers, units, strict=True):
         sums[unit] = _EXACT.add(sums.get(unit, Decimal(0)), number)
@@ -212,7 +237,8 @@ def _drawn(column: Column) -> Column:
     if is_common or column.source == "fact":
         return replace(column, cells=[Cell(one) for one in shown])
     decimals = [len(one.text.partition(".")[2]) for one in shown]
-    pads = ["0" * (max(decimals) - places) for places in decimals] if column.numbers else [""] * len(shown)
+    is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # nothing goes behind an exponent
+    pads = ["0" * (max(decimals) - places) if is_plain else "" for places in decimals]
     pads = [f".{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
     return replace(column, cells=list(map(Cell, shown, _heads(shown), pads, _notes(column))))
 
@@ -282,7 +308,7 @@ def table_of(
 ) -> Table:  # fmt: skip
     """Return alike calls as a table; `comments` are those on each request, by its id."""
     found = [*_arguments(requests), *_facts(requests, now)]
-    columns = _summed([_drawn(column) for column in found if not column.is_common])
+    columns = _summed([_drawn(column) for column in found if not column.is_common], found)
     lines = [
         Line(
             request,
@@ -298,11 +324,10 @@ def table_of(
     )  # fmt: skip
 
 
-def _summed(columns: Sequence[Column]) -> list[Column]:
-    currencies = next((one for one in columns if one.source == "argument" and is_currency(one.name)), None)
-    return [
-        replace(one, totals=_totals(one, currencies)) if one.source == "argument" else one for one in columns
-    ]  # fmt: skip
+def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
+    """Return columns with their totals; `found` are all, also those that are the same in all calls."""
+    currencies = [one for one in found if one.source == "argument" and is_currency(one.name)]
+    return [replace(one, totals=_totals(one, currencies)) for one in columns]
 
 
 # -- one row of a list ---------------------------------------------------------------------------------------------
@@ -348,10 +373,17 @@ def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str
 
 
 def _gist(requests: Sequence[Request]) -> str:
-    columns = _summed(_arguments(requests))
-    differing = [column for column in columns if not column.is_common]
-    said = [f"{one.name} {' + '.join(one.totals)} in total" for one in differing if one.totals]
-    said += [f"{one.name}={_brief(one.trees[0])}" for one in columns if one.is_common]
-    said += [f"{len(set(one.texts))} different {one.name}" for one in differing if not one.totals]
-    shown = [part for at, part in enumerate(said) if not at or sum(map(len, said[: at + 1])) <= _GIST_ROOM]
-    return " · ".join([*shown, *(["…"] if len(shown) < len(said) else [])])
+    columns = _arguments(requests)
+    differing = _summed([column for column in columns if not column.is_common], columns)
+    said = chain(
+        (f"{one.name} {' + '.join(one.totals)} in total" for one in differing if one.totals),
+        (f"{one.name}={_brief(one.trees[0])}" for one in columns if one.is_common),
+        (f"{len(set(one.texts))} different {one.name}" for one in differing if not one.totals),
+    )
+    shown, room = list[str](), _GIST_ROOM
+    for part in said:
+        room -= len(part)
+        if shown and room < 0:
+            return " · ".join([*shown, "…"])
+        shown.append(part)
+    return " · ".join(shown)

@@ -14,6 +14,7 @@ from typing import Any, cast
 from sayso.model.request import Request
 
 _AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
+_IN_CURRENCY = re.compile(r"(?i)(?:^|_)(?:eur|usd|gbp)(?:$|_)")
 _CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
 _CODE = re.compile("[A-Za-z]{1,4}")
 _MOST_DIGITS, _LONGEST = 15, 40
@@ -22,6 +23,11 @@ _MOST_DIGITS, _LONGEST = 15, 40
 def is_amount(name: str) -> bool:
     """Say whether the name of a number says that it is an amount, as `amount` and `order.total_eur` do."""
     return _AMOUNT.search(name.rpartition(".")[2]) is not None
+
+
+def names_currency(name: str) -> bool:
+    """Say whether the name of an amount says its currency, as `total_eur` does."""
+    return _IN_CURRENCY.search(name.rpartition(".")[2]) is not None
 
 
 def is_currency(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sayso import clock, errors
+from sayso import audit, clock, errors
 from sayso.model.comments import comments_in
 from sayso.model.edit import is_target
 from sayso.model.escaping import escape
@@ -83,8 +83,8 @@ def _asked(context: RequestContext) -> list[Request]:
     if len(ids) > _MOST:
         raise _wrong_number()
     found = {one.id: one for one in map(context.review.get, ids)}
-    for request_id in given.getlist("alike")[:_MOST]:
-        if len(found) <= _MOST:
+    for request_id in dict.fromkeys(given.getlist("alike")[:_MOST]):
+        if request_id not in found and len(found) <= _MOST:
             found |= {one.id: one for one in alike_to(context, request_id, address, _MOST + 1)}
     if not found:
         raise _wrong_number()
@@ -161,8 +161,7 @@ def _item(
         left_out = "It is a question, and takes an answer of its own."
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     rows = card.ask_rows(request, now, width=_WIDTH, full=True) if is_whole else ()
-    store = context.settings.store
-    entries = map(store.legible, store.journal(run_id=request.run_id, request_id=request.id))
+    entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
     said = [f"{token(one.by)} commented: {escape(one.text)}" for one in comments_in(entries)]
     return _Item(row, "\n".join(rows), left_out, said)
 

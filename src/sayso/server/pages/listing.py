@@ -29,17 +29,13 @@ from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, key_of
 from sayso.server.pages.amounts import amount_of
 from sayso.server.pages.rendering import render, rows_of
-from sayso.server.pages.views import views_of
+from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
 
 PAGE, LOOK = 50, 2_000
 _FOLDED = 1_000  # alike calls are found among so many, in 30 ms
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
-_FIELDS = (
-    "q", "state", "tool", "run", "risk", "mine", "mentions", "snoozed", "agent", "by", "verb", "channel", "from", "to",
-    "sort", "fold",
-)  # fmt: skip
 SORTS = {
     "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
     "amount": "largest amount",
@@ -143,7 +139,7 @@ def history(context: RequestContext) -> Response:
 def queue_of(context: RequestContext, address: str) -> Listing:
     """Return the first page of what waits by the filters of an inbox's address, for the list beside a request."""
     asked = dict(parse_qsl(address))
-    return _listing(context, WAITING, asked={name: asked.get(name, "") for name in _FIELDS})
+    return _listing(context, WAITING, asked={name: asked.get(name, "") for name in FILTERS})
 
 
 def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
@@ -152,7 +148,7 @@ def alike_to(context: RequestContext, request_id: str, address: str, most: int) 
     key = key_of(request)
     if key is None:
         return [request]
-    asked = {name: given.get(name, "") for name in _FIELDS} | {"tool": request.call.tool, "state": "pending"}
+    asked = {name: given.get(name, "") for name in FILTERS} | {"tool": request.call.tool, "state": "pending"}
     search = _searched(context, WAITING, asked)
     found = list(islice((one for one in search.every() if key_of(one) == key), most))
     return sorted(found, key=_KEYS[search.order]) if search.order else found
@@ -192,7 +188,7 @@ def _searched(context: RequestContext, lists: Lists, asked: dict[str, str], *, n
 
 def _asked(context: RequestContext) -> dict[str, str]:
     """Return the filters of an address; a word of the search that stands for a filter sets it."""
-    asked = {name: context.query(name) for name in _FIELDS}
+    asked = {name: context.query(name) for name in FILTERS}
     words = asked["q"].split()
     meant = [_SEARCH_WORDS[word] for word in words if word in _SEARCH_WORDS]
     if meant:

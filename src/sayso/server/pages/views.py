@@ -7,16 +7,22 @@ of the store, those of a person under a kind of their own.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from sayso import errors
 from sayso.model.escaping import escape, storable
 from sayso.server.context import RequestContext, redirect
 from sayso.stores.records import Record
 
+FILTERS = (
+    "q", "state", "tool", "run", "risk", "mine", "mentions", "snoozed", "agent", "by", "verb", "channel", "from", "to",
+    "sort", "fold",
+)  # fmt: skip
 _KIND = "view"
 _MOST, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000
 
@@ -36,12 +42,16 @@ class View(NamedTuple):
 
 
 def views_of(context: RequestContext) -> list[View]:
-    """Return the views of a person, and those of all, by name."""
-    found = [
-        View(record.key, escape(str(record.body.get("name"))), str(record.body.get("words")), is_shared)
-        for is_shared in (False, True)
-        for record in context.settings.store.records(_kind(context, is_shared=is_shared), limit=_MOST)
-    ]
+    """Return the views of a person, and those of all, by name; none of those that somebody altered in the store."""
+    found: list[View] = []
+    for is_shared in (False, True):
+        with suppress(errors.StoreCorruptError):
+            found += [
+                View(
+                    record.key, escape(str(record.body.get("name"))), _filters(str(record.body.get("words"))), is_shared
+                )
+                for record in context.settings.store.records(_kind(context, is_shared=is_shared), limit=_MOST)
+            ]
     return sorted(found, key=lambda view: view.name.casefold())
 
 
@@ -49,7 +59,7 @@ def change_view(context: RequestContext) -> Response:
     """Save a view, in place of the one of this name, or remove one."""
     verb, store = context.http.path_params["verb"], context.settings.store
     kind = _kind(context, is_shared=context.form.get("shared") == "yes")
-    words = urlencode(parse_qsl(context.form.get("in", "")))
+    words = _filters(context.form.get("in", ""))
     if verb == "remove":
         store.drop(kind, context.form.get("view", "") or "-")
         return redirect(context.path())
@@ -65,6 +75,11 @@ def change_view(context: RequestContext) -> Response:
         raise HTTPException(400, f"there are {_MOST} views already; remove one first. Nothing was saved")
     store.keep(Record(kind, key, {"name": name, "words": words, "by": str(context.reviewer.identity)}))
     return redirect(f"{context.path()}?{words}")
+
+
+def _filters(words: str) -> str:
+    """Return the filters among the words of an address; a cursor is none, it is of one look at the list."""
+    return urlencode([(name, text) for name, text in parse_qsl(words) if name in FILTERS])
 
 
 def _kind(context: RequestContext, *, is_shared: bool) -> str:
