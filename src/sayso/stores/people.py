@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.comments import comment, mentions_in
-from sayso.model.request import Request, State
+from sayso.model.request import Request, State, without_secrets
 from sayso.model.reviewer import Identity, folded
-from sayso.stores.records import Record, RecordVerbs, row_of
+from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, row_of
 from sayso.stores.transaction import Transaction, changed
 
 _LOOKED_THROUGH = 20
@@ -53,7 +53,8 @@ class PeopleVerbs(RecordVerbs):
 
     def mentions(self, who: Identity) -> frozenset[str]:
         """Return the ids of requests in whose comments somebody is mentioned; some may have ended since."""
-        return frozenset(one.key for name in who.names for one in self.records(_mentioned(name)))
+        found = (one for name in who.names for one in self.records(_mentioned(name)))
+        return frozenset(one.key for one in found if who.folded not in _answered_by(one.body))
 
     def snooze(self, request_id: str, who: Identity, *, until: datetime | None) -> Request:
         """In one transaction, keep a pending request out of one person's list until an instant; None brings it back.
@@ -103,11 +104,37 @@ def _commented(
     if isinstance(after, errors.SaysoError):
         return after
     for kind in map(_mentioned, by.names):
-        if tx.find_record(kind, request_id) is not None:
-            tx.drop_record(kind, request_id)
-    for kind in map(_mentioned, () if after.is_final else mentions_in(text)):
+        row = tx.find_record(kind, request_id)
+        if row is not None:  # one name may be that of several people, each by another issuer
+            answered = sorted(_answered_by(_body(row)) | {by.folded})
+            tx.put_record(row_of(Record(kind, request_id, {"answered": answered})))
+    # The names are those of what was written: a mention of a masked value would name it in a record.
+    for kind in map(_mentioned, () if after.is_final else mentions_in(without_secrets(after, text))):
         for other in tx.record_keys(kind)[:_LOOKED_THROUGH]:
-            if tx.load(other).is_final:
+            if _is_over(tx, other):
                 tx.drop_record(kind, other)
         tx.put_record(row_of(Record(kind, request_id, {})))
     return after
+
+
+def _answered_by(body: dict[str, Any]) -> frozenset[str]:
+    """Return who, of those that go by a mentioned name, has commented since."""
+    found = body.get("answered")
+    return frozenset(map(str, cast("list[Any]", found))) if isinstance(found, list) else frozenset()
+
+
+def _body(row: RecordRow) -> dict[str, Any]:
+    try:
+        return record_of(row).body
+    except errors.StoreCorruptError:
+        return {}
+
+
+def _is_over(tx: Transaction, request_id: str) -> bool:
+    """Say whether a mention leads nowhere any more: its request has ended, or there is none."""
+    try:
+        return tx.load(request_id).is_final
+    except errors.RequestNotFoundError:
+        return True
+    except errors.StoreCorruptError:
+        return False

@@ -285,6 +285,17 @@ class VerbContract(Scene):
         self.store.comment(request.id, Identity("idp", "carol"), text="it is; @bob", channel="test")
         self.store.comment(request.id, BOB, text="thanks", channel="test")
         assert not self.store.mentions(Identity("idp", "carol")) | self.store.mentions(BOB)
+        self.store.comment(request.id, Identity("guests", "Ada"), text="of another Ada, @hunter2", channel="test")
+        for who, is_mentioned in (
+            (ADA, True),
+            (Identity("guests", "ada"), False),
+            (Identity("local", "hunter2"), False),
+        ):
+            assert (request.id in self.store.mentions(who)) is is_mentioned, who
+        self.store.comment(request.id, ADA, text="seen", channel="test")
+        assert request.id not in self.store.mentions(ADA) | self.store.mentions(Identity("guests", "ada"))
+        self.store.comment(request.id, BOB, text="and now, @ada?", channel="test")
+        assert request.id in self.store.mentions(ADA) & self.store.mentions(Identity("guests", "ada"))
         refusal(errors.RequestNotFoundError, lambda: self.store.comment("rq_none", BOB, text="?", channel="test"))
         assert audit.verify(self.store).broken == ()
 
