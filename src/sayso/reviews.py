@@ -18,7 +18,7 @@ from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.tags import dump
 from sayso.model.comments import LONGEST, Comment, comments_in
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.escaping import storable
+from sayso.model.escaping import is_blank, storable
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
@@ -351,7 +351,7 @@ class Review:
             ValueError: It is empty, or has more than 20,000 characters; nothing was written.
         """
         words = storable(text).strip()
-        if not 0 < len(words) <= LONGEST:
+        if is_blank(words) or len(words) > LONGEST:
             raise ValueError(f"a comment has 1 to {LONGEST:,} characters, not {len(words):,}; nothing was written")
         who, whole = self._who(by), self.find(request_id)
         return self.store.comment(whole, who.identity, text=words, channel=channel or self.channel)

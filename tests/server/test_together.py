@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 import sayso
 from sayso.model.request import MODEL_WORDS, State
 from sayso.stores.base import Store
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer
@@ -40,9 +41,13 @@ def test_a_comment_is_shown_to_all_and_marked_for_whom_it_mentions(app: Starlett
 
 def test_a_comment_needs_words_and_not_the_newest_look(app: Starlette, store: Store, ada: Browser) -> None:
     request_id = held(payer(), 5).confirmation_id
-    empty = ada.decide(request_id, "comment", comment=" \n")
-    assert empty.status_code == 422
-    assert "a comment has 1 to 20,000 characters" in text_of(empty.text)
+    for blank in (" \n", "\u200b"):
+        empty = ada.decide(request_id, "comment", comment=blank)
+        assert empty.status_code == 422
+        assert "a comment has 1 to 20,000 characters" in text_of(empty.text)
+    store.keep(Record("mention/bob", "rq_" + "0" * 32, {}))  # which leads nowhere
+    assert ada.decide(request_id, "comment", comment="@bob, look").status_code == 200
+    assert [one.key for one in store.records("mention/bob")] == [request_id]
     assert ada.decide(request_id, "comment", comment="of an old look", seen="0" * 64).status_code == 200
     sayso.Review().reject(request_id, by="bob")
     assert "of a decided one" in ada.decide(request_id, "comment", comment="of a decided one").text
@@ -166,7 +171,7 @@ def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
     ada, bob = browser(app, "ada", roles={"finance"}), browser(app, "bob")
     with sayso.run("order-1", on_behalf_of=sayso.Reviewer("kim")):
         request_id = held(payer(roles={"finance"}), 5).confirmation_id
-    for name, status in (("bob", 403), ("kim", 403), ("", 422), (" x\u202e", 422)):
+    for name, status in (("bob", 403), ("kim", 403), ("", 422), (" x\u202e", 422), ("x" * 401, 422)):
         assert ada.decide(request_id, "assign", to=name).status_code == status, name
     assert bob.decide(request_id, "assign", to="ada").status_code == 403
     assert store.get(request_id).claimed_by is None

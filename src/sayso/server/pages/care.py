@@ -27,6 +27,9 @@ _SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "3
 _SNOOZES = {"1h": "1 hour", "15m": "15 minutes", "4h": "4 hours", "24h": "a day", "3d": "3 days"}
 
 
+_LONGEST_NAME = 400
+
+
 class NotDoneError(Exception):
     """A form that does nothing, because something is missing in it; its text says what."""
 
@@ -99,6 +102,8 @@ def _assign(context: RequestContext, request: Request) -> None:
 
 def _person(context: RequestContext, name: str) -> Reviewer | Identity:
     """Return whom a name means: who is signed in, with their roles; else a name by the issuer of who writes it."""
+    if len(name) > _LONGEST_NAME:
+        raise NotDoneError(f"A name has at most {_LONGEST_NAME} characters. Nothing was changed.")
     known = [one for one in context.settings.sessions.people() if one.identity.goes_by(name)]
     if len(known) > 1:
         raise NotDoneError(f"Several people go by {escape(name)}: write ISSUER:NAME. Nothing was changed.")
