@@ -1396,6 +1396,16 @@ MUTANTS = [
         "stores/test_http_starts.py::test_neither_comments_nor_rows_of_anothers_request_are_read_with_ones_own_run",
     ),
     Mutant(
+        "what a run masks by its own names is masked in what led to a call", "server/pages/runs.py",
+        "masked = Redaction(list(filter(words_of, names.union(request.redact))))", "masked = Redaction()",
+        "server/test_together.py::test_no_value_that_the_run_masks_anywhere_is_told_beside_a_call",
+    ),
+    Mutant(
+        "what led to a call is masked before it is shortened", "server/pages/runs.py",
+        "brief(_scrubbed(tree, hidden), _ROOM)", "brief(tree, _ROOM)",
+        "server/test_together.py::test_no_value_that_the_run_masks_anywhere_is_told_beside_a_call",
+    ),
+    Mutant(
         "an instance takes no other program's name", "server/api/aap_instances.py",
         'if any(one.kind == "ask" and one.person.subject == name for one in tokens.all()):', "if False:",
         "server/test_aap.py::test_no_instance_gets_the_name_of_another_program",

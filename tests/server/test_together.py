@@ -5,6 +5,7 @@ The invariant: nothing of this decides anything, and what somebody wrote is show
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -12,6 +13,8 @@ from starlette.applications import Starlette
 
 import sayso
 from sayso.model.request import MODEL_WORDS, State
+from sayso.model.reviewer import TOKENS, Identity
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call
@@ -110,6 +113,50 @@ def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, sto
     assert "clerk.look success" in story
     assert "&#39;order&#39;: &#39;A-1&#39;" in story
     assert 'id="story"' not in ada.get(f"/r/{held(payer(), 5).confirmation_id}").text
+
+
+def test_no_value_that_the_run_masks_anywhere_is_told_beside_a_call(ada: Browser, store: Store) -> None:
+    iban, plain, long = "DE89370400440532013000", "p-without-form", "S" + "0123456789abcdef" * 40
+
+    def look(iban: str) -> dict[str, Any]:
+        """Look up."""
+        return {"password": plain, "what": object(), "note": f"{'x' * 100}{long}"}
+
+    def wire(iban: str, api_key: str) -> str:
+        raise NotImplementedError
+
+    tools = [sayso.Tool(name="look", handler=look), sayso.Tool(name="pay", handler=wire, requires_approval=True)]
+    for masked in tools:  # by a step's own names, then by those of the request
+        others = [sayso.Tool(name=one.name, handler=one.handler, requires_approval=one.name == "pay",
+                  approval_redact_keys=["iban"] if one is masked else []) for one in tools]  # fmt: skip
+        turns = [{"calls": [("look", {"iban": iban})], "text": f"Look at {iban}."}]
+        turns += [{"calls": [("pay", {"iban": iban, "api_key": long})], "text": f"So {plain} of {iban}."}]
+        (request_id,) = ids(started(agent_of(others, *turns, name="clerk"), prompt=f"Pay {iban}"))
+        story = ada.get(f"/r/{request_id}").text.partition('id="story"')[2].partition("</section>")[0]
+        assert "clerk.look success" in story
+        for secret in (iban, plain, "0123456789abcdef"):
+            assert secret not in story, (masked.name, secret)
+
+
+def test_what_a_token_saved_of_a_run_is_unverified_and_breaks_no_page(ada: Browser, store: Store) -> None:
+    step = {"status": {"code": "verified"}, "t0": 1, "t1": 2, "path": "agent", "name": "agent", "type": "Tool"}
+    deep = f'{{"plain": {"[" * 900}{"]" * 900}}}'
+    bodies = {
+        "as it is": json.dumps(step), "late": json.dumps({**step, "t0": 10**30}),
+        "deep": json.dumps({**step, "value": 0}).replace('"value": 0', f'"value": {deep}'),
+        "no status": json.dumps({**step, "status": ["x"]}),
+    }  # fmt: skip
+    for name, body in bodies.items():
+        request = store.ask(sample_call(f"run {name}", requester=Identity(TOKENS, "bot")))
+        run = RunRecord(request.run_id, "agent", "agent", RunState.PAUSED, None, request.created_at, request.created_at)
+        store.leave_run(RunUpdate(run, [Step("agent", body)], RunState.PAUSED), RunState.PAUSED)
+        page = ada.get(f"/r/{request.id}")
+        assert page.status_code == ada.get(f"/runs/{request.run_id}").status_code == 200, name
+        assert "The program says what led to it, unverified" in text_of(page.text), name
+        assert ("agent verified" in page.text, "cannot be read" in page.text) == (
+            name == "as it is",
+            name != "as it is",
+        )
 
 
 def test_what_a_model_wrote_beside_its_call_stands_among_the_unverified_words(ada: Browser, store: Store) -> None:

@@ -7,7 +7,8 @@ requests alone. Texts of a program are drawn as values are, never as our own wor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, cast
 
@@ -17,21 +18,25 @@ from starlette.responses import Response
 from sayso import errors
 from sayso.clock import instant, now
 from sayso.model import canonical
+from sayso.model.canonical.tags import MASK
 from sayso.model.escaping import escape
-from sayso.model.redaction import Redaction, scrub
-from sayso.model.rendering import brief
-from sayso.model.request import Request, State, without_secrets
+from sayso.model.redaction import Redaction, scrub, words_of
+from sayso.model.rendering import brief, is_light
+from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunState
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
-from sayso.stores.filter import RunFilter
+from sayso.stores.filter import Filter, RunFilter
 from sayso.view.document import event_rows, moment
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000
-_MASKED = Redaction()
+_MOST_READ = 20_000  # characters of what a step took or gave; more of it is not read for what is masked
+_UNREADABLE = (
+    errors.StoreCorruptError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def runs(context: RequestContext) -> Response:
@@ -54,21 +59,23 @@ def run(context: RequestContext) -> Response:
     run_id: str = context.http.path_params["run_id"]
     store = context.settings.store
     requests = context.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
+    loaded, steps, is_unreadable = None, list[dict[str, Any]](), False
     try:
         loaded = load_run(run_id, store=store)
+        steps = [_step(span, partial(brief, room=_ROOM)) for span in loaded.spans]
     except errors.RunNotFoundError:
         if not requests.requests:
             raise
-        loaded = None
+    except _UNREADABLE:
+        is_unreadable = True  # a program saved them; its requests can be looked at without them
     only_human = context.query("only") == "human"
-    steps = list(map(_step, () if loaded is None else loaded.spans))
     journal = event_rows(map(store.legible, store.journal(run_id=run_id, limit=_MOST_ROWS)))
     return render(
         context, "run.html", run_id=run_id, record=None if loaded is None else loaded.record,
         steps=[step for step in steps if step["is_human"] or not only_human], only_human=only_human,
         rows=rows_of(context.review, list(requests.requests), now()), journal=journal,
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
-        unknown=any(request.state is State.UNKNOWN for request in requests.requests),
+        is_unreadable=is_unreadable, unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip
 
 
@@ -88,16 +95,21 @@ class Told(NamedTuple):
 
 def story_of(context: RequestContext, request: Request) -> list[Told] | None:
     """Return what the record has of a request's run before it, oldest first; None where no run is kept."""
+    store = context.settings.store
     try:
-        known = bodies(context.settings.store.get_run(request.run_id).steps)
+        known = bodies(store.get_run(request.run_id).steps)
         before = list(takewhile(lambda item: request.id not in _requests_of(item[1]), known.items()))[-_MOST_TOLD:]
-        secrets = frozenset[str]().union(*(_secrets_of(body) for body in known.values()))
-        found = [one for place, body in before for one in _told(place, body)]
+        others = store.list(Filter(run_id=request.run_id), limit=_MOST_ROWS, newest=True).requests
+        names = frozenset[str]().union(*(one.redact for one in others), *map(_masked_in, known.values()))
+        masked = Redaction(list(filter(words_of, names.union(request.redact))))
+        hidden = frozenset[str]().union(*(_secrets_of(body, masked) for body in known.values()))
+        hidden = hidden.union(*map(_secrets_of_request, {one.id: one for one in (*others, request)}.values()))
+        told = [one for place, body in before for one in _told(place, body, masked, hidden)]
+        return [one._replace(text=_drawn(scrub(one.text, hidden))) for one in told]
     except errors.RunNotFoundError:
         return None
-    except (errors.StoreCorruptError, AttributeError, LookupError, TypeError, ValueError):
+    except _UNREADABLE:
         return [Told("step", "", "The steps of this run cannot be read.")]  # the call itself still can be decided
-    return [one._replace(text=_drawn(scrub(without_secrets(request, one.text), secrets))) for one in found]
 
 
 def _requests_of(body: Body) -> set[Any]:
@@ -107,43 +119,80 @@ def _requests_of(body: Body) -> set[Any]:
     return {body.get("waits"), body.get("answered"), approval.get("approval_id")}
 
 
-def _secrets_of(body: Body) -> frozenset[str]:
+def _masked_in(body: Body) -> frozenset[str]:
+    """Return the names whose values a step's own masked input does not show."""
+    found, waiting = set[str](), [body.get("input")]
+    while waiting:
+        tree: Any = waiting.pop()
+        if isinstance(tree, dict):
+            parts = cast("dict[str, Any]", tree)
+            found.update(name for name, value in parts.items() if value == MASK)
+            waiting += parts.values()
+        elif isinstance(tree, list):
+            waiting += cast("list[Any]", tree)
+    return frozenset(found)
+
+
+def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
     """Return what is masked by its name in what a step was given or gave, and in the calls that a model asked for."""
     kept: dict[str, Any] = body.get("value") or {}
     reply: dict[str, Any] = body.get("reply") or {}
     trees = [json.loads(text) for text in (body.get("given"), kept.get("form")) if isinstance(text, str)]
-    trees += [call["arguments"] for call in reply.get("calls", ())]
-    return frozenset[str]().union(*map(_MASKED.secrets, trees))
+    trees += [kept.get("plain"), *(call["arguments"] for call in reply.get("calls", ()))]
+    return frozenset[str]().union(*map(masked.secrets, trees))
 
 
-def _told(place: str, body: Body) -> Iterator[Told]:
+def _secrets_of_request(request: Request) -> frozenset[str]:
+    """Return what is masked in the call of a request, also by a redactor that names nothing."""
+    if not isinstance(request.subject, Call) or request.purged_at is not None:
+        return frozenset()
+    calls = {call.digest: call for call in (request.subject, request.effective)}
+    return frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
+
+
+def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> Iterator[Told]:
     if "given" in body:
-        given = cast("dict[str, Any]", canonical.display(_MASKED.mask(json.loads(body["given"]))))
+        given = cast("dict[str, Any]", canonical.display(masked.mask(json.loads(body["given"]))))
         prompt = given.get("prompt")
-        yield Told("asked", "", prompt if isinstance(prompt, str) else brief(given, _ROOM))
+        yield Told("asked", "", prompt if isinstance(prompt, str) else _short(given, hidden))
     elif "reply" in body and body["reply"]["text"]:
         yield Told("says", "", str(body["reply"]["text"]))
     elif "status" in body:
-        step = _step(span_of(place, body))
+        step = _step(span_of(place, body), partial(_short, hidden=hidden))
         yield Told("step", f"{step['path']} {step['status']}", step["said"])
+
+
+def _short(tree: Any, hidden: frozenset[str]) -> str:
+    """Return a value in short, its texts without what is masked: what is shortened first is not found any more."""
+    return brief(_scrubbed(tree, hidden), _ROOM) if is_light(tree, _MOST_READ) else "a value too large to show here"
+
+
+def _scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
+    if isinstance(tree, str):
+        return scrub(tree, hidden)
+    if isinstance(tree, list):
+        return [_scrubbed(item, hidden) for item in cast("list[Any]", tree)]
+    if isinstance(tree, dict):
+        return {scrub(name, hidden): _scrubbed(item, hidden) for name, item in cast("dict[str, Any]", tree).items()}
+    return tree
 
 
 def _drawn(text: str) -> str:
     return escape(text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…", block=True)
 
 
-def _step(span: Span) -> dict[str, Any]:
+def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
     """Return a step of a run's timeline, in words."""
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    said = [] if span.input is None else [f"took {brief(span.input, _ROOM)}"]
-    said += [] if span.output is None else [f"gave {brief(span.output, _ROOM)}"]
+    said = [] if span.input is None else [f"took {short(span.input)}"]
+    said += [] if span.output is None else [f"gave {short(span.output)}"]
     return {
         "at": "" if span.t0 is None else moment(instant(span.t0 * 1000)),
         "path": escape(span.path),
         "kind": escape(span.type),
         "status": escape(" ".join(str(span.status[part]) for part in ("code", "reason") if span.status.get(part))),
-        "said": "; ".join(said) if span.error is None else f"error {brief(span.error, _ROOM)}",
+        "said": "; ".join(said) if span.error is None else f"error {short(span.error)}",
         "request_id": request_id if isinstance(request_id, str) else None,
         "is_human": request_id is not None or span.status.get("code") in {"waiting", "decided"},
     }
