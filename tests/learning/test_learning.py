@@ -207,6 +207,15 @@ def test_a_number_that_the_protocol_does_not_take_ends_no_export(memory: Store, 
     assert len(table(memory)) == 2
 
 
+def test_a_number_of_any_size_ends_no_report(memory: Store) -> None:
+    for at in range(40):
+        amount = Decimal("1e1000000") if at % 2 else Decimal(1)
+        request_id = memory.ask(sample_call(None, {"amount": amount})).id
+        review = sayso.Review(memory, by="ada" if at % 3 else "bob")
+        review.reject(request_id, "too much") if at % 2 else review.approve(request_id)
+    assert browser(create_app(memory), "ada").get("/insights").status_code == 200
+
+
 def test_no_documents_are_made_for_samples_of_calls(
     memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -330,17 +330,18 @@ def _beside_a_number(cases: Sequence[Case], outcome: str) -> _Side | None:
 
     Of several arguments the one that tells most calls apart; ids are no amounts.
     """
-    sign = 1 if outcome == "approved" else -1
+    # A program may send a number of any size; `*` and `-` would raise `Overflow`.
+    signed = Decimal if outcome == "approved" else Decimal.copy_negate
     found: list[_Side] = []
     for name in sorted({name for case in cases for name in case.arguments}):
         numbers = [number_of(case.arguments.get(name)) for case in cases]
         if not _is_name(name) or is_id(name) or any(number is None for number in numbers):
             continue
-        pairs = [(sign * cast("Decimal", number), case) for number, case in zip(numbers, cases, strict=True)]
+        pairs = [(signed(cast("Decimal", number)), case) for number, case in zip(numbers, cases, strict=True)]
         others = min(number for number, case in pairs if case.outcome != outcome)
         side = [(number, case) for number, case in pairs if number < others]
         if side:
-            found.append(_Side(name, sign * max(number for number, _ in side), [case for _, case in side]))
+            found.append(_Side(name, signed(max(number for number, _ in side)), [case for _, case in side]))
     return max(found, key=lambda side: len(side.cases), default=None)
 
 
