@@ -231,3 +231,7 @@ def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
     assert code_of(api.post(where, json={"to": "idp:zoe"})) == (409, "claimed")
     assert api.post(where, json={"to": "idp:zoe", "force": True}).json()["claimed_by"] == "idp:zoe"
     assert code_of(api.post(where, json={"to": ":b"})) == (422, "invalid_input")
+    voted = held(payer(quorum=2), 5).confirmation_id
+    sayso.Review().approve(voted, by="bob")
+    assert code_of(api.post(where.replace(request_id, voted), json={"to": "bob"})) == (409, "already_voted")
+    assert ada.decide(voted, "assign", to="local:bob").status_code == 409

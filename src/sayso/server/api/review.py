@@ -240,7 +240,7 @@ def claim(context: Context, request: Request, body: messages.Empty) -> Request: 
     return context.review.claim(request.id)
 
 
-@_verb("Let another reviewer take a request on", "invalid_input")
+@_verb("Let another reviewer take a request on", "already_voted", "invalid_input")
 def assign(context: Context, request: Request, body: messages.Assign) -> Request:
     try:
         to = _person(body.to)
