@@ -777,7 +777,7 @@ MUTANTS = [
     ),
     Mutant(
         "an amount below zero makes no room", "model/budget.py",
-        "return None if amount is None or amount < 0 else amount", "return amount",
+        "return None if amount is None or amount < 0 or amount.adjusted() > _MOST_DIGITS else amount", "return amount",
         "stores/test_contract.py::TestMemory::test_an_amount_that_is_no_number_from_zero_waits",
     ),
     Mutant(

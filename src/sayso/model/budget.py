@@ -27,6 +27,7 @@ _FORM = re.compile(
     r"(?:sum\(\s*args\.(?P<path>[^\s().]+(?:\.[^\s().]+)*)\s*\)|count\(\s*\))\s*<=\s*(?P<limit>\d+(?:_\d+)*(?:\.\d+)?)"
     r"\s+per\s+(?P<span>\d+\s*[a-z]+)(?:\s+per\s+(?P<per>agent|run))?"
 )
+_MOST_DIGITS = 40
 
 
 class Taking(NamedTuple):
@@ -93,7 +94,7 @@ class Budget:
         return hashlib.sha256(dumps(whose).encode("utf-8", "surrogatepass")).hexdigest()
 
     def amount(self, request: Request) -> Decimal | None:
-        """Return what the call uses; None where its field is missing, no number, or below zero."""
+        """Return what the call uses; None where its field is missing, no number, below zero, or endless."""
         if self.path is None:
             return Decimal(1)
         return self.amount_in(canonical.load(request.effective.form)) if isinstance(request.subject, Call) else None
@@ -106,4 +107,4 @@ class Budget:
                 return None
             tree = cast("dict[str, Any]", tree)[name]
         amount = Decimal(1) if self.path is None else number_of(tree)
-        return None if amount is None or amount < 0 else amount
+        return None if amount is None or amount < 0 or amount.adjusted() > _MOST_DIGITS else amount
