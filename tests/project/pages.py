@@ -273,7 +273,8 @@ class Place:
 
     def _words(self, command: str, *, is_cold: bool = True) -> list[str]:
         # One shell for each command; what it exports, and the code it ended with, are there for the next one.
-        end = f"\ncode=$?; export -p > '{self._exported}'; exit $code"
+        kept = f"'{self._exported}'"  # whole, for a shell that reads it while the one of a waiting program ends
+        end = f"\ncode=$?; export -p > {kept}.$$; mv {kept}.$$ {kept}; exit $code"
         begin = f". '{self._exported}'; export COLD={'cold' * is_cold}; (exit {self.code})"
         return ["bash", "-c", f"{begin}\n{self.names.typed(command)}{end}"]
 

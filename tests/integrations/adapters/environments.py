@@ -22,7 +22,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 TESTS = ROOT / "tests" / "integrations"
 PLACE = ROOT / ".venv-frameworks"
-TOOLS = ["pytest>=8.3", "pytest-xdist>=3.8", "pytest-timeout>=2.4", "hypothesis>=6.115"]  # what the tests themselves need
+TOOLS = [
+    "pytest>=8.3",
+    "pytest-xdist>=3.8",
+    "pytest-timeout>=2.4",
+    "hypothesis>=6.115",
+]  # what the tests themselves need
 PAGES = "tests/project/test_docs.py::test_examples_of_page_do_what_they_say"
 LIMIT = 1_800.0  # seconds that the tests of one environment may take
 
