@@ -135,7 +135,8 @@ class Names:
 
     @staticmethod
     def _label(known: dict[str, str], name: str) -> str:
-        return known.setdefault(name[:7], f"rq_<{len(known) + 1}>")
+        same = (label for one, label in known.items() if one.startswith(name) or name.startswith(one))
+        return next(same, None) or known.setdefault(name, f"rq_<{len(known) + 1}>")
 
     def shown(self, text: str) -> str:
         """Return text of the page, with each id replaced by its place."""
@@ -153,7 +154,7 @@ class Names:
         return _ID.sub(self._typed_id, command)
 
     def _typed_id(self, found: re.Match[str]) -> str:
-        label = self._shown.get(found[0][:7], "")
+        label = self._label(dict(self._shown), found[0])
         assert label in self._longest, f"{found[0]} is typed and was not shown before"
         return self._longest[label]
 
