@@ -33,6 +33,7 @@ from sayso.model.request import State
 from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store
 from tests.faults.network import Network
+from tests.support.ports import free_port
 from tests.support.postgres import Server, installed
 
 __all__ = ["PATIENCE", "Counts", "Fleet", "durable_postgres", "until"]
@@ -165,9 +166,7 @@ class Fleet:
                 self.token, self._review_token = (
                     Tokens(store).new(kind, name)[1] for kind, name in (("ask", "agent"), ("review", "ada"))
                 )
-            for _ in range(servers):
-                with socket.create_server(("127.0.0.1", 0), reuse_port=True) as free:
-                    self.ports.append(free.getsockname()[1])
+            self.ports += [free_port() for _ in range(servers)]
             self.network = Network(list(self.ports))
             for number in range(servers):
                 self.serve(number)

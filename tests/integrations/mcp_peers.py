@@ -9,7 +9,7 @@ from typing import Any
 
 from sayso.integrations.mcp_gateway.gateway import Gateway, Settings
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 WRITE = {
     "name": "write",
     "description": "Write a file.",

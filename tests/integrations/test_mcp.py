@@ -25,6 +25,7 @@ import sayso
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from tests.integrations.adapters.installed import framework
+from tests.support.ports import free_port
 
 mcp = framework("mcp", "mcp_gateway")
 http = framework("mcp.client.streamable_http", "mcp_gateway")
@@ -223,12 +224,6 @@ def test_a_killed_server_leaves_the_call_unknown_and_is_started_again(address: s
     run(work())
 
 
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 @asynccontextmanager
 async def served(number: int, command: list[str]) -> AsyncIterator[str]:
     program = await asyncio.create_subprocess_exec(*command)
@@ -248,7 +243,7 @@ async def served(number: int, command: list[str]) -> AsyncIterator[str]:
 
 def test_over_http_on_both_sides_a_call_waits_and_runs_and_a_client_that_leaves_withdraws(address: str) -> None:
     async def work() -> None:
-        first, second = port(), port()
+        first, second = free_port(), free_port()
         inner = gateway(address, "--name", "time", "--listen", f"127.0.0.1:{first}", "--allow", "*")
         outer = gateway(address, "--name", "outer", "--listen", f"127.0.0.1:{second}", "--hold", "convert_time")
         async with (

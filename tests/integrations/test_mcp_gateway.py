@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -21,6 +20,7 @@ from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
 from tests.integrations.mcp_peers import PATIENCE, WRITE, Client, Server, text
+from tests.support.threads import few_threads
 
 PATH = {"path": "/etc/motd", "size": 3}
 
@@ -316,13 +316,12 @@ def test_fifty_calls_at_once_are_all_in_the_inbox_and_need_no_thread_each(store:
     async def work() -> None:
         server = Server()
         client = Client(server, wait="block")
-        before = threading.active_count()
-        answers = [(await client.calling("write", {"path": str(number)}))[1] for number in range(50)]
-        found = await pending(store, 50)
-        assert threading.active_count() - before < 15
-        for request in found:
-            sayso.Review().approve(request.id, by="ada")
-        results = await asyncio.gather(*answers)
+        with few_threads() as begun:
+            answers = [(await client.calling("write", {"path": str(number)}))[1] for number in range(50)]
+            for request in await pending(store, 50):
+                sayso.Review().approve(request.id, by="ada")
+            results = await asyncio.gather(*answers)
+        assert len(begun) < 20
         assert [text(answer["result"]) for answer in results] == [f'wrote {{"path": "{n}"}}' for n in range(50)]
 
     run(work())

@@ -19,6 +19,7 @@ import pytest
 import sayso
 from sayso.model.request import State
 from tests.integrations.adapters.installed import framework
+from tests.support.ports import free_port
 
 mcp = framework("mcp", "mcp_gateway")
 http = framework("mcp.client.streamable_http", "mcp_gateway")
@@ -82,12 +83,6 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 class Process:
     """A program that serves on a port, and is killed and started again."""
 
@@ -121,9 +116,9 @@ class Scene:
         self._log, self._file, self._front = folder / "log", folder / "server.py", front
         self._file.write_text(SERVER)
         self._log.touch()
-        self.server = Process(port())
+        self.server = Process(free_port())
         self._shape("old")
-        self.number = port()
+        self.number = free_port()
         self.command = [sys.executable, "-m", "sayso", "--store", address, "mcp-gateway", "--name", "s", *options]
         self.command += ["--allow", "live", "--url", self.server.url]
         self.gateway = Process(self.number, *self.command, "--listen", f"127.0.0.1:{self.number}")

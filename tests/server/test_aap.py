@@ -30,6 +30,7 @@ from sayso.server.api.aap_instances import Webhooks
 from sayso.stores.base import Filter, Store
 from sayso.testing.clock import Clock
 from tests.support.browsing import Browser
+from tests.support.ports import free_port
 from tests.support.serving import Serving, new_token, serving
 
 protocol = pytest.importorskip("agentapprovalprotocol", reason="the official client is in the extra `test`")
@@ -602,8 +603,7 @@ def process(store: Store, port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_server_that_is_killed_between_consume_and_outcome_loses_nothing(file_store: Store) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     token, review = new_token(file_store, name="bot"), Review(file_store, reviewer="ada")
     program = Program(f"http://127.0.0.1:{port}", token)
     with process(file_store, port) as first:

@@ -10,10 +10,10 @@ import json
 import os
 import shutil
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +204,13 @@ def said_no(world: World) -> None:
 
 
 def agreed_until_now(world: World) -> None:
-    world.begin()
-    [waits] = world.waiting()
-    soon = clock.microseconds(clock.now()) // 1000 + 200
-    world.go_on(resume={waits: {"approved": True, "approver_id": "ada", "expires_at": soon}})
-    sayso.Review(reviewer="bob").approve(waits)
-    time.sleep(0.25)
+    then = clock.now() - timedelta(hours=1)
+    with clock.use(lambda: then):
+        world.begin()
+        [waits] = world.waiting()
+        soon = clock.microseconds(then) // 1000 + 200
+        world.go_on(resume={waits: {"approved": True, "approver_id": "ada", "expires_at": soon}})
+        sayso.Review(reviewer="bob").approve(waits)
 
 
 # How the run is made, what happens to it, its input, and what runs where nothing was altered.

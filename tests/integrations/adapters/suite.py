@@ -8,7 +8,6 @@ persisted. Two modes: in `block` the run waits for the person, in `pause` it end
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from sayso import config, errors
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
+from tests.support.threads import few_threads
 
 PATIENCE = 60.0
 ANSWER = "done"  # what the scripted model says when its turns are over
@@ -562,18 +562,17 @@ class AdapterSuite:
     def test_fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once(self, memory: Store) -> None:
         scenes = [Scene([[refund()]], "block", thread=f"thread-{number}") for number in range(50)]
 
-        async def main() -> tuple[int, list[Outcome]]:
-            before = threading.active_count()
-            tasks = [asyncio.ensure_future(self.driver.start(scene)) for scene in scenes]
-            await self.until(lambda: len(pending(memory)) == 50)
-            more = threading.active_count() - before
-            for request in pending(memory):
-                approve()(request)
-            async with asyncio.timeout(PATIENCE):
-                return more, await asyncio.gather(*tasks)
+        async def main() -> tuple[list[str], list[Outcome]]:
+            with few_threads() as begun:
+                tasks = [asyncio.ensure_future(self.driver.start(scene)) for scene in scenes]
+                await self.until(lambda: len(pending(memory)) == 50)
+                for request in pending(memory):
+                    approve()(request)
+                async with asyncio.timeout(PATIENCE):
+                    return begun, await asyncio.gather(*tasks)
 
-        more, outcomes = asyncio.run(main())
-        assert more <= 10  # a pool for a blocking store, the watcher, and the loop's own
+        begun, outcomes = asyncio.run(main())
+        assert len(begun) < 20
         assert [scene.refunds for scene in scenes] == [[50.0]] * 50
         assert {outcome.answer for outcome in outcomes} == {ANSWER}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from sayso.channels import deliver
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.integrations.adapters.installed import framework
+from tests.support.ports import free_port
 
 temporal: Any = framework("temporalio.client", "held activities of Temporal")
 workers: Any = framework("temporalio.worker", "held activities of Temporal")
@@ -38,9 +38,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.address = f"127.0.0.1:{self._port}"
         self.start()
 
