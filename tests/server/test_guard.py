@@ -369,5 +369,15 @@ def test_another_person_in_the_same_browser_does_not_inherit_the_session(store: 
 
 
 def test_every_file_is_our_own() -> None:
-    ours = {"app.css", "app.js", "app.webmanifest", "icon.svg", "live.js"}
+    ours = {
+        "app.css", "app.js", "app.webmanifest", "icon-192.png", "icon-512.png", "icon.svg", "live.js", "offline.html",
+        "sw.js",
+    }  # fmt: skip
     assert {path.name for path in ALL_STATIC.iterdir()} == ours
+
+
+def test_the_service_worker_speaks_for_the_pages_of_its_inbox_alone(store: Store) -> None:
+    around = Starlette(routes=[Mount("/approvals", create_app(store))])
+    for app, scope in ((create_app(store), "/"), (around, "/approvals/")):
+        answer = TestClient(app, base_url=BASE).get(f"{scope}static/sw.js")
+        assert (answer.status_code, answer.headers["service-worker-allowed"]) == (200, scope)

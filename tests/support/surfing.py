@@ -39,6 +39,7 @@ CHROMIUM = next(
 )
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
            "--disable-component-update", "--disable-sync"]  # fmt: skip
+_BLOCKED = "Service Worker registration blocked by Playwright"
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -126,9 +127,11 @@ class Surf:
 
     def tab(self, address: str, **options: Any) -> Any:
         """Open an address in a tab of its own."""
+        # A service worker takes requests of which Playwright's routes hear nothing.
+        options = {"service_workers": "block", **options}
         page = self._chromium.new_context(storage_state=self._state, **options).new_page()
         page.set_default_timeout(60_000)
-        page.on("console", lambda line: self.faults.append(f"{line.type}: {line.text}"))
+        page.on("console", lambda line: _BLOCKED in line.text or self.faults.append(f"{line.type}: {line.text}"))
         page.on("pageerror", lambda fault: self.faults.append(f"script: {fault}"))
         page.context.on("request", lambda asked: self._check(asked.url))
         page.context.on("page", lambda more: more is page or self.faults.append("a window of its own"))

@@ -1,4 +1,4 @@
-"""The files that pages load (styles, scripts, the icon): compressed once, and named by what is in them.
+"""The files that pages load (styles, scripts, icons): compressed once, and named by what is in them.
 
 A page asks for `/static/DIGEST/app.css`. Under that name a browser keeps the file for a year and never asks again; when
 any file changes, so does the digest, and pages ask for the new name. Without the digest, or with one of another
@@ -22,9 +22,15 @@ from starlette.types import Receive, Scope, Send
 from sayso.server.context import accepts_gzip, path_to
 
 _FOLDER = Path(__file__).parent / "static"
-_TYPES = {".js": "text/javascript", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json"}
+_TYPES = {
+    ".js": "text/javascript",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
+_WORKER = "sw.js"
 
 
 class _Asset(NamedTuple):
@@ -67,6 +73,8 @@ async def assets(scope: Scope, receive: Receive, send: Send) -> None:
     # `W/`: both encodings of a file have this tag.
     tag = f'W/"{file.tag}"'
     headers = {"etag": tag, "vary": "accept-encoding", "cache-control": _FOR_EVER if given == digest else _ASK_AGAIN}
+    if name == _WORKER:  # which speaks for the pages of this inbox, and for those of no other program of its host
+        headers["service-worker-allowed"] = scope.get("root_path", "").removesuffix("static")
     if http.headers.get("if-none-match") == tag:
         await Response(status_code=304, headers=headers)(scope, receive, send)
         return

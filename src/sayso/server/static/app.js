@@ -19,6 +19,12 @@
     delete button.dataset.soonLive;
   }), 500);
 
+  // -- installed, and told of a lost connection (sw.js) ---------------------------------------------------------
+  const worker = new URL("sw.js", document.currentScript.src), scope = one(".brand");
+  if (navigator.serviceWorker && scope) {
+    addEventListener("load", () => navigator.serviceWorker.register(worker, { scope: scope.href }).catch(() => { /* it works without */ }));
+  }
+
   // -- countdowns ------------------------------------------------------------------------------------------
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
   const left = (seconds) => {
