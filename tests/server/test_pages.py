@@ -359,7 +359,7 @@ def test_every_field_has_a_label_and_every_page_its_landmarks(ada: Browser, pay:
     for page in ["/", f"/r/{request_id}", "/history", "/runs", f"/bulk?verb=approve&id={request_id}", "/nothing"]:
         text = ada.get(page).text
         assert text.count("<h1") == 1
-        for landmark in ("<header", "<main", "<footer", '<html lang="en">'):
+        for landmark in ("<header", "<main", "<footer", '<html lang="en" dir="ltr">'):
             assert text.count(landmark) == 1, (page, landmark)
         assert text.count("<nav aria-label=") + text.count('<nav class="queue list" aria-label=') == text.count("<nav")
         ids = re.findall(r'\bid="([^"]+)"', text)

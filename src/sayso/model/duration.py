@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from sayso.errors import ConfigError
+from sayso.words import later, say, say_n
 
 _LONGEST = timedelta(days=3653)
 _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
@@ -49,17 +50,22 @@ def text(delta: timedelta) -> str:
         return f"-{text(-delta)}"
     if delta < timedelta(seconds=1):
         milliseconds = delta // timedelta(milliseconds=1)
-        return f"{milliseconds} ms" if milliseconds else "0 s"
+        return say("%(count)s ms", count=milliseconds) if milliseconds else say("%(count)s s", count=0)
     seconds = int(delta.total_seconds())
     if seconds < 60:
-        return f"{seconds} s"
-    sizes = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+        return say("%(count)s s", count=seconds)
+    sizes = (
+        (later("%(count)sd"), 86_400),
+        (later("%(count)sh"), 3_600),
+        (later("%(count)sm"), 60),
+        (later("%(count)ss"), 1),
+    )
     first = next(place for place, (_, size) in enumerate(sizes) if seconds >= size)
     parts: list[str] = []
     for unit, size in sizes[first : first + 2]:
         count, seconds = divmod(seconds, size)
         if count:
-            parts.append(f"{count}{unit}")
+            parts.append(say(unit, count=count))
     return " ".join(parts)
 
 
@@ -70,22 +76,22 @@ def ago(then: datetime, now: datetime) -> str:
     """
     seconds = (now - then).total_seconds()
     if seconds <= -2:
-        return f"in {text(then - now)}"
+        return say("in %(span)s", span=text(then - now))
     if seconds < 2:
-        return "just now"
+        return say("just now")
     if seconds < 60:
-        return f"{int(seconds)} s ago"
+        return say("%(count)s s ago", count=int(seconds))
     if seconds < 3_600:
-        return f"{int(seconds // 60)} min ago"
+        return say("%(count)s min ago", count=int(seconds // 60))
     if seconds < 86_400:
-        return f"{int(seconds // 3_600)} h ago"
+        return say("%(count)s h ago", count=int(seconds // 3_600))
     days = int(seconds // 86_400)
-    return "1 day ago" if days == 1 else f"{days} days ago"
+    return say_n("%(num)s day ago", "%(num)s days ago", days)
 
 
 def left(end: datetime, now: datetime) -> str:
     """Return how long it is until `end`: `in 13m`, or `expired`; at the very instant of `end` it is too late."""
-    return f"in {text(end - now)}" if now < end else "expired"
+    return say("in %(span)s", span=text(end - now)) if now < end else say("expired")
 
 
 def _read(value: str) -> timedelta | None:

@@ -19,6 +19,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
@@ -43,6 +44,7 @@ from sayso.server.auth.tokens import Tokens
 from sayso.server.context import Settings, get_route, post_route, settings_of
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import HEADERS, LOOPBACK, Guard
+from sayso.server.language import asked_for
 from sayso.server.pages import bulk, export, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
@@ -52,6 +54,7 @@ from sayso.server.pages.rendering import render_public
 from sayso.server.pages.views import change_view
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
+from sayso.words import later, say, speaking
 
 _LONGEST_UNDO = timedelta(seconds=60)
 
@@ -72,6 +75,7 @@ def _routes() -> list[BaseRoute]:
         Route("/go", post_route(grant_pages.go), methods=["POST"]),
         Route("/views/{verb}", post_route(change_view), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),
+        Route("/settings/language", post_route(settings_page.set_language), methods=["POST"]),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),
@@ -96,16 +100,25 @@ def _routes() -> list[BaseRoute]:
 _log = logging.getLogger("sayso.server")
 
 _TITLES = {
-    400: "Bad request", 401: "Sign in", 403: "Not allowed", 404: "Page not found", 405: "Method not allowed",
-    408: "The form took too long", 409: "Already changed", 412: "Already changed", 413: "The form is too large",
-    415: "Not a form of this inbox", 422: "Invalid input", 429: "Too many requests", 503: "Service unavailable",
-}  # fmt: skip
+    400: later("Bad request"),
+    401: later("Sign in"),
+    403: later("Not allowed"),
+    404: later("Page not found"),
+    405: later("Method not allowed"),
+    408: later("The form took too long"),
+    409: later("Already changed"),
+    412: later("Already changed"),
+    413: later("The form is too large"),
+    415: later("Not a form of this inbox"),
+    422: later("Invalid input"),
+    429: later("Too many requests"),
+    503: later("Service unavailable"),
+}
+_WRONG = later("Something went wrong")
 
 
 def _page(http: Http, status: int, message: str) -> Response:
-    return render_public(
-        http, "fault.html", status=status, title=_TITLES.get(status, "Something went wrong"), message=message
-    )
+    return render_public(http, "fault.html", status=status, title=say(_TITLES.get(status, _WRONG)), message=message)
 
 
 def _of_http(http: Http, fault: Exception) -> Response:
@@ -140,7 +153,9 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
 def _unforeseen(http: Http, fault: Exception) -> Response:
     # This is made outside of the guard, so that the headers have to be put on here. The fault is logged by the server.
     _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
-    return PlainTextResponse("something went wrong here; the log says more\n", status_code=500, headers=HEADERS)
+    return PlainTextResponse(
+        say("something went wrong here; the log says more") + "\n", status_code=500, headers=HEADERS
+    )
 
 
 _HANDLERS = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}
@@ -164,7 +179,9 @@ class _Inbox(Starlette):
             scope = {**scope, "app": self, "root_path": f"{root}/api", "api_path": path.removeprefix("/api")}
             await self._api(scope, receive, send)
         else:
-            await super().__call__(scope, receive, send)
+            accepted = Headers(scope=scope).get("accept-language", "") if scope["type"] == "http" else ""
+            with speaking(asked_for(accepted)):
+                await super().__call__(scope, receive, send)
 
 
 def create_app(

@@ -31,7 +31,9 @@ from sayso.server.api.limits import Rate
 from sayso.server.auth.options import FAILURES, SignIn
 from sayso.server.auth.sessions import Session, Sessions
 from sayso.server.auth.signing import Links, TokenSigner
+from sayso.server.language import language_of
 from sayso.stores.base import Store
+from sayso.words import Language, choose
 
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
@@ -166,6 +168,22 @@ def session_of(http: Http) -> Session | None:
     return settings.sessions.find_unrecorded(cookie, person) or settings.sessions.begin_unrecorded(person)
 
 
+async def signed_in(http: Http) -> Session:
+    """Return who is signed in at a browser, and speak their language from here on; raises `HTTPException`."""
+    session, language = await run_in_threadpool(_session_and_language, http)
+    if session is None:
+        raise HTTPException(401)
+    if language is not None:
+        choose(language)
+    return session
+
+
+def _session_and_language(http: Http) -> tuple[Session | None, Language | None]:
+    session = session_of(http)
+    chosen = None if session is None else language_of(settings_of(http).store, session.reviewer.identity)
+    return session, chosen
+
+
 def is_signed_in(http: Http, session: Session) -> bool:
     """Say whether a session of an open page still lasts; this is no use of it. Reads the store."""
     settings = settings_of(http)
@@ -266,9 +284,7 @@ def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
     """Make a route of a function that changes nothing."""
 
     async def route(http: Http) -> Response:
-        session = await run_in_threadpool(session_of, http)
-        if session is None:
-            raise HTTPException(401)
+        session = await signed_in(http)
         context = RequestContext(http, session, ImmutableMultiDict[str, str]())
         response = await run_in_threadpool(lambda: _compressed(http, page(context)))
         if http.cookies.get(settings_of(http).cookie(http)[0]) != session.id:
@@ -284,9 +300,7 @@ def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
     async def route(http: Http) -> Response:
         if not is_same_origin(http):
             raise HTTPException(403, "this did not come from a page of this inbox; nothing was decided")
-        session = await run_in_threadpool(session_of, http)
-        if session is None:
-            raise HTTPException(401)
+        session = await signed_in(http)
         form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
             raise HTTPException(403, "this form is not of your session any more; nothing was decided")

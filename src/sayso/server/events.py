@@ -27,11 +27,12 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from sayso import clock, errors
-from sayso.model.request import State
+from sayso.model.request import Request, State
 from sayso.server.auth.sessions import Session
-from sayso.server.context import is_signed_in, path_to, session_of, settings_of
+from sayso.server.context import is_signed_in, path_to, settings_of, signed_in
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.stores.base import Store, Unwatch
+from sayso.words import Language, speaking, spoken
 
 _log = logging.getLogger("sayso.server")
 
@@ -163,6 +164,20 @@ class _Counts(NamedTuple):
     asked: tuple[datetime, ...]
 
 
+class _Changed:
+    """A request that somebody decided, claimed or voted on, as a row in the languages of the open pages."""
+
+    def __init__(self, request: Request) -> None:
+        self._request, self._at, self._rows = request, clock.now(), dict[Language, Row]()
+
+    def row(self) -> Row:
+        """Return the row in the language of the context."""
+        language = spoken()
+        if language not in self._rows:
+            self._rows[language] = row_of(self._request, self._at)
+        return self._rows[language]
+
+
 class PageHub(Hub):
     """What waits in a store, looked up once for all pages that are open in one event loop.
 
@@ -179,7 +194,7 @@ class PageHub(Hub):
         self._unwatch: dict[str, Unwatch] = {}
         self._rows: SimpleQueue[str] = SimpleQueue()  # ids of rows that changed
         self.counts: _Counts | None = None
-        self.changed_rows: dict[str, Row] = {}
+        self.changed_rows: dict[str, _Changed] = {}
 
     @contextmanager
     def listening(self, stream: Stream, rows: Sequence[str]) -> Generator[None]:
@@ -226,22 +241,22 @@ class PageHub(Hub):
             for one in changed:
                 self._rows.put(one)
             return fault
-        self.changed_rows |= {row.id: row for row in rows if row.id in self._watched}
+        self.changed_rows |= {one: row for one, row in rows.items() if one in self._watched}
         for stream in self._streams:
             stream.news.set()
         return None
 
-    def _look(self, changed: set[str]) -> tuple[_Counts, list[Row]]:
+    def _look(self, changed: set[str]) -> tuple[_Counts, dict[str, _Changed]]:
         wanted = pending_filter()
         page = self._store.list(wanted, limit=_MOST_NEW, newest=True)
         counts = _Counts(self._store.count(wanted), tuple(one.created_at for one in page.requests))
-        rows: list[Row] = []
+        rows: dict[str, _Changed] = {}
         for request_id in changed:
             with suppress(errors.RequestNotFoundError):
                 request = self._store.get(request_id)
                 is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
                 if is_news or request_id in self.changed_rows:  # what was told before, and is not so any more
-                    rows.append(row_of(request, clock.now()))
+                    rows[request_id] = _Changed(request)
         return counts, rows
 
 
@@ -281,23 +296,24 @@ class _Page(Stream):
             return is_signed_in(self._http, self._session)
         return False
 
-    def _part_of_page(self, counts: _Counts, changed_rows: dict[str, Row]) -> str:
+    def _part_of_page(self, counts: _Counts, changed_rows: dict[str, _Changed]) -> str:
         news = tuple((text, sum(at > since for at in counts.asked)) for text, since in self._since.items())
-        rows = tuple(changed_rows[one] for one in self._rows if one in changed_rows)
-        return _rendered(counts.pending, news, rows, path_to(self._http))
+        rows = tuple(changed_rows[one].row() for one in self._rows if one in changed_rows)
+        return _rendered(spoken(), counts.pending, news, rows, path_to(self._http))
 
 
 @lru_cache(maxsize=256)
-def _rendered(pending: int, news: tuple[tuple[str, int], ...], rows: tuple[Row, ...], inbox: str) -> str:
+def _rendered(
+    language: Language, pending: int, news: tuple[tuple[str, int], ...], rows: tuple[Row, ...], inbox: str
+) -> str:  # fmt: skip
     """Return the part of a page that says so; kept, because many pages are told the same."""
-    return fragment("event.html", pending=pending, news=news, rows=rows, inbox=inbox)
+    with speaking(language):
+        return fragment("event.html", pending=pending, news=news, rows=rows, inbox=inbox)
 
 
 async def events(http: Http) -> Response:
     """Stream what changes for the open pages of a browser."""
-    session = await run_in_threadpool(session_of, http)
-    if session is None:
-        raise HTTPException(401)
+    session = await signed_in(http)
     made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
     page = _Page(http, session, {text: _instant(text) for text in made}, rows)
     return event_stream(page.events(), page, _ping)

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request as Http
 from starlette.responses import HTMLResponse
 
@@ -24,14 +25,32 @@ from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
+from sayso.server.language import script_words
 from sayso.server.pages.amounts import amount_text
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
+from sayso.words import isolated, later, say, spoken
 
 _HEADLINE = 120
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
+
+
+_KNOWN = frozenset({
+    later("pending"), later("approved"), later("running"), later("done"), later("failed"),
+    later("unknown"), later("rejected"), later("feedback"), later("answered"), later("cancelled"),
+    later("expired"), later("approve"), later("reject"), later("answer"), later("cancel"),
+    later("paused"), later("broken"), later("ended"), later("revoked"), later("used up"),
+    later("low"), later("medium"), later("high"), later("critical"), later("ask"),
+    later("review"), later("admin"), later("tool"), later("agent"), later("workflow"),
+})  # fmt: skip
+"""Words of ours that pages show beside those of programs: states, decisions, risks, kinds."""
+
+
+def known(word: str) -> str:
+    """Return one of our own words as people read it, and any other as it is."""
+    return say(str(word)) if word in _KNOWN else word
 
 
 def percent(share: float | None) -> str:
@@ -51,14 +70,29 @@ def brief_span(span: timedelta | None) -> str:
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader("sayso.server"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, auto_reload=False,
+        lstrip_blocks=True, auto_reload=False, extensions=["jinja2.ext.i18n"],
     )  # fmt: skip
+    made.newstyle_gettext = True  # pyright: ignore[reportAttributeAccessIssue]  the extension brings it
+    ours: dict[str, Any] = {"gettext": _say, "ngettext": _say_n, "language": spoken, "script_words": script_words}
+    cast("dict[str, Any]", made.globals).update(ours)  # pyright: ignore[reportUnknownMemberType]
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
-        "span": brief_span, "ago": _ago,
+        "span": brief_span, "ago": _ago, "known": known,
     }  # fmt: skip
     return made
+
+
+def _say(message: str, /, **values: Any) -> Markup:
+    """Return a text of a template: it is HTML as it stands in the catalogue, and its values are escaped."""
+    catalogue = spoken().catalogue
+    return Markup(message if catalogue is None else catalogue.gettext(message)) % isolated(values)  # noqa: S704
+
+
+def _say_n(one: str, many: str, num: int, /, **values: Any) -> Markup:
+    catalogue = spoken().catalogue
+    found = (one if num == 1 else many) if catalogue is None else catalogue.ngettext(one, many, num)
+    return Markup(found) % isolated({"num": num, **values})  # noqa: S704  as above
 
 
 def _ago(at: datetime) -> str:
@@ -82,7 +116,8 @@ def render(context: RequestContext, template: str, *, status: int = 200, **value
 def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page that shows nothing of any request, for whoever it is."""
     ours = {"path": partial(path_to, http), "asset": partial(asset_path, http), "version": __version__}
-    return HTMLResponse(fragment(template, **ours, **values), status)
+    headers = {"content-language": spoken().tag, "vary": "accept-language, cookie"}
+    return HTMLResponse(fragment(template, **ours, **values), status, headers)
 
 
 def fragment(template: str, **values: Any) -> str:

@@ -1,7 +1,7 @@
-"""The settings page, which is read only: the store, the gates that have asked, channels and tokens.
+"""The settings page: the reader's language, and, read only, the store, the gates that have asked, channels and tokens.
 
 The settings themselves are made in `sayso.toml`, in the environment and by commands. Channels are described as by
-`sayso doctor`. No secret is shown, and the one action here, a test message, decides nothing.
+`sayso doctor`. No secret is shown, and the two actions here, a language and a test message, decide nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.server.auth.tokens import Token, Tokens
-from sayso.server.context import RequestContext
+from sayso.server.context import RequestContext, redirect
+from sayso.server.language import choose_language, language_choices, language_of
 from sayso.server.pages.rendering import render
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
+from sayso.words import say
 
 _MOST, _ERROR_ROOM = 1_000, 400
 
@@ -44,24 +46,33 @@ def send_test(context: RequestContext) -> Response:
     """Send a message about no request through a channel of the settings file, and say how that went."""
     name, tables = context.form.get("channel", ""), config.channel_tables()
     if name not in tables:
-        raise HTTPException(404, "there is no such channel in sayso.toml; nothing was sent")
+        raise HTTPException(404, say("there is no such channel in sayso.toml; nothing was sent"))
     try:
         registry.make(name, tables[name]).send(test_notification(name, context.settings.base_url))
     except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
-        said = f"The test message did not go out through {name}: {redaction.error_text(error, ())}"
-        return _page(context, status=502, said=escape(said[:_ERROR_ROOM]))
-    return _page(context, said=f"A test message went out through {name}.")
+        fault = escape(redaction.error_text(error, ())[:_ERROR_ROOM])
+        said = say("The test message did not go out through %(name)s: %(fault)s", name=escape(name), fault=fault)
+        return _page(context, status=502, said=said)
+    return _page(context, said=say("A test message went out through %(name)s.", name=escape(name)))
+
+
+def set_language(context: RequestContext) -> Response:
+    """Keep the language in which a person reads the inbox, or leave it to the browser."""
+    choose_language(context.settings.store, context.reviewer.identity, context.form.get("tag", ""))
+    return redirect(context.path("settings"))
 
 
 def _page(context: RequestContext, *, status: int = 200, said: str = "") -> Response:
     store = context.settings.store
     schedule: Schedule | None = context.http.app.state.checkpoints
     channels, fault = check(health(store))
+    chosen = language_of(store, context.reviewer.identity)
     return render(
         context, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
         tokens=[(one, _standing(one)) for one in Tokens(store).all()],
-        evidence_fault=None if schedule is None else schedule.problem,
+        evidence_fault=None if schedule is None else schedule.problem, choices=language_choices(),
+        chosen="" if chosen is None else chosen.tag,
     )  # fmt: skip
 
 
@@ -74,8 +85,8 @@ def public_address(url: str) -> str:
 
 
 def _store_facts(store: Store) -> list[tuple[str, str]]:
-    found = [("address", public_address(store.url)), ("requests", f"{store.count(Filter()):,}")]
-    return [*found, ("schema", str(newest_schema()))] if store.url.startswith("sqlite:") else found
+    found = [(say("address"), public_address(store.url)), (say("requests"), f"{store.count(Filter()):,}")]
+    return [*found, (say("schema"), str(newest_schema()))] if store.url.startswith("sqlite:") else found
 
 
 def _gates(store: Store) -> list[dict[str, Any]]:
@@ -98,5 +109,7 @@ def _gate(newest: Request, count: int) -> dict[str, Any]:
 def _standing(token: Token) -> str:
     now = clock.now()
     if token.revoked_at is not None:
-        return f"revoked {ago(token.revoked_at, now)}"
-    return f"ends {token.expires_at:%Y-%m-%d}" if token.is_good(now) else f"ended {ago(token.expires_at, now)}"
+        return say("revoked %(ago)s", ago=ago(token.revoked_at, now))
+    if token.is_good(now):
+        return say("ends %(day)s", day=f"{token.expires_at:%Y-%m-%d}")
+    return say("ended %(ago)s", ago=ago(token.expires_at, now))

@@ -1,0 +1,92 @@
+"""The catalogues of the inbox: collects the texts of the sources, and writes them into each language's files.
+
+`python -m tests.support.catalogues` (`make words`) updates them; `tests/server/test_language.py` says when that was
+forgotten. It needs Babel, which nothing needs that runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_dir
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+import sayso
+
+__all__ = ["FOLDER", "collected", "compiled", "updated", "written"]
+
+_SOURCE = Path(sayso.__file__).parent
+FOLDER = _SOURCE / "server" / "catalogues"
+_KEYWORDS: dict[str, Any] = {**DEFAULT_KEYWORDS, "say": None, "say_n": (1, 2), "sayN": (1, 2), "later": None}
+_METHODS = [
+    ("server/templates/**.html", "jinja2"),
+    ("server/static/app.js", "javascript"),
+    *((f"{part}/**.py", "python") for part in ("model", "server", "view")),
+]
+_OPTIONS: dict[str, dict[str, Any]] = {"server/templates/**.html": {"trimmed": "false", "encoding": "utf-8"}}
+
+
+def collected() -> Catalog:
+    """Return every text of the sources, none translated."""
+    found = Catalog(project="sayso", charset="utf-8")
+    comments = ["translators:"]
+    for _, _, message, said, context in extract_from_dir(
+        str(_SOURCE), _METHODS, _OPTIONS, keywords=_KEYWORDS, comment_tags=comments, strip_comment_tags=True
+    ):
+        if message:
+            found.add(message, auto_comments=said, context=context)
+    return found
+
+
+def _begun(name: str) -> Catalog:
+    return Catalog(
+        name, project="sayso", version="1", header_comment=f"# The inbox of sayso: {name}.", fuzzy=False,
+        msgid_bugs_address="-", last_translator="-", language_team="-", charset="utf-8",
+    )  # fmt: skip
+
+
+def updated(path: Path, source: Catalog) -> Catalog:
+    """Return a language's file with the texts of the sources, and no others."""
+    with path.open("rb") as file:
+        catalogue = read_po(file, locale=path.stem)
+    catalogue.update(source, no_fuzzy_matching=True, update_creation_date=False)
+    catalogue.obsolete.clear()
+    return catalogue
+
+
+def written(catalogue: Catalog) -> bytes:
+    """Return a language's file as it is kept: in the order of the texts, so that two changes seldom meet."""
+    out = BytesIO()
+    write_po(out, catalogue, width=0, no_location=True, sort_output=True, include_previous=False)
+    return out.getvalue()
+
+
+def compiled(catalogue: Catalog) -> bytes:
+    """Return what `gettext` reads."""
+    out = BytesIO()
+    write_mo(out, catalogue)
+    return out.getvalue()
+
+
+def main() -> None:
+    """Update the files of the languages that are there, or of those that are named; a new one is begun."""
+    source = collected()
+    paths = [FOLDER / f"{name}.po" for name in sys.argv[1:]] or sorted(FOLDER.glob("*.po"))
+    for path in paths:
+        if not path.exists():
+            path.write_bytes(written(_begun(path.stem)))
+        catalogue = updated(path, source)
+        path.write_bytes(written(catalogue))
+        path.with_suffix(".mo").write_bytes(compiled(catalogue))
+        missing = sum(not one.string or not all([one.string] if isinstance(one.string, str) else one.string)
+                      for one in catalogue if one.id)  # fmt: skip
+        print(f"{path.name}: {len(catalogue)} texts, {missing} without a translation")
+
+
+if __name__ == "__main__":
+    main()
