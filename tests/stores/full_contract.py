@@ -5,12 +5,12 @@ A store of somebody else has these rules from the base class, and the shipped co
 
 from __future__ import annotations
 
-from sayso.testing import StoreContract
 from tests.stores.contract_grants import AlteredRecordContract
 from tests.stores.contract_outbox import OutboxContract
+from tests.stores.contract_rules import RuleContract
 
 __all__ = ["FullContract"]
 
 
-class FullContract(AlteredRecordContract, OutboxContract, StoreContract):
+class FullContract(AlteredRecordContract, OutboxContract, RuleContract):
     """Every store of this package passes this; one that is reached over a network leaves parts out."""

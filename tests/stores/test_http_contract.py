@@ -26,8 +26,7 @@ from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.records import RecordRow
 from sayso.stores.sqlite import SqliteStore
-from sayso.testing.contract_evidence import EvidenceContract
-from sayso.testing.contract_records import RecordContract
+from sayso.testing.contract_records import EvidenceContract, RecordContract
 from tests.stores.contract_grants import AlteredRecordContract, BudgetContract
 from tests.stores.full_contract import FullContract
 from tests.support.serving import Serving, new_token, serving

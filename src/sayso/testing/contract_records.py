@@ -1,20 +1,32 @@
-"""What a store promises about records; a part of `sayso.testing.contract`.
+"""What a store promises about records, keys, effects, results and evidence; a part of `sayso.testing.contract`.
 
-Every test is one fact about the verbs of `sayso.stores.records.RecordVerbs`. Nothing here knows how a store keeps its
-records, or what stands in them.
+A key is asked once in its run, for ever. An effect starts once across all runs until it is known not to have happened.
+Whatever was purged, the journal keeps its rows.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from sayso import audit, errors
+from sayso.model import canonical
+from sayso.model.ids import new_request_id
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import FINAL, Call, Request, State
 from sayso.model.reviewer import Identity
-from sayso.stores.base import Store
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
+from sayso.stores.base import Filter, Store
 from sayso.stores.records import Note, Record
-from sayso.testing.scene import Scene, outcomes_of, refusal
+from sayso.testing.sample import sample_call
+from sayso.testing.scene import ADA, Scene, outcomes_of, refusal
 
+_RUN, _KEY, _EFFECT = "run_keys", "call_1", "refund:A-4721"
+_FREE = (State.FAILED, State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED)
+_TAKEN = (State.PENDING, State.APPROVED, State.RUNNING, State.DONE, State.UNKNOWN)
+_CANARY = "canary-7215893461"
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
 _BODIES: tuple[dict[str, Any], ...] = (
@@ -149,3 +161,203 @@ class RecordContract(Scene):
         assert self.keys("seen", due_by=now, limit=2) == ["b", "e"]
         assert self.keys("seen", due_by=now + _INSTANT) == ["b", "e", "a", "c"]
         refusal(ValueError, lambda: self.store.records("seen", due_by=now, after="a"))
+
+
+class KeyContract(Scene):
+    """The key, the effect and the result."""
+
+    def again(self, key: str = _KEY, amount: int = 10, run_id: str = _RUN) -> Request:
+        """Ask the keyed call, as a program that has lost its memory would."""
+        return self.store.ask(sample_call(run_id, {"amount": amount, "to": "alice"}, key=key))
+
+    # -- the key -----------------------------------------------------------------------------------------------
+
+    def test_what_is_asked_with_a_key_comes_back_equal_in_every_field(self) -> None:
+        words: dict[str, Any] = {
+            "key": "call ü",
+            "effect": "refund:\u202eA",
+            "title": "Refund",
+            "summary": "Refund €320.00",
+        }
+        request = sample_call(_RUN, **words)
+        recorded = self.recorded(request)
+        assert self.store.ask(request) == recorded
+        other = self.elsewhere(self.store)
+        assert other.get(request.id) == recorded
+        assert {name: getattr(recorded, name) for name in words} == words
+        other.close()
+
+    def test_a_key_finds_its_request_in_every_state(self) -> None:
+        for state in (*_FREE, *_TAKEN):
+            run_id = f"run_{state}"
+            request = self.in_state(state, self.again(run_id=run_id))
+            assert request.state is state
+            found = self.store.find_key(run_id, _KEY)
+            assert found == request, state
+            assert self.again(run_id=run_id) == request, state
+        assert self.store.count(Filter()) == len((*_FREE, *_TAKEN))
+
+    def test_two_keys_are_two_requests_of_one_call(self) -> None:
+        assert self.again("call_1").id != self.again("call_2").id
+        assert self.again("call_1").fingerprint != self.again("call_2").fingerprint
+
+    def test_one_key_in_two_runs_is_two_requests(self) -> None:
+        assert self.again(run_id="run_a").id != self.again(run_id="run_b").id
+        assert self.store.find_key("run_c", _KEY) is None
+
+    def test_a_key_is_refused_for_other_arguments_and_for_another_kind(self) -> None:
+        first = self.again()
+        before = self.everything()
+        error = refusal(errors.KeyReusedError, lambda: self.again(amount=11))
+        assert (error.key, error.run_id, error.request_id) == (_KEY, _RUN, first.id)
+        assert first.id in str(error)
+        assert self.everything() == before
+
+    def test_of_ten_threads_with_one_key_all_get_one_request(self) -> None:
+        found = outcomes_of([self.again] * 10)
+        assert {one.id for one in found if isinstance(one, Request)} == {self.again().id}
+        assert all(isinstance(one, Request) for one in found), found
+        assert self.store.count(Filter()) == 1
+
+    def test_of_two_programs_with_one_key_and_other_arguments_one_is_refused(self) -> None:
+        told = outcomes_of([lambda amount=amount: self.again(amount=amount) for amount in range(1, 9)])
+        assert sum(isinstance(one, Request) for one in told) == 1
+        assert sum(isinstance(one, errors.KeyReusedError) for one in told) == 7
+
+    # -- the result --------------------------------------------------------------------------------------------
+
+    def done(self, outcome: Outcome) -> Request:
+        request = self.decide("approve", self.again())
+        self.store.start(request.id, "t")
+        return self.store.finish(request.id, "t", outcome)
+
+    def test_the_real_result_of_a_keyed_call_is_kept_and_the_masked_one_shown(self) -> None:
+        real, shown = '{"result":"hunter2"}', '{"result":"***"}'
+        done = self.done(Outcome("done", shown, None, real))
+        assert done.execution is not None
+        assert done.execution.result == shown
+        other = self.elsewhere(self.store)
+        assert other.result(done.id) == real
+        assert other.get(done.id) == done == self.again()
+        other.close()
+
+    # -- the effect --------------------------------------------------------------------------------------------
+
+    def second(self, run_id: str = "run_2", effect: str = _EFFECT, **fields: Any) -> Request:
+        """Return an approved request with the effect, in another run."""
+        return self.decide("approve", self.ask(run_id, effect=effect, **fields))
+
+    def test_an_effect_is_taken_while_an_earlier_request_may_still_have_it(self) -> None:
+        for state in _TAKEN:
+            effect = f"refund:{state}"
+            first = self.in_state(state, self.ask(f"run_1_{state}", effect=effect))
+            second = self.second(f"run_2_{state}", effect)
+            error = refusal(errors.EffectTakenError, lambda r=second: self.store.start(r.id, "u"))
+            assert (error.effect, error.other, error.state, error.request_id) == (effect, first.id, state, second.id)
+            assert self.store.get(second.id) == second
+
+    def test_an_effect_is_free_after_an_earlier_request_surely_did_not_have_it(self) -> None:
+        for state in _FREE:
+            effect = f"refund:{state}"
+            self.in_state(state, self.ask(f"run_1_{state}", effect=effect))
+            second = self.second(f"run_2_{state}", effect)
+            assert self.store.start(second.id, "u").state is State.RUNNING, state
+
+    def test_of_ten_starts_of_one_effect_one_runs(self) -> None:
+        asked = [self.ask(f"run_{n}", effect=_EFFECT) for n in range(10)]
+        approved = [self.decide("approve", request) for request in asked]
+        told = outcomes_of([lambda r=request: self.store.start(r.id, r.id) for request in approved])
+        assert sum(isinstance(one, Request) for one in told) == 1
+        assert sum(isinstance(one, errors.EffectTakenError) for one in told) == 9
+
+    def test_requests_with_an_effect_are_found_in_the_order_of_asking(self) -> None:
+        first = self.in_state(State.DONE, self.ask("run_1", effect=_EFFECT))
+        second = self.ask("run_2", effect=_EFFECT)
+        self.ask("run_3", effect="refund:B-1")
+        assert list(self.store.by_effect(_EFFECT)) == [first, second]
+        assert list(self.store.by_effect("refund:none")) == []
+
+
+class EvidenceContract(Scene):
+    """The part of `sayso.testing.StoreContract` that is about evidence."""
+
+    def _done(self) -> Request:
+        """Let a call be run whose every text is a canary."""
+        arguments = {"to": _CANARY, "password": _CANARY}
+        request = self.store.ask(sample_call("run_a", arguments, prompt=_CANARY, context={"of": _CANARY}))
+        self.decide("approve", request)
+        self.store.start(request.id, "t")
+        return self.store.finish(request.id, "t", Outcome("done", canonical.encode({"result": _CANARY}).text))
+
+    def test_heads_are_the_newest_rows_of_all_chains(self) -> None:
+        for run_id in ("run_b", "run_a", "run_b"):
+            self.ask(run_id)
+        self.decide("reject", self.ask("run_c"))
+        newest = {row.run_id: (row.run_id, row.seq, row.link) for row in self.store.journal()}
+        assert list(self.store.heads()) == [newest[run_id] for run_id in ("run_a", "run_b", "run_c")]
+
+    def test_a_purge_leaves_who_decided_what_and_nothing_of_what_it_was_about(self) -> None:
+        before = self._done()
+        self.clock.tick(days=1)
+        self.store.purge(before.id, ADA, before=self.clock(), channel="test")
+        after = self.elsewhere(self.store).get(before.id)
+        assert after == self.store.get(before.id)
+        assert after.purged_at == self.clock()
+        assert isinstance(after.subject, Call)
+        texts = (after.subject.form, after.subject.masked, after.prompt, after.context, after.decision, after.execution)
+        assert _CANARY not in "".join(map(repr, texts))
+        assert after.execution is not None
+        assert after.execution.result is None
+        assert (after.state, after.fingerprint) == (before.state, before.fingerprint)
+        assert self.store.journal(run_id="run_a")[-1].event == "purged"
+        assert audit.verify(self.store).broken == ()
+
+    def test_a_purge_removes_what_a_keyed_call_returned_and_its_key_stays_used(self) -> None:
+        words = {"title": _CANARY, "summary": _CANARY}
+        request = self.store.ask(sample_call("run_a", None, key="call_1", effect="refund:A-4721", **words))
+        self.decide("approve", request)
+        self.store.start(request.id, "t")
+        kept = canonical.encode({"result": _CANARY}).text
+        self.store.finish(request.id, "t", Outcome("done", None, None, kept))
+        assert self.store.result(request.id) == kept
+        self.clock.tick(days=1)
+        after = self.store.purge(request.id, ADA, before=self.clock(), channel="test")
+        assert _CANARY not in repr((after.title, after.summary, after.execution))
+        assert self.store.record("result", request.id) is None
+        assert "purged" in str(refusal(errors.ValueNotKeptError, lambda: self.store.result(request.id)))
+        assert self.store.find_key("run_a", "call_1") == after
+        assert self.store.ask(replace(request, id=new_request_id())) == after
+        assert list(self.store.by_effect("refund:A-4721")) == [after]
+        assert audit.verify(self.store).broken == ()
+
+    def test_what_lives_or_ended_later_is_not_purged(self) -> None:
+        for state in State:
+            request = self.in_state(state)
+            end = self.clock() + timedelta(days=9) if state not in FINAL else self.clock() - timedelta(days=9)
+            refusal(
+                errors.PurgeRefusedError,
+                lambda r=request, b=end: self.store.purge(r.id, ADA, before=b, channel="test"),
+            )
+            assert self.store.get(request.id) == request
+
+    def test_the_steps_of_a_run_that_ended_are_removed_and_no_others(self) -> None:
+        for state in (RunState.ENDED, RunState.PAUSED):
+            run = RunRecord(f"run_{state}", "agent", "agent", state, None, self.clock(), self.clock())
+            self.store.save_run(RunUpdate(run, [Step("", '{"of":1}', "rq_none")]))
+        self.clock.tick(days=1)
+        self.store.purge_run("run_ended", ADA, before=self.clock(), channel="test")
+        refusal(
+            errors.PurgeRefusedError,
+            lambda: self.store.purge_run("run_paused", ADA, before=self.clock(), channel="test"),
+        )
+        assert [len(self.store.get_run(run_id).steps) for run_id in ("run_ended", "run_paused")] == [0, 1]
+        assert self.store.get_run("run_ended").run.state is RunState.ENDED
+
+    def test_a_scrub_changes_nothing_that_is_seen(self) -> None:
+        self._done()
+        for state in State:
+            self.in_state(state)
+        before = self.everything()
+        assert self.store.scrub()
+        assert self.everything() == before
+        assert audit.verify(self.elsewhere(self.store)).broken == ()

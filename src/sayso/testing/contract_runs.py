@@ -6,16 +6,15 @@ with a request. Nothing here knows how a store keeps its runs.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from functools import partial
 from unittest.mock import patch
 
-from sayso import audit, errors
+from sayso import errors
 from sayso.model.ids import new_run_id
 from sayso.model.lifecycle import Outcome
-from sayso.model.request import Request, State
+from sayso.model.request import State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
 from sayso.stores import worker
 from sayso.stores.base import Store
@@ -290,50 +289,3 @@ class RunContract(Scene):
             self.ask()
             self.store.save_run(RunUpdate(self.run(), []))
         assert len(calls) <= 1
-
-    # -- a call that stopped itself ----------------------------------------------------------------------------
-
-    def asked_inside(self, request: Request, amount: int = 1, lease: Lease | None = None) -> Request:
-        """Ask for another call in the run of a call that is running, and keep the run as waiting for it."""
-        run = self.run(run_id=request.run_id, lease=lease)
-        inner = sample_call(request.run_id, {"amount": amount})
-        return self.store.ask(inner, RunUpdate(run, [Step("/inner", "{}", inner.id)]))
-
-    def test_a_call_that_stopped_to_ask_gives_its_start_back(self) -> None:
-        request = self.started("mine")
-        inner = self.asked_inside(request)
-        approved = self.store.finish(request.id, "mine", Outcome("suspended"))
-        assert (approved.state, approved.holds) == (State.APPROVED, True)
-        refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "mine", Outcome("done")))
-        self.decide("approve", inner)
-        again = self.store.start(request.id, "again")
-        assert again.execution is not None
-        assert (again.execution.attempt, again.execution.starts) == (1, 2)
-        assert self.store.finish(request.id, "again", Outcome("done")).state is State.DONE
-        assert self.events(request) == ["asked", "approved", "started", "suspended", "started", "done"]
-        assert audit.verify(self.store).broken == ()
-
-    def test_how_often_a_call_was_started_is_kept_and_in_the_journal_also_where_it_stopped_to_ask(self) -> None:
-        request, lease = self.started("1"), Lease()
-        for amount, token in enumerate(("1", "2")):
-            inner = self.asked_inside(request, amount, lease)
-            stopped = self.store.finish(request.id, token, Outcome("suspended"))
-            assert self.store.get(request.id) == stopped
-            self.decide("approve", inner)
-            self.store.start(request.id, str(amount + 2))
-        rows = self.store.journal(request_id=request.id)
-        assert [json.loads(row.detail).get("start") for row in rows if row.event == "started"] == [None, 2, 3]
-
-    def test_a_call_that_stopped_to_ask_has_no_more_tries_than_before(self) -> None:
-        request, lease = self.started("a", retries=1), Lease()
-        self.store.finish(request.id, "a", Outcome("failed"))
-        for amount, token in enumerate(("b", "c")):
-            self.store.start(request.id, token)
-            inner = self.asked_inside(request, amount, lease)
-            suspended = self.store.finish(request.id, token, Outcome("suspended"))
-            assert suspended.state is State.APPROVED
-            assert self.store.get(request.id) == suspended
-            self.decide("approve", inner)
-        self.store.start(request.id, "d")
-        assert self.store.finish(request.id, "d", Outcome("failed")).state is State.FAILED
-        refusal(errors.StartRefusedError, lambda: self.store.start(request.id, "e"))
