@@ -282,25 +282,27 @@ CHECKPOINT"""
 
 
 def _set(name: str, value: Any) -> None:
-    from sayso.stores import postgres_transaction
+    from sayso.stores import postgres_statements, postgres_transaction
 
-    assert hasattr(postgres_transaction, name), name
-    setattr(postgres_transaction, name, value)
+    modules = [one for one in (postgres_statements, postgres_transaction) if hasattr(one, name)]
+    assert modules, name
+    for one in modules:
+        setattr(one, name, value)
 
 
 TRUTH = "(CAST(? AS text) = '' OR TRUE)"
 
 
 def _no_comparison() -> None:
-    from sayso.stores import postgres_transaction as module
+    from sayso.stores import postgres_statements as module
 
     same: Any = module._same
     _set("_same", lambda table, names: same(table, names) if table == "j" else (TRUTH,) * len(names))
 
 
 def _no_chain() -> None:
-    _set("_FOLLOWS", "CAST(? AS text) <> ?")
-    _set("_BEGINS", "CAST(? AS text) <> ''")
+    _set("FOLLOWS", "CAST(? AS text) <> ?")
+    _set("BEGINS", "CAST(? AS text) <> ''")
 
 
 PIECES: dict[str, Callable[[], None]] = {

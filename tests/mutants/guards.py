@@ -548,7 +548,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that runs renews its lease", "stores/program.py",
-        "            leases.hold(self, request_id, token)", "            pass",
+        "            leases.hold(self._whole, request_id, token)", "            pass",
         "stores/test_leases.py::test_a_start_is_held_until_its_end_is_recorded",
     ),
     Mutant(
@@ -583,7 +583,7 @@ MUTANTS = [
     ),
     Mutant(
         "of two starts of one effect the second waits for the first, on Postgres", "stores/postgres_transaction.py",
-        '        self._execute(_LOCK, (f"effect:{digest}",))\n', "",
+        '        self._execute(LOCK, (f"effect:{digest}",))\n', "",
         "stores/test_postgres.py::test_a_start_with_an_effect_waits_for_another_one_of_it",
     ),
     Mutant(
@@ -600,6 +600,12 @@ MUTANTS = [
     Mutant(
         "in a shared commit, an answer from memory that nothing has confirmed does not count", "stores/postgres.py",
         "        if not is_sure:\n", "        if False:\n",
+        "stores/test_postgres_together.py"
+        "::test_what_another_process_changed_meanwhile_costs_the_works_beside_it_nothing",
+    ),
+    Mutant(
+        "in a shared commit, a change that was overtaken is found by its answer", "stores/postgres_transaction.py",
+        "                raise Stale\n            known, (n,", "                continue\n            known, (n,",
         "stores/test_postgres_together.py"
         "::test_what_another_process_changed_meanwhile_costs_the_works_beside_it_nothing",
     ),

@@ -31,7 +31,7 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 from sayso.stores import postgres_schema
 from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_feed import changes_since
-from sayso.stores.postgres_transaction import translated
+from sayso.stores.postgres_statements import translated
 
 ADA = Identity(LOCAL, "ada")
 PATIENCE = 30  # seconds in which a change must be noticed

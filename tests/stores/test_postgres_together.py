@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.stores import leases
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call
@@ -74,6 +75,38 @@ def test_works_share_one_commit(store: PostgresStore, url: str) -> None:
     assert transactions(url, requests + again) == 2
 
 
+def test_works_on_different_runs_do_not_wait_for_each_others_answers(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    asked, tokens = [store.ask(sample_call(None)) for _ in range(8)], [new_token() for _ in range(8)]
+    ids = [request.id for request in asked]
+    sent, send = list[int](), psycopg.RawCursor[Any].executemany
+
+    def counted(cursor: Any, sql: Any, values: Sequence[Any], **options: Any) -> None:
+        sent.append(len(values))
+        send(cursor, sql, values, **options)
+
+    monkeypatch.setattr(psycopg.RawCursor, "executemany", counted)
+    store.together([partial(approve, request) for request in asked])
+    store.together([partial(_started, *one) for one in zip(ids, tokens, strict=True)])
+    assert sent == [1, 7, 8]  # the first looks for channels behind its change, for all of them
+    # Without a name of its own, whoever runs the calls is this process, which renews its leases.
+    assert {store.get(request_id).state for request_id in ids} == {State.RUNNING}
+    assert set(tokens) <= set(leases._keepers[store]._held)
+    store.together([partial(_finished, *one) for one in zip(ids, tokens, strict=True)])
+    assert not set(tokens) & set(leases._keepers[store]._held)
+
+
+def _started(request_id: str, token: str, view: Store) -> Request:
+    return view.start(request_id, token)
+
+
+def _finished(request_id: str, token: str, view: Store) -> Request:
+    return view.finish(request_id, token, Outcome("done"))
+
+
 def test_a_work_sees_what_those_before_it_wrote_and_nobody_else_does(store: PostgresStore, url: str) -> None:
     request = sample_call(None)
     with closing(PostgresStore(url)) as other:
@@ -115,8 +148,9 @@ def test_a_work_that_fails_undoes_what_it_wrote_and_no_other(store: PostgresStor
 def test_what_another_process_changed_meanwhile_costs_the_works_beside_it_nothing(
     store: PostgresStore, url: str
 ) -> None:
-    known, taken, new = (store.ask(sample_call(None)) for _ in range(3))
+    known, taken, new, claimed = (store.ask(sample_call(None)) for _ in range(4))
     with closing(PostgresStore(url)) as other:
+        other.claim(claimed.id, Identity(LOCAL, "ada"), roles=(), channel="test")
         for request in (known, taken):
             approve(request, other)
         other.start(taken.id, "theirs")
@@ -125,13 +159,17 @@ def test_what_another_process_changed_meanwhile_costs_the_works_beside_it_nothin
         lambda view: view.start(known.id, "ours"),
         lambda view: view.start(taken.id, "ours"),
         partial(whole, sample_call(None)),
+        partial(approve, claimed),  # which the row that is remembered allows as well, and the statement does not
     ]
-    approved, started, refused, state = store.together(works)
+    approved, started, refused, state, overtaken = store.together(works)
     assert isinstance(approved, Request)
+    assert isinstance(overtaken, Request)
+    assert store.get(claimed.id) == overtaken
+    assert [entry.event for entry in store.journal(request_id=claimed.id)] == ["asked", "claimed", "approved"]
     assert isinstance(started, Request)
     assert isinstance(refused, errors.AlreadyStartedError)
     assert state == State.DONE
-    assert transactions(url, [new]) == 2  # its ask, and the commit that all of them share
+    assert transactions(url, [new, claimed]) == 4  # their asks, the claim, and the commit that all of them share
     assert audit.verify(store).broken == ()
 
 

@@ -33,15 +33,8 @@ from sayso.stores.codec import Row, Seal, anchor_of
 from sayso.stores.joined import joined, result_of
 from sayso.stores.postgres_feed import Feed
 from sayso.stores.postgres_schema import migrate
-from sayso.stores.postgres_transaction import (
-    CLOCK,
-    SELECTS,
-    Memory,
-    NeedsTransaction,
-    PostgresTransaction,
-    Stale,
-    translated,
-)  # fmt: skip
+from sayso.stores.postgres_statements import CLOCK, SELECTS, translated
+from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction, Stale
 from sayso.stores.sql_requests import SqlRequestReads
 from sayso.stores.sql_tables import SqlTableReads
 from sayso.stores.watch import Bell, forget_after_fork
@@ -129,7 +122,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
-        self._writing: tuple[int, psycopg.Connection[Any]] | None = None  # who writes, and where
+        self._writing: tuple[int, Callable[[str, Sequence[Any]], Any]] | None = None  # who writes, and how
         self._queue: deque[_Verb] = deque()
         self._write_lock = threading.Lock()
         self._connections = _Connections(self._connect)
@@ -178,7 +171,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         try:
             if (writing := self._writing) is not None and writing[0] == threading.get_ident():
                 # A work of several verbs sees what it wrote, and what those before it in the same commit wrote.
-                return read(writing[1])
+                return writing[1](sql, values).fetchall()
             return self._patiently(read)
         except (faults.DataError, UnicodeEncodeError):  # asked for a text that no row can hold
             return []
@@ -311,14 +304,18 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 verb.is_done = True
 
     def _transaction(
-        self, verb: _Verb, connection: psycopg.Connection[Any], absent: set[str] | None = None
+        self, verb: _Verb, on: psycopg.Connection[Any] | Outbox, absent: set[str] | None = None
     ) -> PostgresTransaction:
-        tx = PostgresTransaction(
-            lambda sql, values: connection.execute(translated(sql), values), self._memory, self.seal, self._schema,
-            self.now, is_alone=verb.is_alone, may_guess=verb.may_guess, absent=absent,
+        outbox = on if isinstance(on, Outbox) else None
+
+        def execute(sql: str, values: Sequence[Any]) -> Any:
+            return on.execute(sql, values) if isinstance(on, Outbox) else on.execute(translated(sql), values)
+
+        self._writing = threading.get_ident(), execute
+        return PostgresTransaction(
+            execute, self._memory, self.seal, self._schema, self.now, is_alone=verb.is_alone,
+            may_guess=verb.may_guess, absent=absent, outbox=outbox,
         )  # fmt: skip
-        self._writing = threading.get_ident(), connection
-        return tx
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
         """Do as `Store.together` says: each work is one transaction, and up to 256 share a commit."""
@@ -340,8 +337,9 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         is_sent = is_committed = False
         try:
             connection.execute(_BEGIN)
-            absent = set[str]()
-            done = [(verb, *self._in_turn(verb, connection, absent)) for verb in batch if not verb.lost]
+            outbox, absent = Outbox(connection), set[str]()
+            done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not verb.lost]
+            done = [self._answered(*one, outbox, absent) for one in done]
             self._must_be_absent(absent, connection)
             is_sent = True
             connection.execute("COMMIT")
@@ -371,24 +369,38 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             raise Stale
 
     def _in_turn(
-        self, verb: _Verb, connection: psycopg.Connection[Any], absent: set[str]
+        self, verb: _Verb, outbox: Outbox, absent: set[str], *, may_guess: bool = True
     ) -> tuple[PostgresTransaction, Any]:
         """Do one work in an open transaction: on remembered rows, or where that is not enough on the store's."""
-        verb.may_guess = True
-        tx = self._transaction(verb, connection, absent)
+        verb.may_guess = may_guess
+        tx = self._transaction(verb, outbox, absent)
         try:
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # or no compare-and-set has confirmed what was remembered
         except Stale:
-            if tx.has_written:
+            if tx.has_written and not tx.wrote_once:
                 raise
             is_sure, result = False, None
         verb.may_guess = False
         if not is_sure:
-            tx = self._transaction(verb, connection, absent)
+            tx = self._transaction(verb, outbox, absent)
             result = verb.work(tx)
         self._memory.committed(tx)  # for the works behind it
         return tx, result
+
+    def _answered(
+        self, verb: _Verb, tx: PostgresTransaction, result: Any, outbox: Outbox, absent: set[str]
+    ) -> tuple[_Verb, PostgresTransaction, Any]:
+        """Take the answers to what a work wrote; one that was overtaken, and wrote nothing, is done again."""
+        try:
+            tx.settle()
+        except Stale:
+            if not tx.wrote_once:
+                raise
+            self._memory.forget(tx)
+            tx, result = self._in_turn(verb, outbox, absent, may_guess=False)
+            tx.settle()
+        return verb, tx, result
 
     def _settled(self, verb: _Verb) -> None:
         """Do a verb alone, and keep what it raised for its caller."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from sayso.stores.postgres_transaction import translated
+from sayso.stores.postgres_statements import translated
 from sayso.stores.watch import BUSY, IDLE, Bell
 
 _log = logging.getLogger("sayso")

@@ -1,19 +1,18 @@
-"""One Postgres transaction, the statements of it, and what this process remembers of rows.
+"""One Postgres transaction, and what this process remembers of rows.
 
-A verb first runs on remembered rows, and writes its one change with one statement: a compare-and-set on `link`, the
-hash of the row's newest journal entry, and on the place in the run's chain, which is the primary key of the journal.
-Where another process was faster, the statement writes nothing and the verb runs again on what it reads (`Stale`). A
-verb that needs more than that statement runs between BEGIN and COMMIT, at READ COMMITTED (`NeedsTransaction`).
+A verb first runs on remembered rows, and writes its one change with one statement, which is a compare-and-set (see
+`sayso.stores.postgres_statements`). Where another process was faster, the statement writes nothing and the verb runs
+again on what it reads (`Stale`). A verb that needs more than that statement runs between BEGIN and COMMIT, at READ
+COMMITTED (`NeedsTransaction`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+import psycopg
 from psycopg import errors as faults
 
 from sayso import errors
@@ -26,121 +25,34 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
+from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, asked_digest, sealed
 from sayso.stores.grants import CHAIN, GRANT, STOP
+from sayso.stores.postgres_statements import (
+    APPEND,
+    ASKED_OF,
+    BEGINS,
+    BY_EFFECT,
+    FIND,
+    FIND_KEY,
+    FOLLOWS,
+    GET,
+    LAST,
+    LOCK,
+    NEW_RECORD,
+    STANDING,
+    insert_of,
+    translated,
+    update_of,
+)  # fmt: skip
 from sayso.stores.records import RecordRow
-from sayso.stores.sql_requests import NEWEST, Selects, none_of
+from sayso.stores.sql_requests import NEWEST
 from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, SILENT, Transaction
 
 T = TypeVar("T")
-_DIALECT = (
-    ("instr(", "strpos("),
-    ("json_each(?)", "json_array_elements_text(CAST(? AS json))"),
-    ("live IS NULL AND state IN", "final_state IN"),
-    ("link = excluded.link", "link = excluded.link, tx = pg_current_xact_id()"),
-)
-_TABLE = re.compile(r"\b(FROM|JOIN|INTO|UPDATE) (asked|journal|record|request|run|schema_text|standing|step|wait)\b")
-
-
-@lru_cache(maxsize=1024)
-def translated(sql: str) -> bytes:
-    """Return a statement of the SQL stores as Postgres wants it: `$1` for `?`, and each table with its schema."""
-    for ours, theirs in _DIALECT:
-        sql = sql.replace(ours, theirs)
-    first, *rest = _TABLE.sub(r"\1 sayso.\2", sql).split("?")
-    return (first + "".join(f"${n}{part}" for n, part in enumerate(rest, 1))).encode()
-
-
-CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_COLUMNS, _ENTRY = ", ".join(Row._fields), ", ".join(Entry._fields)
-_WIDTH, _LINK, _ASKED_END = len(Row._fields), Row._fields.index("link"), len(ASKED_COLUMNS)
-# With the newest row of the journal about the request, with which its row has to agree, and the end of its chain.
-_LOAD = f"""
-SELECT {", ".join([*(f"r.{name}" for name in Row._fields), *(f"j.{name}" for name in Entry._fields)])},
-h.seq, h.link, r.n
-FROM request AS r LEFT JOIN LATERAL (
-    SELECT {_ENTRY} FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
-) AS j ON TRUE LEFT JOIN LATERAL (
-    SELECT seq, link FROM journal WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
-) AS h ON TRUE WHERE """
-# Also those of which the journal alone still says the effect: their rows were altered, which `verify` finds.
-_BY_EFFECT = f"""{_LOAD} r.id IN (
-    SELECT id FROM asked WHERE effect_digest = $1 UNION SELECT request_id FROM journal
-    WHERE event = 'asked' AND detail LIKE '%"effect":"%' AND substring(detail FROM '"effect":"([^"]*)"') = $1
-) ORDER BY r.n"""
-SELECTS = Selects(_COLUMNS, _LOAD, _BY_EFFECT)
-_GET, _FIND, _FIND_KEY = f"{_LOAD}r.id = ?", f"{_LOAD}r.fingerprint = ? AND r.holds = 1", f"{_LOAD}r.key_digest = ?"
-_LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
-
-# A place in the chain is taken once, and only behind the row that the link is computed from.
-_FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"
-_BEGINS = "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?)"
-_APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fields))}"
-_NOTIFY = ", pg_notify('sayso', ?)"
-_ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
-_STANDING = ("fingerprint", *PROGRESS_COLUMNS)
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
-_NEW_RECORD = "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _REMEMBERED = 512
 _LOOKED_FOR = (CHANNEL, GRANT, STOP)
-
-
-def _marks(count: int) -> str:
-    return ", ".join("?" * count)
-
-
-@cache
-def _insert(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_schema: bool, notifies: bool) -> str:
-    # Looked for here, so that only who is overtaken at this very moment meets a unique index, and fails.
-    guards = [
-        _BEGINS if is_first else _FOLLOWS,
-        "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)",
-    ]
-    guards += ["NOT EXISTS (SELECT 1 FROM asked WHERE key_digest = ?)"] * has_key + [none_of(kinds)] * bool(kinds)
-    schema = "known AS (INSERT INTO schema_text (id, text) VALUES (?, ?) ON CONFLICT DO NOTHING)," * with_schema
-    return f"""WITH {schema} new AS (
-        INSERT INTO asked ({", ".join(_ASKED_OF)}) SELECT {_marks(len(_ASKED_OF))} WHERE {" AND ".join(guards)}
-        RETURNING n
-    ), written AS (
-        INSERT INTO standing (n, id, fingerprint, {", ".join(PROGRESS_COLUMNS)}, link)
-        SELECT new.n, {_marks(len(PROGRESS_COLUMNS) + 3)} FROM new RETURNING n
-    ) {_journal(notifies=notifies)}"""
-
-
-def _journal(*, notifies: bool) -> str:
-    """Return the end of a statement: the row of the journal, if a row of a request was written."""
-    return f"{_APPEND} FROM written RETURNING (SELECT n FROM written), {CLOCK}{_NOTIFY * notifies}"
-
-
-@cache
-def _update(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], is_start: bool, notifies: bool) -> str:
-    source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", _BEGINS if is_first else _FOLLOWS]
-    if is_start:
-        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
-        # and so does the newest row of the journal.
-        source = " FROM asked AS a CROSS JOIN journal AS j"
-        guards += [
-            "a.n = s.n", *_same("a", _ASKED_OF), *_same("s", _STANDING), *_same("j", Entry._fields),
-            "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq > ? AND request_id = ?)",
-        ]  # fmt: skip
-    guards += [none_of(kinds)] * bool(kinds)
-    bare = f", bare AS (UPDATE asked SET {_set(again)} FROM written AS w WHERE asked.n = w.n)" if again else ""
-    return f"""WITH written AS (
-        UPDATE standing AS s SET {_set((*PROGRESS_COLUMNS, "link"))}{source} WHERE {" AND ".join(guards)} RETURNING s.n
-    ){bare} {_journal(notifies=notifies)}"""
-
-
-_OPTIONAL = {"risk", "masked", "key_digest", "effect_digest", "holds", "live", "ends_at", "claimed_by"}
-
-
-def _same(table: str, names: Sequence[str]) -> tuple[str, ...]:
-    # Only `=` finds a row by an index.
-    return tuple(f"{table}.{name} {'IS NOT DISTINCT FROM' if name in _OPTIONAL else '='} ?" for name in names)
-
-
-def _set(names: Sequence[str]) -> str:
-    return ", ".join(f"{name} = ?" for name in names)
+_WIDTH, _ASKED_END = len(Row._fields), len(ASKED_COLUMNS)
 
 
 class Stale(Exception):
@@ -169,6 +81,55 @@ class KnownRow(NamedTuple):
     is_ours: bool = False
     asked: str | None = None
     n: int | None = None
+
+
+def _put(remembered: dict[str, T], key: str, value: T) -> None:
+    """Remember a value, and forget the one that was put longest ago where there are too many."""
+    remembered.pop(key, None)
+    if len(remembered) >= _REMEMBERED:
+        del remembered[next(iter(remembered))]
+    remembered[key] = value
+
+
+class Outbox:
+    """Statements of many works in one transaction that are sent together, once somebody needs an answer.
+
+    Those with one text leave together; those about one run leave in the order in which they came.
+
+    Args:
+        connection: In a transaction.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._waiting: dict[str, list[tuple[Sequence[Any], list[Any]]]] = {}
+        self._runs: dict[str, str] = {}  # which statement about a run waits
+
+    def put(self, run_id: str, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Take a statement about a run; return what its answer will be appended to: a row, or None."""
+        if self._runs.setdefault(run_id, sql) != sql:
+            self.send()  # the place in the run's chain is behind that one
+            self._runs[run_id] = sql
+        answer: list[Any] = []
+        self._waiting.setdefault(sql, []).append((values, answer))
+        return answer
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Run a statement after those that wait."""
+        self.send()
+        return self._connection.execute(translated(sql), values)
+
+    def send(self) -> None:
+        """Send what waits, and take the answers."""
+        waiting, self._waiting = self._waiting, {}
+        self._runs.clear()
+        for sql, sent in waiting.items():
+            cursor = self._connection.cursor()
+            # In one go: half of the processor time of a statement is its cursor, and most of its time the way.
+            cursor.executemany(translated(sql), [values for values, _ in sent], returning=True)
+            for _, answer in sent:
+                answer.append(cursor.fetchone())
+                cursor.nextset()
 
 
 class Memory:
@@ -212,18 +173,14 @@ class Memory:
     def keep_head(self, run_id: str, head: tuple[Any, ...]) -> None:
         """Remember the end of a chain."""
         if head[0] is not None and self.heads.get(run_id, (0, ""))[0] < head[0]:
-            if len(self.heads) >= _REMEMBERED:
-                self.heads.clear()
-            self.heads[run_id] = head[0], head[1]
+            _put(self.heads, run_id, (head[0], head[1]))
 
     def put(self, known: KnownRow) -> None:
         """Remember a row; not one of which nobody knows where it stands."""
         if known.n is None:
             self.rows.pop(known.request.id, None)
             return
-        if len(self.rows) >= _REMEMBERED:
-            self.rows.clear()
-        self.rows[known.request.id] = known
+        _put(self.rows, known.request.id, known)
 
     def committed(self, tx: PostgresTransaction) -> None:
         """Remember what a transaction wrote."""
@@ -232,6 +189,13 @@ class Memory:
         for run_id, head in tx.heads.items():
             self.keep_head(run_id, head)
         self.kept_schemas |= tx.schemas
+
+    def forget(self, tx: PostgresTransaction) -> None:
+        """Forget what a transaction was to have written."""
+        for known in tx.written:
+            self.rows.pop(known.request.id, None)
+        for run_id in tx.heads:
+            self.heads.pop(run_id, None)
 
 
 def verify_known(known: KnownRow, seal: Seal) -> bool:
@@ -254,6 +218,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         is_alone: Write one row of a request, in `commit_alone`; what else is wanted is `NeedsTransaction`.
         may_guess: Take rows from memory.
         absent: Kinds of `_LOOKED_FOR` of which the works before in the same commit found nothing; each adds to it.
+        outbox: Gets what changes requests; `settle` takes the answers. None sends it, and waits.
 
     Attributes:
         written: The rows of requests that were written, in order.
@@ -270,10 +235,11 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def __init__(
         self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
         now: Callable[[], datetime], *, is_alone: bool, may_guess: bool, absent: set[str] | None = None,
+        outbox: Outbox | None = None,
     ) -> None:  # fmt: skip
         self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
         self._memory, self._seal, self._schema = memory, seal, schema
-        self._clock, self._is_alone, self._may_guess = now, is_alone, may_guess
+        self._clock, self._is_alone, self._may_guess, self._outbox = now, is_alone, may_guess, outbox
         self._now: datetime | None = None
         self._loaded: KnownRow | None = None  # the last one
         self._pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
@@ -281,6 +247,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self._missing: set[tuple[str, str]] = set()
         self._absent = set[str]() if absent is None else absent
         self.has_guessed = self.has_written = False
+        self._unanswered: list[tuple[list[Any], int]] = []  # answers, and which of `written` each is about
+        self._statements = 0  # that write
         self.written: list[KnownRow] = []
         self.changed_runs = list[str]()
         self.entries: list[Entry] = []
@@ -304,12 +272,15 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     def load(self, request_id: str) -> Request:
         known = next((one for one in reversed(self.written) if one.request.id == request_id), None)
+        if known is not None and known.n is None:
+            self.settle()
+            return self.load(request_id)
         if known is None and self._may_guess and (known := self._memory.rows.get(request_id)) is not None:
             self.has_guessed = True
         if known is not None:
             self._loaded = known
             return known.request
-        found = self._read_by(_GET, (request_id,)).fetchone()
+        found = self._read_by(GET, (request_id,)).fetchone()
         if found is None:
             raise errors.RequestNotFoundError(request_id)
         return self._read(found)
@@ -317,20 +288,20 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def holder(self, fingerprint: str) -> Request | None:
         if self._may_guess:
             return None  # whoever asks has just looked; if somebody was faster, the statement says so
-        found = self._read_by(_FIND, (fingerprint,)).fetchone()
+        found = self._read_by(FIND, (fingerprint,)).fetchone()
         return None if found is None else self._read(found)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
         if self._may_guess:
             return None  # as for `holder`
-        found = self._read_by(_FIND_KEY, (key_digest(run_id, key),)).fetchone()
+        found = self._read_by(FIND_KEY, (key_digest(run_id, key),)).fetchone()
         return None if found is None else self._read(found)
 
     def with_effect(self, effect: str) -> Sequence[Request]:
         digest = effect_digest(effect)
         # Two starts of one effect, each of which reads before the other writes, would both find it free.
-        self._execute(_LOCK, (f"effect:{digest}",))
-        rows = self._execute(_BY_EFFECT, (digest,)).fetchall()
+        self._execute(LOCK, (f"effect:{digest}",))
+        rows = self._execute(BY_EFFECT, (digest,)).fetchall()
         read = [self._memory.read(found, self._seal, self._schema) for found in rows]
         for one in read:
             if not verify_known(one, self._seal):
@@ -367,7 +338,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def put_record(self, row: RecordRow) -> None:
         if (row.kind, row.key) not in self._missing:
             super().put_record(row)
-        elif self._execute(_NEW_RECORD, self.closed(row)).rowcount != 1:
+        elif self._execute(NEW_RECORD, self.closed(row)).fetchone() is None:
             raise Stale  # somebody made it since this verb looked
         self._missing.discard((row.kind, row.key))
 
@@ -389,7 +360,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         return found
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        self._execute(_LOCK, (f"run:{run_id}",))  # nobody else takes the run, or adds a step, until this is committed
+        self._execute(LOCK, (f"run:{run_id}",))  # nobody else takes the run, or adds a step, until this is committed
         return super()._found(run_id)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -403,7 +374,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         transition.detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         row = Row._make((*asked, *progress, entry.link))
-        sql = _insert(
+        sql = insert_of(
             is_first=len(before) == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
         )  # fmt: skip
@@ -415,6 +386,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             self.schemas.add(schema_id)
 
     def update(self, transition: Transition) -> None:
+        if self._unanswered and self._loaded is not None and self._loaded.n is None:
+            self.settle()  # which says where the row stands
         request, known = transition.request, self._loaded
         if known is None or known.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
@@ -428,7 +401,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         is_start = entry.event == "started"
-        sql = _update(
+        sql = update_of(
             tuple(again),
             is_first=len(before) == 1,
             kinds=self._unread if entry.event not in SILENT else self._unread[1:],
@@ -440,7 +413,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             newest = known.newest
             values_of = old._asdict()
             compared = (
-                *map(values_of.get, _ASKED_OF), *map(values_of.get, _STANDING), *newest,
+                *map(values_of.get, ASKED_OF), *map(values_of.get, STANDING), *newest,
                 newest.run_id, newest.seq, newest.request_id,
             )  # fmt: skip
         values = (
@@ -464,8 +437,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         if self._is_alone:
             raise NeedsTransaction
         entry, before = self._entry(run_id, "", event, by, channel, detail)
-        append = f"{_APPEND} WHERE {_BEGINS if len(before) == 1 else _FOLLOWS} ON CONFLICT DO NOTHING"
-        if self._execute(append, (*entry, *before)).rowcount != 1:
+        append = f"{APPEND} WHERE {BEGINS if len(before) == 1 else FOLLOWS} ON CONFLICT DO NOTHING RETURNING 1"
+        if self._execute(append, (*entry, *before)).fetchone() is None:
             raise Stale
         self.entries.append(entry)
         self.heads[run_id] = entry.seq, entry.link
@@ -474,7 +447,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         if run_id == CHAIN and STOP in (self._unread if self._is_alone else self._absent):
             return None  # the statement looks, or a work before did
         if run_id != CHAIN:  # of two that make a record, the second would find a row of the journal and no record
-            self._execute(_LOCK, (f"chain:{run_id}",))
+            self._execute(LOCK, (f"chain:{run_id}",))
         found = self._execute(NEWEST, (run_id,)).fetchone()
         newest = None if found is None else Entry._make(found)
         if run_id == CHAIN and (newest is None or newest.event != "stopped"):
@@ -503,8 +476,28 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         if self._pending is not None:
             self._take(*self._pending[2:])
 
+    def settle(self) -> None:
+        """Take the answers to what was written; raises `Stale` where a comparison failed."""
+        if self._unanswered and self._outbox is not None:
+            self._outbox.send()
+        waiting, self._unanswered = self._unanswered, []
+        for (found,), place in waiting:
+            if found is None:
+                raise Stale
+            known, (n, self.told, *_) = self.written[place], found
+            self.written[place] = settled = known._replace(n=n)
+            if self._loaded is known:
+                self._loaded = settled
+
+    @property
+    def wrote_once(self) -> bool:
+        """Whether one statement wrote, which writes nothing where it is stale."""
+        return self._statements == 1 and len(self.written) == 1
+
     def _noted(self, sql: str, values: Sequence[Any]) -> Any:
-        self.has_written = self.has_written or not sql.lstrip().startswith("SELECT")
+        if not sql.lstrip().startswith("SELECT"):
+            self.has_written = True
+            self._statements += 1
         return self._read_by(sql, values)
 
     def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
@@ -519,6 +512,11 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             raise NeedsTransaction
 
     def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
+        self._statements += 1
+        if self._outbox is not None:
+            self._unanswered.append((self._outbox.put(entry.run_id, sql, values), len(self.written)))
+            self._take(entry, written)
+            return
         try:
             found = self._read_by(sql, values).fetchone()
         except faults.UniqueViolation:
@@ -547,7 +545,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             if head is None and event == "asked" and self._may_guess:
                 head = 0, first_link(run_id)  # most begin their run; where not, the place is taken
             if head is None:
-                head = self._read_by(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
+                head = self._read_by(LAST, (run_id,)).fetchone() or (0, first_link(run_id))
         if not self._seal.is_open:
             detail = sealed(detail, request_id or run_id, self._seal)
         seq, link = head

@@ -25,6 +25,11 @@ from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_an
 class ProgramStore(RequestStore):
     """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
 
+    @property
+    def _whole(self) -> ProgramStore:
+        """This store, also on a view of it in one transaction, which is soon gone (see `sayso.stores.joined`)."""
+        return self
+
     def asks_first(self, fingerprint: str) -> bool:  # noqa: ARG002  for those that remember
         """Say whether to ask without a look before: it costs as much as the ask, or probably finds nothing."""
         return False
@@ -114,7 +119,7 @@ class ProgramStore(RequestStore):
         me = worker.current() if by is None else by
         started = self._transact(_started, request_id, me, token, seen)
         if by is None:
-            leases.hold(self, request_id, token)
+            leases.hold(self._whole, request_id, token)
         return started
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
@@ -130,7 +135,7 @@ class ProgramStore(RequestStore):
         try:
             return self._transact(_finished, request_id, token, outcome, saved)
         finally:  # also where the store could not be told: nobody will, and the call becomes `unknown`
-            leases.release(self, token)
+            leases.release(self._whole, token)
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
         """In one transaction, renew the leases of calls that run; `sayso.stores.leases` does so for this process.
