@@ -51,7 +51,7 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready-test
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.ready-test $(VENV)/.browser
+test-all: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-frameworks:
@@ -130,6 +130,13 @@ $(VENV)/.browser: $(VENV)/.ready-test
 	  || { command -v npm >/dev/null && npm install --prefix $(AXE) --no-audit --no-fund --silent axe-core@4; } \
 	  || absent="$$absent axe-core"; \
 	if [ -n "$$absent" ]; then echo "absent, the inbox is not fully tested in a browser:$$absent"; else touch $@; fi
+
+# PgBouncer for the contract behind a pooler, from the distribution where this user may install it. It leaves no stamp:
+# the machine may be another one than that of the environment.
+$(VENV)/.pooler: $(VENV)/.ready-test
+	@command -v pgbouncer >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	  && apt-get -qq install --no-install-recommends pgbouncer >/dev/null; } \
+	  || echo "absent, the store is not tested behind a pooler: pgbouncer"
 
 # A peer that cannot be installed is named and left out of the table; the next run tries again.
 $(BENCH)/.peers: $(BENCH)/.ready Makefile

@@ -12,6 +12,7 @@ from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.stores.full_contract import FullContract
+from tests.support.pooler import through_pooler
 from tests.support.postgres import server
 
 KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
@@ -93,4 +94,4 @@ class TestSecondPostgres(TestPostgres):
 class TestPostgresBehindPooler(TestPostgres):
     @pytest.fixture(autouse=True)
     def _pooler(self, _database: None) -> None:
-        self.url += "&sayso_pooler=transaction"
+        self.url = through_pooler(server(), self.url)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-__all__ = ["Server", "installed", "postgres", "server"]
+__all__ = ["Server", "installed", "postgres", "server", "unprivileged"]
 
 # No test cuts the power: what the system was told to write is there after any kill. `Server(is_durable=True)` syncs.
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
@@ -62,7 +62,7 @@ class Server:
     def __init__(self, binaries: Path, *, is_durable: bool = False) -> None:
         self._binaries = binaries
         self._folder = Path(tempfile.mkdtemp(prefix="sayso-pg-"))
-        self._user = _unprivileged()
+        self._user = unprivileged()
         if self._user is not None:
             self._folder.chmod(0o755)
             os.chown(self._folder, self._user.pw_uid, self._user.pw_gid)
@@ -196,7 +196,7 @@ class _Given(Server):
         return urlunsplit(self._parts._replace(path=path))
 
 
-def _unprivileged() -> pwd.struct_passwd | None:
+def unprivileged() -> pwd.struct_passwd | None:
     """Return whose server it is where this is root, for whom Postgres does not run."""
     if os.geteuid() != 0:
         return None
