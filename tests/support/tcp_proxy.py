@@ -61,7 +61,10 @@ class Proxy:
                     _shut(client, server)
                     return
                 is_cut.set()  # before the answer, which is not passed on
-            server.sendall(data)
+            try:
+                server.sendall(data)
+            except OSError:  # the other direction ended meanwhile, and closed it
+                break
         if not is_cut.is_set():
             _shut(client, server)
 
@@ -69,7 +72,10 @@ class Proxy:
         while data := _received(server):
             if is_cut.is_set():
                 break
-            client.sendall(data)
+            try:
+                client.sendall(data)
+            except OSError:
+                break
         _shut(client, server)
 
 
