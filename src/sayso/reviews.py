@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from sayso import audit, clock, config, errors, telemetry
+from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.tags import dump
-from sayso.model.comments import LONGEST, Comment, comments_in
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.escaping import is_blank, storable
+from sayso.model.escaping import storable
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
-from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.schema import SchemaError
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
@@ -30,6 +29,7 @@ from sayso.stores.grants import Stop
 from sayso.stores.request_store import is_lost
 from sayso.stores.search import Search
 from sayso.stores.transaction import LEASE
+from sayso.teamwork import Teamwork, identity_of
 
 _CHUNK, _MOST_EARLIER = 200, 2_000
 
@@ -73,7 +73,7 @@ T = TypeVar("T")
 _PAGE = 50
 
 
-class Review:
+class Review(Teamwork):
     """The verbs of a reviewer on one store.
 
     Args:
@@ -337,49 +337,6 @@ class Review:
         """
         return self.store.undo(self.find(request_id), self._who(by).identity, channel=channel or self.channel)
 
-    # -- together ----------------------------------------------------------------------------------------------
-
-    def comment(
-        self, request_id: str, text: str, *, by: Reviewer | str | None = None, channel: str | None = None
-    ) -> Request:
-        """Say something about a request to its other reviewers, in whatever state it is. Durable on return.
-
-        The journal keeps it, with the names after an `@` as mentions. It decides nothing, is not told to the program,
-        and values that are masked in the call are masked in it.
-
-        Raises:
-            ValueError: It is empty, or has more than 20,000 characters; nothing was written.
-        """
-        words = storable(text).strip()
-        if is_blank(words) or len(words) > LONGEST:
-            raise ValueError(f"a comment has 1 to {LONGEST:,} characters, not {len(words):,}; nothing was written")
-        who, whole = self._who(by), self.find(request_id)
-        return self.store.comment(whole, who.identity, text=words, channel=channel or self.channel)
-
-    def comments(self, request_id: str) -> Sequence[Comment]:
-        """Return the comments on a request, oldest first."""
-        request = self.get(request_id)
-        return comments_in(audit.entries(self.store, run_id=request.run_id, request_id=request.id))
-
-    def mentions(self, *, by: Reviewer | str | None = None) -> frozenset[str]:
-        """Return the ids of requests in whose comments this reviewer is mentioned and has not commented since."""
-        return self.store.mentions(self._who(by).identity)
-
-    def snooze(
-        self, request_id: str, span: timedelta | str | None, *, by: Reviewer | str | None = None
-    ) -> Request:  # fmt: skip
-        """Keep a pending request out of this reviewer's inbox for so long; None brings it back. Durable on return.
-
-        The request stays as it is, with its end, for everybody; raises `DecisionRefusedError` where it ends before.
-        """
-        until = None if span is None else self.store.now() + duration.parse(span)
-        return self.store.snooze(self.find(request_id), self._who(by).identity, until=until)
-
-    def snoozed(self, *, by: Reviewer | str | None = None) -> Mapping[str, datetime]:
-        """Return the ids of what this reviewer has snoozed, and until when."""
-        now, found = self.store.now(), self.store.snoozes(self._who(by).identity)
-        return {request_id: until for request_id, until in found.items() if now < until}
-
     # -- care --------------------------------------------------------------------------------------------------
 
     def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
@@ -402,9 +359,8 @@ class Review:
         before it decides. `force` takes it from somebody else who has it. Raises as `claim`.
         """
         who, roles = self._who(by), to.roles if isinstance(to, Reviewer) else None
-        person = Identity(LOCAL, to) if isinstance(to, str) else to.identity if isinstance(to, Reviewer) else to
         return self.store.assign(
-            self.find(request_id), who.identity, to=person, to_roles=roles, roles=who.roles, force=force,
+            self.find(request_id), who.identity, to=identity_of(to), to_roles=roles, roles=who.roles, force=force,
             channel=channel or self.channel,
         )  # fmt: skip
 

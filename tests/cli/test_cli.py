@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -296,6 +297,24 @@ def test_a_comment_is_shown_with_what_happened_and_decides_nothing() -> None:
     assert sayso("comment", request.id, " ").code == 2
     assert "is it A-4721, @bob?" in sayso("show", request.id).out
     assert get(request.id) == request
+
+
+def test_who_stands_in_decides_what_is_assigned_to_who_is_away() -> None:
+    request = ask_refund()
+    assert sayso("away").out == "nobody is away\n"
+    said = sayso("away", "3d", "--to", "idp:bob", "--as", "ada").out
+    assert said.startswith("ada is away until ")
+    assert said.endswith(", bob (idp) stands in\n")
+    assert json.loads(sayso("away", "--json").out)[0]["to"] == "idp:bob"
+    for words in (("3d",), ("--to", "bob"), ("3d", "--to", "bob", "--back")):
+        assert sayso("away", *words, "--as", "ada").code == 2
+    assert sayso("away", "--back", "--as", "ada").out == "nobody is away\n"
+    sayso("assign", request.id, "ada")
+    assert sayso("away", "2020-01-01", "--to", "bob", "--as", "ada").code == 2
+    assert sayso("approve", request.id, "--as", "bob").code == 1
+    sayso("away", "3d", "--to", "bob", "--as", "ada")
+    assert sayso("approve", request.id, "--as", "bob").code == 0
+    assert "on behalf of local:ada" in sayso("show", request.id).out
 
 
 def test_extend_moves_the_end() -> None:

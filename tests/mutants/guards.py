@@ -305,6 +305,18 @@ MUTANTS = [
         "model/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
     ),
     Mutant(
+        "only who stands in is let past a claim", "stores/transaction.py",
+        "return claimed if found is not None and found.is_same(person) else None", "return claimed",
+        "stores/test_contract.py::TestMemory::"
+        "test_who_stands_in_decides_what_is_assigned_to_who_is_away_in_their_own_name",
+    ),
+    Mutant(
+        "a delegation ends by the store's clock", "model/reviewer.py",
+        "return now < self.until", "return True",
+        "stores/test_contract.py::TestMemory::"
+        "test_who_stands_in_decides_what_is_assigned_to_who_is_away_in_their_own_name",
+    ),
+    Mutant(
         "a request is assigned to nobody whom it would refuse", "model/lifecycle.py",
         "    must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)\n", "",
         "model/test_lifecycle.py::test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too",

@@ -236,7 +236,7 @@ def test_every_event_of_the_journal_stands_in_the_reference(root: Path) -> None:
     plain = set(re.findall(r"Transition\([^,]+(?:\([^)]*\))?, \"(\w+)\"", lifecycle))
     assert plain <= told
     elsewhere = {"allowed", "commented", "denied", "purged", "checkpoint", "late", "token_made", "token_revoked"}
-    elsewhere |= {"granted", "grant_revoked", "stopped", "went_on"}
+    elsewhere |= {"granted", "grant_revoked", "stopped", "went_on", "delegated", "delegation_ended"}
     elsewhere |= {"grant_used", "grant_expired", "budget_taken", "budget_given_back"}
     assert told - plain == {"rejected", "feedback", "answered", "cancelled", "done", "failed"} | elsewhere
 

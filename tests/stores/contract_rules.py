@@ -104,6 +104,50 @@ class RuleContract(StoreContract):
         assert self.events(request) == ["asked", "assigned", "assigned", "approved"]
         assert audit.verify(self.store).broken == ()
 
+    def test_who_stands_in_decides_what_is_assigned_to_who_is_away_in_their_own_name(self) -> None:
+        carol, until = Identity(LOCAL, "carol"), self.clock() + timedelta(hours=3)
+        role, pair, mine = (self.ask(run, **options) for run, options in (
+            ("run_a", {"quorum": Quorum(1, {"finance"})}), ("run_b", {"quorum": Quorum(2)}), ("run_c", {}),
+        ))  # fmt: skip
+        for request in (role, pair, mine):
+            self.store.assign(
+                request.id, carol, to=ADA, to_roles={"finance"}, roles={"finance"}, force=False, channel="test"
+            )  # fmt: skip
+            refusal(errors.ClaimedError, lambda r=request: self.decide("approve", r, BOB, roles={"finance"}))
+        made = self.store.delegate(ADA, to=BOB, until=until, channel="test")
+        self.store.delegate(BOB, to=carol, until=until, channel="test")
+        other = self.elsewhere(self.store)
+        assert [(one.by, one.to, one.until) for one in other.delegations()] == [(ADA, BOB, until), (BOB, carol, until)]
+        assert made.since == self.clock()
+        assert (other.stood_in_for(BOB), other.stood_in_for(carol)) == ([ADA], [BOB])
+        refusal(errors.ClaimedError, lambda: self.decide("approve", mine, carol))  # one step
+        refusal(errors.MissingRoleError, lambda: self.decide("approve", role, BOB))  # no role comes with it
+        later = self.store.extend(pair.id, BOB, roles=(), span=timedelta(days=5), channel="test")
+        assert later.claimed_by == ADA
+        assert self.decide("approve", pair, BOB).missing_votes == 1
+        self.store.assign(pair.id, carol, to=ADA, to_roles=None, roles=(), force=False, channel="test")
+        refusal(errors.AlreadyVotedError, lambda: self.decide("approve", pair, BOB))  # they count once
+        done = self.decide("approve", pair, ADA)
+        assert (done.state, [vote.by for vote in done.votes]) == (State.APPROVED, [BOB, ADA])
+        rows = [json.loads(row.detail).get("on_behalf_of") for row in self.store.journal(request_id=pair.id)]
+        assert rows[1:] == [None, ADA.qualified, ADA.qualified, None, None]
+        own = self.ask("run_d", on_behalf_of=BOB)
+        self.store.assign(own.id, carol, to=ADA, to_roles=None, roles=(), force=False, channel="test")
+        refusal(errors.OwnRequestError, lambda: self.decide("approve", own, BOB))
+        self.store.comment(mine.id, carol, text="look, @ada", channel="test")
+        assert mine.id in other.mentions(ADA) & other.mentions(BOB)
+        self.store.comment(mine.id, BOB, text="I did", channel="test")
+        assert (mine.id in other.mentions(ADA), mine.id in other.mentions(BOB)) == (True, False)
+        for to, end in ((ADA, until), (BOB, self.clock())):
+            refusal(ValueError, lambda t=to, e=end: self.store.delegate(ADA, to=t, until=e, channel="test"))
+        self.clock.at = until
+        assert other.delegations() == []
+        refusal(errors.ClaimedError, lambda: self.decide("approve", mine, BOB))
+        self.store.delegate(ADA, to=BOB, until=until + timedelta(days=1), channel="test")
+        assert [self.store.end_delegation(ADA, channel="test") for _ in range(2)] == [True, False]
+        refusal(errors.ClaimedError, lambda: self.decide("approve", mine, BOB))
+        assert audit.verify(self.store).broken == ()
+
     def test_a_snooze_is_of_one_person_and_changes_nothing_of_the_request(self) -> None:
         first, second, third = self.ask("run_a"), self.ask("run_b"), self.in_state(State.REJECTED)
         before, until = self.everything(), self.clock() + timedelta(hours=1)

@@ -23,12 +23,10 @@ from sayso.cli.errors import report
 from sayso.cli.grants import grant_rows
 from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
 from sayso.model import strict_json
-from sayso.model.comments import LONGEST
 from sayso.model.edit import edited_call
 from sayso.model.escaping import escape, hidden_in
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
-from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.schema import SchemaError
 from sayso.reviews import schema_of
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
@@ -54,7 +52,7 @@ def _long_enough(request_id: str) -> str:
     return request_id
 
 
-def _deciding(*params: Callable[[Any], Any]) -> Callable[[Callable[..., int]], click.Command]:
+def deciding(*params: Callable[[Any], Any]) -> Callable[[Callable[..., int]], click.Command]:
     """Return a decorator that makes a command of a function: with these parameters, and who decides."""
 
     def command(function: Callable[..., int]) -> click.Command:
@@ -70,7 +68,7 @@ def _status_rows(request: Request) -> list[str]:
     return [f"{short(request.id)} {card.stands(request, clock.now())}"]
 
 
-def _for_each(
+def for_each(
     cli: CliContext, request_ids: Sequence[str], action: Callable[[str], Request],
     rows: Callable[[Request], Sequence[str]] = _status_rows,
 ) -> int:  # fmt: skip
@@ -142,7 +140,7 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, 
         after.append(decide(request_id, seen=selected[request_id].current_fingerprint))
         return after[-1]
 
-    code = _for_each(cli, list(selected), action)
+    code = for_each(cli, list(selected), action)
     if not cli.as_json:
         still_open = sum(request.state is State.PENDING for request in after)
         counts = [f"{len(after) - still_open:,} {'approved' if verb == 'approve' else 'rejected'}"]
@@ -179,7 +177,7 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
 # -- approve -------------------------------------------------------------------------------------------------------
 
 
-@_deciding(
+@deciding(
     click.argument("ids", nargs=-1, metavar="[ID...]"),
     filter_options,
     click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
@@ -232,7 +230,7 @@ def approve(
             raise _not_seen(request.id)
         return decided(changes=_changes(request, settings)) if settings else decided()
 
-    return _for_each(cli, ids, action, partial(_approved_rows, cli, before))
+    return for_each(cli, ids, action, partial(_approved_rows, cli, before))
 
 
 def _not_seen(request_id: str) -> errors.DecisionRefusedError:
@@ -377,7 +375,7 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
 # -- the other decisions -------------------------------------------------------------------------------------------
 
 
-@_deciding(
+@deciding(
     click.argument("ids", nargs=-1, metavar="[ID...]"),
     filter_options,
     click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
@@ -392,10 +390,10 @@ def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | 
     review = cli.review
     if not ids:
         return _decide_all(cli, "reject", partial(review.reject, comment=message), is_sure=is_sure)
-    return _for_each(cli, ids, partial(review.reject, comment=message))
+    return for_each(cli, ids, partial(review.reject, comment=message))
 
 
-@_deciding(
+@deciding(
     click.argument("request_id", metavar="ID"),
     message_option("What the program should do instead.", required=True),
 )
@@ -404,7 +402,7 @@ def feedback(cli: CliContext, request_id: str, message: str) -> int:
     return _decide_one(cli, request_id, lambda request: cli.review.feedback(request.id, message))
 
 
-@_deciding(
+@deciding(
     click.argument("request_id", metavar="ID"),
     click.argument("value", metavar="VALUE"),
     message_option("A comment for the record."),
@@ -433,35 +431,22 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
         gone.extend([PROGRAM_GONE] if cli.review.program_is_gone(request) else [])
         return decide(request)
 
-    return _for_each(cli, [request_id], action, lambda request: [*_status_rows(request), *gone])
+    return for_each(cli, [request_id], action, lambda request: [*_status_rows(request), *gone])
 
 
-@_deciding(
+@deciding(
     click.argument("ids", nargs=-1, required=True, metavar="ID..."),
     message_option("The reason, for the program and its model."),
 )
 def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
     """End the whole run at these requests, also where they were approved and not started."""
-    return _for_each(cli, ids, partial(cli.review.cancel, comment=message))
+    return for_each(cli, ids, partial(cli.review.cancel, comment=message))
 
 
 # -- around a decision ---------------------------------------------------------------------------------------------
 
 
-@_deciding(
-    click.argument("request_id", metavar="ID"),
-    click.argument("text", metavar="TEXT"),
-)
-def comment(cli: CliContext, request_id: str, text: str) -> int:
-    """Say something about a request to its other reviewers; the program is not told. @NAME mentions somebody."""
-    if not 0 < len(text.strip()) <= LONGEST:
-        raise click.UsageError(f"a comment has 1 to {LONGEST:,} characters; nothing was written")
-    return _for_each(
-        cli, [request_id], lambda found: cli.review.comment(found, text), lambda one: [f"{short(one.id)} commented"]
-    )
-
-
-@_deciding(
+@deciding(
     click.argument("request_id", metavar="ID"),
 )
 def claim(cli: CliContext, request_id: str) -> int:
@@ -471,36 +456,20 @@ def claim(cli: CliContext, request_id: str) -> int:
         by = "" if request.claimed_by is None else f" by {name_of(request.claimed_by)}"
         return [f"{short(request.id)} claimed{by}; nobody else can decide it until it is released"]
 
-    return _for_each(cli, [request_id], cli.review.claim, rows)
+    return for_each(cli, [request_id], cli.review.claim, rows)
 
 
-@_deciding(
-    click.argument("request_id", metavar="ID"),
-    click.argument("name", metavar="NAME"),
-    click.option("--force", is_flag=True, help="Take it from somebody else who has it; the journal records it."),
-)
-def assign(cli: CliContext, request_id: str, name: str, force: bool) -> int:
-    """Let another reviewer take a request on, as if they had claimed it: NAME, or ISSUER:NAME."""
-    issuer, colon, subject = name.partition(":")
-    try:
-        to = Identity(issuer, subject) if colon else Identity(LOCAL, name)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="NAME") from error
-    action = partial(cli.review.assign, to=to, force=force)
-    return _for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} assigned to {name_of(to)}"])
-
-
-@_deciding(
+@deciding(
     click.argument("request_id", metavar="ID"),
     click.option("--force", is_flag=True, help="Release what somebody else claimed; the journal records it."),
 )
 def release(cli: CliContext, request_id: str, force: bool) -> int:
     """Give a claimed request back."""
     action = partial(cli.review.release, force=force)
-    return _for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; anybody can decide it"])
+    return for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; anybody can decide it"])
 
 
-@_deciding(
+@deciding(
     click.argument("request_id", metavar="ID"),
     click.argument("span", metavar="SPAN", type=as_span),
 )
@@ -513,10 +482,10 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
             ends, what = request.expires_at, "expires"
         return [f"{short(request.id)} {what} {time_left(ends, clock.now())}"]
 
-    return _for_each(cli, [request_id], lambda found: cli.review.extend(found, span), rows)
+    return for_each(cli, [request_id], lambda found: cli.review.extend(found, span), rows)
 
 
-@_deciding(
+@deciding(
     click.argument("request_id", metavar="ID"),
     click.option("--happened", is_flag=True, help="The call had its effect."),
     click.option("--did-not", "did_not", is_flag=True, help="It had none."),
@@ -536,7 +505,7 @@ def resolve(
         return [f"{short(request.id)} {request.state}: {outcome}{then}"]
 
     action = partial(cli.review.resolve, happened=happened, comment=message, force=force)
-    return _for_each(cli, [request_id], action, rows)
+    return for_each(cli, [request_id], action, rows)
 
 
 # -- one after another ---------------------------------------------------------------------------------------------

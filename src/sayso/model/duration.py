@@ -6,7 +6,7 @@ The caller passes the current time. Invariant: a parsed duration is positive and
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from sayso.errors import ConfigError
@@ -42,6 +42,25 @@ def parse(value: timedelta | str) -> timedelta:
     if span > _LONGEST:
         raise ConfigError(f"the duration {_brief(value)} is over ten years; {_FORMS}")
     return span
+
+
+def until(value: datetime | timedelta | str, now: datetime) -> datetime:
+    """Return the instant that `value` names: one itself, a span from now, or ISO 8601, in UTC where it has no zone.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip()) if len(value) <= 100 else value
+        except ValueError:
+            value = value.strip()
+    try:
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC)
+        return now + parse(value)
+    except (OverflowError, ConfigError):
+        raise ConfigError(f"{_brief(value)} is no time and no span, as '2026-01-31 09:00' (UTC) and '3d' are") from None
 
 
 def text(delta: timedelta) -> str:

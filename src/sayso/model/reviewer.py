@@ -1,4 +1,4 @@
-"""Identities of requesters and reviewers, the quorum, and escalation to further reviewers.
+"""Identities of requesters and reviewers, delegations, the quorum, and escalation to further reviewers.
 
 An identity is an issuer (`local`, `program`, an OpenID provider, ...) and a subject. It is shown as given. Identities
 with equal folded forms are the same person, so `ada`, `Ada` and a look-alike with full-width letters count once in a
@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from sayso.errors import ConfigError
 from sayso.model import duration
@@ -129,6 +130,26 @@ class Reviewer:
         object.__setattr__(self, "identity", Identity(self.issuer, self.subject))
 
     identity: Identity = field(init=False, repr=False, compare=False)
+
+
+class Delegation(NamedTuple):
+    """That somebody is away, and who stands in.
+
+    Attributes:
+        by: Who is away.
+        to: Who stands in.
+        since: When it was made, by the store's clock.
+        until: When it ends; at that instant it does not count any more.
+    """
+
+    by: Identity
+    to: Identity
+    since: datetime
+    until: datetime
+
+    def counts(self, now: datetime) -> bool:
+        """Say whether it counts at an instant."""
+        return now < self.until
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ def _routes() -> list[BaseRoute]:
         Route("/views/{verb}", post_route(change_view), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),
         Route("/settings/language", post_route(settings_page.set_language), methods=["POST"]),
+        Route("/settings/away", post_route(settings_page.go_away), methods=["POST"]),
+        Route("/settings/back", post_route(settings_page.come_back), methods=["POST"]),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),

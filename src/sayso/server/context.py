@@ -11,7 +11,7 @@ import asyncio
 import gzip
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,7 +25,8 @@ from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
 from sayso import clock
-from sayso.model.reviewer import Reviewer
+from sayso.model.request import Request
+from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.reviews import Review
 from sayso.server.api.limits import Rate
 from sayso.server.auth.options import FAILURES, SignIn
@@ -127,6 +128,21 @@ class RequestContext:
     def reviewer(self) -> Reviewer:
         """Who decides."""
         return self.session.reviewer
+
+    @cached_property
+    def delegations(self) -> Sequence[Delegation]:
+        """Who is away now, and who stands in."""
+        return self.review.delegations()
+
+    @cached_property
+    def stood_in_for(self) -> list[Identity]:
+        """For whom this person stands in now."""
+        return [one.by for one in self.delegations if one.to.is_same(self.reviewer.identity)]
+
+    def has(self, request: Request) -> bool:
+        """Say whether this person, or somebody for whom they stand in, has claimed a request."""
+        claimed = request.claimed_by
+        return claimed is not None and any(claimed.is_same(one) for one in (self.reviewer.identity, *self.stood_in_for))
 
     def query(self, name: str) -> str:
         """Return a query parameter, empty where it is absent."""

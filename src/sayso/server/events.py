@@ -28,6 +28,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Delegation
 from sayso.server.auth.sessions import Session
 from sayso.server.context import is_signed_in, path_to, settings_of, signed_in
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
@@ -167,14 +168,15 @@ class _Counts(NamedTuple):
 class _Changed:
     """A request that somebody decided, claimed or voted on, as a row in the languages of the open pages."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, away: Sequence[Delegation]) -> None:
         self._request, self._at, self._rows = request, clock.now(), dict[Language, Row]()
+        self._away = away
 
     def row(self) -> Row:
         """Return the row in the language of the context."""
         language = spoken()
         if language not in self._rows:
-            self._rows[language] = row_of(self._request, self._at)
+            self._rows[language] = row_of(self._request, self._at, away=self._away)
         return self._rows[language]
 
 
@@ -251,12 +253,13 @@ class PageHub(Hub):
         page = self._store.list(wanted, limit=_MOST_NEW, newest=True)
         counts = _Counts(self._store.count(wanted), tuple(one.created_at for one in page.requests))
         rows: dict[str, _Changed] = {}
+        away = self._store.delegations() if changed else ()
         for request_id in changed:
             with suppress(errors.RequestNotFoundError):
                 request = self._store.get(request_id)
                 is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
                 if is_news or request_id in self.changed_rows:  # what was told before, and is not so any more
-                    rows[request_id] = _Changed(request)
+                    rows[request_id] = _Changed(request, away)
         return counts, rows
 
 

@@ -399,7 +399,10 @@ def _granted(
     tx: Transaction, request_id: str, decision: Decision, who: Reviewer, seen: str | None, edited: Call | None,
     lasts: timedelta, terms: Mapping[str, Any],
 ) -> tuple[Request, Grant] | errors.SaysoError:  # fmt: skip
-    found = changed(tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited)
+    found = changed(
+        tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited,
+        person=decision.by,
+    )  # fmt: skip
     if isinstance(found, errors.SaysoError):
         return found
     now, grantor = tx.now(), Grantor(who.identity, tuple(sorted(who.roles)), decision.channel)

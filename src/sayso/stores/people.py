@@ -2,13 +2,14 @@
 
 A comment is a fact of the record: a row of the journal. That somebody is mentioned is looked up by a small record
 beside it, written in the same transaction; nothing of trust depends on it. What somebody has snoozed is their own
-setting, and stands in no journal.
+setting, and stands in no journal. Who is away, and who stands in, does (`sayso.stores.delegations`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -16,7 +17,9 @@ from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.comments import comment, mentions_in
 from sayso.model.request import Request, State, without_secrets
-from sayso.model.reviewer import Identity, folded
+from sayso.model.reviewer import Delegation, Identity, folded
+from sayso.stores import delegations
+from sayso.stores.delegations import AWAY, MOST, read, stood_in_for
 from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, row_of
 from sayso.stores.transaction import Transaction, changed
 
@@ -27,6 +30,10 @@ T = TypeVar("T")
 
 class PeopleVerbs(RecordVerbs):
     """The part of `sayso.stores.base.Store` that is about reviewers among each other."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """Return the store's instant."""
 
     @abstractmethod
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T: ...
@@ -47,14 +54,46 @@ class PeopleVerbs(RecordVerbs):
     ) -> Request:  # fmt: skip
         """In one transaction, let another reviewer take a pending request on; `to_roles` is None where unknown."""
         return self._transact(
-            changed, request_id, lifecycle.assign, by=by, to=to, to_roles=to_roles, roles=roles, force=force,
+            changed, request_id, lifecycle.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles, force=force,
             channel=channel,
         )  # fmt: skip
 
     def mentions(self, who: Identity) -> frozenset[str]:
-        """Return the ids of requests in whose comments somebody is mentioned; some may have ended since."""
-        found = (one for name in who.names for one in self.records(_mentioned(name)))
+        """Return the ids of requests in whose comments somebody, or whom they stand in for, is mentioned.
+
+        Some may have ended since.
+        """
+        names = {name for one in (who, *self.stood_in_for(who)) for name in one.names}
+        found = (one for name in sorted(names) for one in self.records(_mentioned(name)))
         return frozenset(one.key for one in found if who.folded not in _answered_by(one.body))
+
+    # -- away --------------------------------------------------------------------------------------------------
+
+    def delegate(self, by: Identity, *, to: Identity, until: datetime, channel: str) -> Delegation:
+        """In one transaction, write that somebody is away until an instant, and who stands in; see `delegations`.
+
+        It takes the place of what they delegated before.
+
+        Raises:
+            ValueError: The end is past, or it names the person themselves; nothing was changed.
+        """
+        return self._transact(_delegated, by, to, until, channel)
+
+    def end_delegation(self, by: Identity, *, channel: str) -> bool:
+        """In one transaction, end what somebody delegated; return whether it still counted."""
+        return self._transact(_delegation_ended, by, channel)
+
+    def delegations(self) -> list[Delegation]:
+        """Return who is away now, and who stands in, those first that end first; altered rows are left out."""
+        found, now = list[Delegation](), self.now()
+        for row in self._record_rows(AWAY, None, "", MOST):
+            with suppress(errors.StoreCorruptError):
+                found.append(read(row))
+        return sorted((one for one in found if one.counts(now)), key=lambda one: (one.until, one.by.folded))
+
+    def stood_in_for(self, who: Identity) -> list[Identity]:
+        """Return for whom somebody stands in now."""
+        return [one.by for one in self.delegations() if one.to.is_same(who)]
 
     def snooze(self, request_id: str, who: Identity, *, until: datetime | None) -> Request:
         """In one transaction, keep a pending request out of one person's list until an instant; None brings it back.
@@ -70,6 +109,14 @@ class PeopleVerbs(RecordVerbs):
     def snoozes(self, who: Identity) -> dict[str, datetime]:
         """Return until when somebody has snoozed which requests; those that are back may be among them."""
         return {one.key: one.due for one in self.records(_snooze_kind(who)) if one.due is not None}
+
+
+def _delegated(tx: Transaction, by: Identity, to: Identity, until: datetime, channel: str) -> Delegation:
+    return delegations.delegate(tx, by, to, until, channel, tx.now())
+
+
+def _delegation_ended(tx: Transaction, by: Identity, channel: str) -> bool:
+    return delegations.end(tx, by, channel, tx.now())
 
 
 def _mentioned(name: str) -> str:
@@ -103,7 +150,9 @@ def _commented(
     after = changed(tx, request_id, comment, by=by, text=text, channel=channel)
     if isinstance(after, errors.SaysoError):
         return after
-    for kind in map(_mentioned, by.names):
+    # Who stands in answers for who is away; that one finds the mention all the same.
+    names = {name for one in (by, *stood_in_for(tx, by, tx.now())) for name in one.names}
+    for kind in map(_mentioned, sorted(names)):
         row = tx.find_record(kind, request_id)
         if row is not None:  # one name may be that of several people, each by another issuer
             answered = sorted(_answered_by(_body(row)) | {by.folded})

@@ -68,7 +68,9 @@ class ReviewStore(RequestStore):
             RequestNotFoundError: There is no such request.
             DecisionRefusedError: One of its kinds; nothing changed.
         """
-        return self._change(request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited)
+        return self._change(
+            request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited, person=decision.by
+        )
 
     def undo(self, request_id: str, by: Identity, *, channel: str) -> Request:
         """In one transaction, take back an approval or a vote of this person; raises `NotUndoneError`.
@@ -79,17 +81,17 @@ class ReviewStore(RequestStore):
 
     def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
         """In one transaction, let a reviewer take a pending request on."""
-        return self._change(request_id, lifecycle.claim, by=by, roles=roles, channel=channel)
+        return self._change(request_id, lifecycle.claim, by=by, person=by, roles=roles, channel=channel)
 
     def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
         """In one transaction, give a claimed request back."""
-        return self._change(request_id, lifecycle.release, by=by, roles=roles, force=force, channel=channel)
+        return self._change(request_id, lifecycle.release, by=by, person=by, roles=roles, force=force, channel=channel)
 
     def extend(
         self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
     ) -> Request:
         """In one transaction, move the request's or approval's end to `span` from now."""
-        return self._change(request_id, lifecycle.extend, by=by, roles=roles, span=span, channel=channel)
+        return self._change(request_id, lifecycle.extend, by=by, person=by, roles=roles, span=span, channel=channel)
 
     def heads(self) -> Iterator[Head]:
         """Yield the newest row of every chain, ordered by run."""

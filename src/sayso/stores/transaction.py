@@ -20,6 +20,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Identity
 from sayso.model.run import RunRecord, RunUpdate, Step
 from sayso.stores.codec import altered
+from sayso.stores.delegations import stand_in
 from sayso.stores.records import Record, RecordTransaction, record_of, row_of
 
 
@@ -146,9 +147,13 @@ def save(tx: Transaction, saved: RunUpdate) -> None:
 
 
 def changed(
-    tx: Transaction, request_id: str, rule: Callable[..., Transition], *, is_start: bool = False, **options: Any
-) -> Request | errors.SaysoError:
-    """Change a request by a rule of `lifecycle`; return the fault that is to be raised after the commit, if any."""
+    tx: Transaction, request_id: str, rule: Callable[..., Transition], *, is_start: bool = False,
+    person: Identity | None = None, **options: Any,
+) -> Request | errors.SaysoError:  # fmt: skip
+    """Change a request by a rule of `lifecycle`; return the fault that is to be raised after the commit, if any.
+
+    A `person` who stands in for whoever has the request is let past that claim, and past nothing else.
+    """
     request, now = tx.load(request_id), tx.now()
     if not tx.verify(request):
         return altered(request_id, is_start=is_start)
@@ -156,12 +161,30 @@ def changed(
     if ended is not None:
         update(tx, ended)
         request = ended.request
+    absent, seen = None, request
+    if person is not None:
+        absent = _absent(tx, request, person, now)
+        seen = request if absent is None else replace(request, claimed_by=person)
     try:
-        transition = rule(request, now=now, **options)
+        transition = rule(seen, now=now, **options)
     except errors.SaysoError as refusal:
         return refusal  # raised after the commit, so that an expiry met here stays written
+    if absent is not None:
+        transition.detail["on_behalf_of"] = absent.qualified
+        if transition.event == "extended":
+            claimed = {"claimed_by": absent, "claimed_at": request.claimed_at}
+            transition = transition._replace(request=replace(transition.request, **claimed))
     update(tx, transition)
     return transition.request
+
+
+def _absent(tx: Transaction, request: Request, person: Identity, now: datetime) -> Identity | None:
+    """Return who has a request and is away meanwhile, where this person stands in for them."""
+    claimed = request.claimed_by
+    if request.state is not State.PENDING or claimed is None or claimed.is_same(person):
+        return None
+    found = stand_in(tx, claimed, now)
+    return claimed if found is not None and found.is_same(person) else None
 
 
 def changed_if_any(tx: Transaction, request_id: str, rule: Callable[..., Transition | None], **options: Any) -> Request:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from sayso.model.canonical.decode import children_of, fields_of, tag_in
@@ -13,12 +13,15 @@ from sayso.model.duration import left
 from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_script
 from sayso.model.ids import ID_LENGTH
 from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
+from sayso.model.reviewer import Delegation, Identity
 from sayso.view.layout import Layout, columns
+from sayso.words import say
 
 __all__ = [
     "RUN_ROOM",
     "SHORT",
     "Change",
+    "absence",
     "changes",
     "columns",
     "in_short",
@@ -60,6 +63,19 @@ def is_random(run_id: str) -> bool:
 def time_left(end: datetime, now: datetime) -> str:
     """Return how long it is until `end`, so that 24 hours that have just begun do not read as 23h 59m."""
     return left(end + timedelta(milliseconds=500), now) if now < end else left(end, now)
+
+
+def absence(who: Identity | None, away: Iterable[Delegation]) -> str:
+    """Return until when somebody is away, and who stands in: `away until 2026-11-27 09:00Z, bob stands in`; or empty.
+
+    `away` are those who are away now.
+    """
+    for one in away:
+        if who is not None and one.by.is_same(who):
+            return say(
+                "away until %(when)s, %(who)s stands in", when=f"{one.until:%Y-%m-%d %H:%M}Z", who=name_of(one.to, 30)
+            )
+    return ""
 
 
 def padded(text: str, width: int) -> str:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.audit.export import entry_document
 from sayso.model import grant as grants
-from sayso.model import request
+from sayso.model import request, reviewer
 from sayso.model.journal import Entry as Row
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
@@ -25,10 +25,11 @@ from sayso.server.auth.tokens import TokenKind
 from sayso.view.document import grant_document, request_document
 
 __all__ = [
-    "Approve", "Assign", "Cancel", "Change", "Decision", "Empty", "Entry", "Escalation", "EventsQuery", "Execution",
-    "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery", "Input", "Journal", "JournalQuery", "Me",
-    "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason", "Reject", "Release", "Remark", "Reply",
-    "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs", "RunsQuery", "Stop", "Token", "Tokens",
+    "Approve", "Assign", "Away", "Cancel", "Change", "Decision", "Delegation", "Delegations", "Empty", "Entry",
+    "Escalation", "EventsQuery", "Execution", "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery",
+    "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason",
+    "Reject", "Release", "Remark", "Reply", "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs",
+    "RunsQuery", "Stop", "Token", "Tokens",
 ]  # fmt: skip
 
 
@@ -205,6 +206,15 @@ class Assign(Input):
     force: bool = Field(False, description="Take it from somebody else who has it; the journal says so.")
 
 
+class Away(Input):
+    """Say that you are away, and who stands in."""
+
+    to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
+    until: str = Field(
+        min_length=1, max_length=100, description="A span from now, `3d`, or ISO 8601, in UTC where it has no zone."
+    )
+
+
 class Extend(Input):
     """Let a pending request, or an unused approval, end so long from now."""
 
@@ -280,6 +290,26 @@ class Stop(Output):
     by: str | None = None
     at: datetime | None = None
     reason: str | None = None
+
+
+class Delegation(Output):
+    """That somebody is away, and who stands in."""
+
+    by: str = Field(description="Who is away: `issuer:subject`")
+    to: str = Field(description="Who stands in: `issuer:subject`")
+    since: datetime
+    until: datetime
+
+    @classmethod
+    def of(cls, found: reviewer.Delegation) -> Delegation:
+        """Return a delegation as the API shows it."""
+        return cls(by=found.by.qualified, to=found.to.qualified, since=found.since, until=found.until)
+
+
+class Delegations(Output):
+    """Who is away now, those first who are back first."""
+
+    away: list[Delegation]
 
 
 class Quorum(Output):

@@ -271,6 +271,28 @@ def resolve(context: Context, request: Request, body: messages.Resolve) -> Reque
     return context.review.resolve(request.id, happened=body.happened, comment=body.comment, force=body.force)
 
 
+# -- away --------------------------------------------------------------------------------------------------------
+
+
+@router.get("/v1/away", "List who is away, and who stands in", kinds=_READERS)
+def list_away(context: Context) -> messages.Delegations:
+    return messages.Delegations(away=list(map(messages.Delegation.of, context.review.delegations())))
+
+
+@router.post("/v1/away", "Say that you are away, and who stands in", kinds=_REVIEW, problems=("invalid_input",))
+def away(context: Context, body: messages.Away) -> messages.Delegation:
+    try:
+        return messages.Delegation.of(context.review.delegate(_person(body.to), body.until))
+    except (ValueError, errors.ConfigError) as error:
+        raise Problem("invalid_input", str(error)) from None
+
+
+@router.post("/v1/back", "Say that you are back", kinds=_REVIEW)
+def back(context: Context, _: messages.Empty) -> messages.Delegations:
+    context.review.end_delegation()
+    return list_away(context)
+
+
 # -- grants and the stop -----------------------------------------------------------------------------------------
 
 

@@ -69,11 +69,11 @@ class Remark(NamedTuple):
 
 def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
     """Return the comments among rows of the journal."""
-    me, now = context.reviewer.identity, clock.now()
+    me, now = (context.reviewer.identity, *context.stood_in_for), clock.now()
     return [
         Remark(
             token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, now),
-            escape(one.text, block=True), any(me.goes_by(name) for name in one.mentions),
+            escape(one.text, block=True), any(who.goes_by(name) for name in one.mentions for who in me),
         )
         for one in comments_in(entries)
     ]  # fmt: skip
@@ -97,10 +97,10 @@ def colleagues(context: RequestContext) -> list[str]:
 
 
 def _assign(context: RequestContext, request: Request) -> None:
-    context.review.assign(request.id, _person(context, context.field("to") or ""))
+    context.review.assign(request.id, person_named(context, context.field("to") or ""))
 
 
-def _person(context: RequestContext, name: str) -> Reviewer | Identity:
+def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
     """Return whom a name means: who is signed in, with their roles; else a name by the issuer of who writes it."""
     if len(name) > _LONGEST_NAME:
         raise NotDoneError(f"A name has at most {_LONGEST_NAME} characters. Nothing was changed.")

@@ -211,6 +211,9 @@ class _Search:
         if asked["mentions"]:
             to_me = context.review.mentions()
             self._tests.append(lambda request: request.id in to_me)
+        absent = context.stood_in_for
+        if asked["mine"] and absent:
+            self._tests.append(context.has)
         self._newest, self._review = newest, context.review
         self.order = "" if newest else asked["sort"]
         if self.order not in SORTS:
@@ -218,7 +221,7 @@ class _Search:
         self.folds = asked["fold"] != "no"
         self._filters: dict[str, Any] = {
             "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
-            "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] else None,
+            "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] and not absent else None,
         }  # fmt: skip
         self._found: list[Request] = []
         self._size = PAGE

@@ -6,7 +6,7 @@ Texts from programs and people are escaped by `sayso.view` before they reach a t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, NamedTuple, cast
@@ -22,6 +22,7 @@ from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.rendering import word
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Delegation
 from sayso.reviews import Review
 from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
@@ -30,7 +31,7 @@ from sayso.server.pages.amounts import amount_text
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
-from sayso.view.summary import RUN_ROOM, is_random, name_of, short, time_left, token
+from sayso.view.summary import RUN_ROOM, absence, is_random, name_of, short, time_left, token
 from sayso.words import isolated, later, say, spoken
 
 _HEADLINE = 120
@@ -140,6 +141,7 @@ class Row(NamedTuple):
         fingerprint: Of what is shown.
         warns: Whether something about it may deceive the eye.
         program_gone: Whether nobody comes back for the decision.
+        away: Until when who has claimed it is away, and who stands in; empty where they are not.
         is_to_me: Whether a comment on it mentions who looks.
     """
 
@@ -161,6 +163,7 @@ class Row(NamedTuple):
     asked: str
     at: str
     claimed: str
+    away: str
     expires: str
     left: str
     is_call: bool
@@ -170,7 +173,10 @@ class Row(NamedTuple):
     is_to_me: bool
 
 
-def row_of(request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False) -> Row:
+def row_of(
+    request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False,
+    away: Sequence[Delegation] = (),
+) -> Row:  # fmt: skip
     """Return a request as a row of a list; what it does not say itself, the caller looks up where that is shown."""
     is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
     (name, arguments), (risk, level) = parts_of(request), risk_of(request)
@@ -183,6 +189,7 @@ def row_of(request: Request, now: datetime, *, program_gone: bool = False, is_to
         run=run_name(run_id), run_id=run_id,
         asked=ago(request.created_at, now), at=clock.written(request.created_at),
         claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
+        away=absence(request.claimed_by, away),
         expires=clock.written(request.expires_at) if is_pending else "",
         left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
         fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
@@ -218,14 +225,14 @@ def run_name(run_id: str) -> str:
 
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:
     """Return requests as rows."""
-    to_me = review.mentions()
+    to_me, away = review.mentions(), review.delegations()
     return [
-        row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me)
+        row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away)
         for request in requests
     ]
 
 
-def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
+def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> list[tuple[str, str]]:
     """Return who asked, when, and what an approval needs, as names and values."""
     found = [("asked by", name_of(request.requester))]
     found += [("on behalf of", name_of(person)) for person in request.acts_for]
@@ -244,5 +251,6 @@ def facts(request: Request, now: datetime) -> list[tuple[str, str]]:
     if request.returned is not None and request.state is State.PENDING:
         found.append(("edit refused", escape(request.returned)))
     if request.claimed_by is not None and request.claimed_at is not None:
-        found.append(("claimed by", f"{name_of(request.claimed_by)}, {ago(request.claimed_at, now)}"))
+        said = filter(None, (ago(request.claimed_at, now), absence(request.claimed_by, away)))
+        found.append(("claimed by", ", ".join((name_of(request.claimed_by), *said))))
     return found

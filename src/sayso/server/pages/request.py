@@ -107,7 +107,8 @@ def _page(
     reason = why_not(context, request, now)
     moves = _possible_actions(context, request, reason)
     return render(
-        context, "request.html", status=status, row=row_of(request, now), facts=facts(request, now),
+        context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
+        facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
@@ -123,9 +124,18 @@ def _page(
         changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
-        has_voted=_has_voted(context, request), claimed_by_me=name_of(context.reviewer.identity, 30),
+        has_voted=_has_voted(context, request),
+        claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
+        instead_of=_instead_of(context, request),
         why_not=reason, spans=later_ends(request, now),
     )  # fmt: skip
+
+
+def _instead_of(context: RequestContext, request: Request) -> str | None:
+    """Return the name of who has a request and is away, where this person stands in for them."""
+    claimed, me = request.claimed_by, context.reviewer.identity
+    is_other = claimed is not None and not claimed.is_same(me) and request.state is State.PENDING
+    return name_of(claimed) if claimed is not None and is_other and context.has(request) else None
 
 
 def _snoozed(context: RequestContext, request: Request) -> str | None:
@@ -259,6 +269,8 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
     """Return why this person cannot decide; None where they can. The store looks again when they do."""
     if request.state is not State.PENDING:
         return None
+    if context.has(request):
+        request = replace(request, claimed_by=context.reviewer.identity)  # who stands in is let past the claim
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
     except errors.ClaimedError as fault:
@@ -316,8 +328,7 @@ def _is_read_only(request: Request) -> bool:
 
 def _possible_actions(context: RequestContext, request: Request, reason: str | None) -> dict[str, bool]:
     """Return what can be done with a request now."""
-    claimed = request.claimed_by
-    is_mine = claimed is not None and claimed.is_same(context.reviewer.identity)
+    claimed, is_mine = request.claimed_by, context.has(request)
     is_pending = request.state is State.PENDING
     return {
         "decide": is_pending and request.kind == "call",

@@ -1,7 +1,7 @@
-"""The settings page: the reader's language, and, read only, the store, the gates that have asked, channels and tokens.
+"""The settings page: the reader's language, who is away, and, read only, the store, gates, channels and tokens.
 
-The settings themselves are made in `sayso.toml`, in the environment and by commands. Channels are described as by
-`sayso doctor`. No secret is shown, and the two actions here, a language and a test message, decide nothing.
+A reviewer says here that they are away; all other settings are made in `sayso.toml`, in the environment and by
+commands. Channels are described as by `sayso doctor`. No secret is shown, and nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from sayso.model.request import Request
 from sayso.server.auth.tokens import Token, Tokens
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import choose_language, language_choices, language_of
+from sayso.server.pages.care import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
+from sayso.view.summary import absence, name_of
 from sayso.words import say
 
 _MOST, _ERROR_ROOM = 1_000, 400
@@ -62,17 +64,46 @@ def set_language(context: RequestContext) -> Response:
     return redirect(context.path("settings"))
 
 
-def _page(context: RequestContext, *, status: int = 200, said: str = "") -> Response:
+def go_away(context: RequestContext) -> Response:
+    """Say that this person is away, and who stands in meanwhile."""
+    try:
+        to = person_named(context, context.field("to") or "")
+        made = context.review.delegate(to, context.field("until") or "")
+    except NotDoneError as refused:
+        return _page(context, status=422, away_fault=str(refused))
+    except (errors.ConfigError, ValueError) as fault:
+        return _page(context, status=422, away_fault=escape(str(fault)))
+    further = absence(made.to, context.review.delegations())
+    if further:
+        return _page(
+            context,
+            away_fault=say(
+                "%(name)s is %(away)s: nobody looks further than one step.", name=name_of(made.to), away=further
+            ),
+        )
+    return redirect(context.path("settings"))
+
+
+def come_back(context: RequestContext) -> Response:
+    """Say that this person is back."""
+    context.review.end_delegation()
+    return redirect(context.path("settings"))
+
+
+def _page(context: RequestContext, *, status: int = 200, said: str = "", away_fault: str = "") -> Response:
     store = context.settings.store
     schedule: Schedule | None = context.http.app.state.checkpoints
     channels, fault = check(health(store))
     chosen = language_of(store, context.reviewer.identity)
+    away = context.review.delegations()
     return render(
         context, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
         tokens=[(one, _standing(one)) for one in Tokens(store).all()],
         evidence_fault=None if schedule is None else schedule.problem, choices=language_choices(),
-        chosen="" if chosen is None else chosen.tag,
+        chosen="" if chosen is None else chosen.tag, away_fault=away_fault, colleagues=colleagues(context),
+        away=[(one.by.is_same(context.reviewer.identity), name_of(one.by), absence(one.by, [one])) for one in away],
+        form=context.form,
     )  # fmt: skip
 
 

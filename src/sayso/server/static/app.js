@@ -96,7 +96,7 @@
       shut(`It is ${state.textContent.trim()}: this can decide nothing any more. Load the page to see what became of it.`);
     } else if (state && form) {
       const by = one(`[id="at-${page.dataset.request}"]`).dataset.claimed;
-      if (by && by !== page.dataset.me) shut(`${by} has it. To decide it yourself, take it away first: load the page.`);
+      if (by && !page.dataset.me.split("\n").includes(by)) shut(`${by} has it. To decide it yourself, take it away first: load the page.`);
       else reopen();
     }
     // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.

@@ -1,0 +1,89 @@
+"""Delegations: who is away until when, and who stands in for them.
+
+A delegation routes attention, never rights: what is assigned to somebody who is away can be decided by who stands in,
+as far as that one may decide it anyway, and their mentions and messages are seen there too. It adds no role and no
+vote. It counts from when it is written until its end by the store's clock, and is followed one step: of a delegate who
+is away as well, nobody looks for the next one. Each is a record; the journal says who made and ended it, in a chain of
+each person.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from sayso import clock, errors
+from sayso.model.reviewer import Delegation, Identity
+from sayso.stores.records import Record, RecordRow, RecordTransaction, record_of, row_of
+
+AWAY = "away"
+MOST = 1_000
+"""How many people who are away are looked through."""
+
+
+def read(row: RecordRow) -> Delegation:
+    """Return the delegation in a record; raises `StoreCorruptError` where somebody altered it."""
+    record = record_of(row)
+    try:
+        by, to = (Identity(*map(str, record.body[name])) for name in ("by", "to"))
+        found = Delegation(by, to, clock.instant(record.body["since"]), record.due or clock.instant(0))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise errors.StoreCorruptError(f"who is away ({row.key!r}) cannot be read: its row was altered") from error
+    if found.by.folded != row.key:
+        raise errors.StoreCorruptError(f"who is away ({row.key!r}) is somebody else in its row: it was altered")
+    return found
+
+
+def chain_of(who: Identity) -> str:
+    """Return the chain of the journal in which it stands when somebody was away."""
+    return f"sayso:away:{who.folded}"
+
+
+def delegate(
+    tx: RecordTransaction, by: Identity, to: Identity, until: datetime, channel: str, now: datetime
+) -> Delegation:
+    """Write that somebody is away, in place of what was there; raises `ValueError`, and nothing is changed."""
+    if to.is_same(by):
+        raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
+    if until <= now:
+        raise ValueError(f"{clock.written(until)} is past; nothing was changed")
+    body: dict[str, Any] = {
+        "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
+    }  # fmt: skip
+    tx.put_record(row_of(Record(AWAY, by.folded, body, until)))
+    tx.note(chain_of(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
+    return Delegation(by, to, now, until)
+
+
+def end(tx: RecordTransaction, by: Identity, channel: str, now: datetime) -> bool:
+    """End what somebody delegated; return whether it still counted."""
+    row = tx.find_record(AWAY, by.folded)
+    if row is None:
+        return False
+    tx.drop_record(AWAY, by.folded)
+    counted = row.due is not None and clock.microseconds(now) < row.due
+    if counted:
+        tx.note(chain_of(by), "delegation_ended", by, channel, {})
+    return counted
+
+
+def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | None:
+    """Return who stands in for somebody now; None where nobody does, or the record was altered."""
+    row = tx.find_record(AWAY, who.folded)
+    with suppress(errors.StoreCorruptError):
+        found = None if row is None else read(row)
+        return found.to if found is not None and found.counts(now) else None
+    return None
+
+
+def stood_in_for(tx: RecordTransaction, who: Identity, now: datetime) -> list[Identity]:
+    """Return for whom somebody stands in now."""
+    found: list[Identity] = []
+    for key in tx.record_keys(AWAY)[:MOST]:
+        row = tx.find_record(AWAY, key)
+        with suppress(errors.StoreCorruptError):
+            one = None if row is None else read(row)
+            if one is not None and one.counts(now) and one.to.is_same(who):
+                found.append(one.by)
+    return found
