@@ -305,6 +305,11 @@ MUTANTS = [
         "model/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
     ),
     Mutant(
+        "a shared view is changed by who shared it or by a lead", "server/pages/views.py",
+        "    if known is not None and not _may_change(context, known, is_shared=is_shared):", "    if False:",
+        "server/test_views.py::test_a_shared_view_is_changed_by_who_shared_it_or_by_a_lead",
+    ),
+    Mutant(
         "only who stands in is let past a claim", "stores/transaction.py",
         "return claimed if found is not None and found.is_same(person) else None", "return claimed",
         "stores/test_contract.py::TestMemory::"

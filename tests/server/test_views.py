@@ -47,6 +47,23 @@ def test_a_view_is_saved_opened_and_removed_by_its_owner(app: Starlette, ada: Br
     assert views(ada) == ["risk=critical"]
 
 
+def test_a_shared_view_is_changed_by_who_shared_it_or_by_a_lead(app: Starlette, ada: Browser) -> None:
+    bob, lead = browser(app, "bob"), browser(app, "carol", roles={"lead"})
+    for name in ("risky", "small"):
+        send(ada, "save", name=name, shared="yes", **{"in": f"q={name}"})
+    keys = [fields_of(ada.get(f"/?q={name}").text)["view"] for name in ("risky", "small")]
+    assert "Remove the view" not in bob.get("/?q=risky").text
+    assert send(bob, "remove", view=keys[0], shared="yes").status_code == 403
+    taken = send(bob, "save", name="Risky", shared="yes", **{"in": "q=other"})
+    assert (taken.status_code, "who has the role lead" in text_of(taken.text)) == (403, True)
+    assert send(bob, "save", name="Risky", **{"in": "q=other"}).status_code == 200  # under their own kind
+    assert views(ada) == ["q=risky", "q=small"]
+    assert "Remove the view" in lead.get("/?q=risky").text
+    assert send(lead, "remove", view=keys[0], shared="yes").status_code == 200
+    assert send(ada, "remove", view=keys[1], shared="yes").status_code == 200
+    assert (views(ada), views(bob)) == ([], ["q=other"])
+
+
 def test_what_is_no_view_is_not_saved(ada: Browser) -> None:
     for name, words in (("", "q=a"), ("n" * 41, "q=a"), ("n", ""), ("n", "q=" + "a" * 2_000)):
         assert send(ada, "save", name=name, **{"in": words}).status_code == 400

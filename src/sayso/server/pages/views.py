@@ -1,7 +1,8 @@
 """Saved views: searches of the inbox that a reviewer named, for their own use or for everybody who signs in.
 
 A view is the address of a list, no more: it gives no right, and nothing of it stands in the journal. Views are records
-of the store, those of a person under a kind of their own.
+of the store, those of a person under a kind of their own. What is shared is changed and removed by who shared it, or by
+somebody with the role `lead`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FILTERS = (
     "q", "state", "tool", "run", "risk", "mine", "mentions", "snoozed", "agent", "by", "verb", "channel", "from", "to",
     "sort", "fold",
 )  # fmt: skip
-_KIND = "view"
+_KIND, _LEAD = "view", "lead"
 _MOST, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000
 
 
@@ -33,12 +34,14 @@ class View(NamedTuple):
     Attributes:
         words: The filters, as they stand in the address of the list.
         is_shared: Whether everybody has it.
+        is_removable: Whether who looks may remove it.
     """
 
     key: str
     name: str
     words: str
     is_shared: bool
+    is_removable: bool
 
 
 def views_of(context: RequestContext) -> list[View]:
@@ -48,7 +51,11 @@ def views_of(context: RequestContext) -> list[View]:
         with suppress(errors.StoreCorruptError):
             found += [
                 View(
-                    record.key, escape(str(record.body.get("name"))), _filters(str(record.body.get("words"))), is_shared
+                    record.key,
+                    escape(str(record.body.get("name"))),
+                    _filters(str(record.body.get("words"))),
+                    is_shared,
+                    _may_change(context, record, is_shared=is_shared),
                 )
                 for record in context.settings.store.records(_kind(context, is_shared=is_shared), limit=_MOST)
             ]
@@ -58,10 +65,14 @@ def views_of(context: RequestContext) -> list[View]:
 def change_view(context: RequestContext) -> Response:
     """Save a view, in place of the one of this name, or remove one."""
     verb, store = context.http.path_params["verb"], context.settings.store
-    kind = _kind(context, is_shared=context.form.get("shared") == "yes")
+    is_shared = context.form.get("shared") == "yes"
+    kind = _kind(context, is_shared=is_shared)
     words = _filters(context.form.get("in", ""))
     if verb == "remove":
-        store.drop(kind, context.form.get("view", "") or "-")
+        known = store.record(kind, context.form.get("view", "") or "-")
+        _must_be_allowed(context, known, is_shared=is_shared)
+        if known is not None:
+            store.drop(kind, known.key)
         return redirect(context.path())
     if verb != "save":
         raise HTTPException(404, "there is no such thing to do")
@@ -71,10 +82,25 @@ def change_view(context: RequestContext) -> Response:
             400, f"a view has a name of 1 to {_LONGEST_NAME} characters, and a filter; nothing was saved"
         )
     key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
-    if store.record(kind, key) is None and store.count_records(kind, _MOST) >= _MOST:
+    known = store.record(kind, key)
+    _must_be_allowed(context, known, is_shared=is_shared)
+    if known is None and store.count_records(kind, _MOST) >= _MOST:
         raise HTTPException(400, f"there are {_MOST} views already; remove one first. Nothing was saved")
-    store.keep(Record(kind, key, {"name": name, "words": words, "by": str(context.reviewer.identity)}))
+    store.keep(Record(kind, key, {"name": name, "words": words, "by": context.reviewer.identity.folded}))
     return redirect(f"{context.path()}?{words}")
+
+
+def _may_change(context: RequestContext, record: Record, *, is_shared: bool) -> bool:
+    who = context.reviewer
+    return not is_shared or record.body.get("by") == who.identity.folded or _LEAD in who.roles
+
+
+def _must_be_allowed(context: RequestContext, known: Record | None, *, is_shared: bool) -> None:
+    """Raise `HTTPException` where a view is there that this person may not change."""
+    if known is not None and not _may_change(context, known, is_shared=is_shared):
+        raise HTTPException(
+            403, f"somebody else shares it: they change it, or who has the role {_LEAD}; nothing was done"
+        )
 
 
 def _filters(words: str) -> str:
