@@ -100,13 +100,14 @@ class Teamwork(ABC):
         return self.store.delegations()
 
     def snooze(
-        self, request_id: str, span: timedelta | str | None, *, by: Reviewer | str | None = None
+        self, request_id: str, span: datetime | timedelta | str | None, *, by: Reviewer | str | None = None
     ) -> Request:  # fmt: skip
         """Keep a pending request out of this reviewer's inbox for so long; None brings it back. Durable on return.
 
-        The request stays as it is, with its end, for everybody; raises `DecisionRefusedError` where it ends before.
+        `span` may be an instant, as in `delegate`. The request stays as it is, with its end, for everybody; raises
+        `DecisionRefusedError` where it ends before.
         """
-        until = None if span is None else self.store.now() + duration.parse(span)
+        until = None if span is None else duration.until(span, self.store.now())
         return self.store.snooze(self.find(request_id), self._who(by).identity, until=until)
 
     def snoozed(self, *, by: Reviewer | str | None = None) -> Mapping[str, datetime]:

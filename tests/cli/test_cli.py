@@ -25,6 +25,7 @@ from sayso.stores.base import Store
 from sayso.stores.migrate import newest_schema
 from sayso.testing import sample_call
 from tests.support.acting import held
+from tests.support.calling import bearer
 from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund, sayso, start
 from tests.support.person import Person
 
@@ -315,6 +316,26 @@ def test_who_stands_in_decides_what_is_assigned_to_who_is_away() -> None:
     sayso("away", "3d", "--to", "bob", "--as", "ada")
     assert sayso("approve", request.id, "--as", "bob").code == 0
     assert "on behalf of local:ada" in sayso("show", request.id).out
+
+
+def test_a_snooze_and_an_assignment_say_what_they_did() -> None:
+    request = ask_refund()
+    assert "is out of your inbox until " in sayso("snooze", request.id, "1h").out
+    assert package.Review().snoozed(by="ada").keys() == {request.id}
+    assert sayso("snooze", request.id, "--back").out.endswith(" is in your inbox\n")
+    assert (sayso("snooze", request.id).code, sayso("snooze", request.id, "7d").code) == (2, 1)
+
+    @package.gate(wait="raise", roles=["finance"])
+    def wire(amount: int) -> int:
+        return amount
+
+    with package.run("order-4721"):
+        needing = held(wire, 10).confirmation_id
+    bearer(package.Review().store, name="bob", roles={"finance"})
+    bearer(package.Review().store, name="carol")
+    for name, code, warned in (("bob", 0, False), ("zoe", 0, True), ("carol", 1, False)):
+        done = sayso("assign", needing, name, "--force", "--role", "finance")
+        assert (done.code, "nobody knows theirs" in done.err) == (code, warned), done
 
 
 def test_extend_moves_the_end() -> None:

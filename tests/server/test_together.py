@@ -88,6 +88,13 @@ def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
     assert ada.decide(first, "snooze", **{"for": "1h"}).status_code == 409
     assert ada.decide(first, "snooze", **{"for": "9y"}).status_code == 422
     assert (store.get(first).expires_at, store.get(first).state) == (end, State.PENDING)
+    where, api = f"/api/v1/requests/{first}/snooze", caller(app)
+    assert api.post(where, json={"until": "10m"}).json()["id"] == first
+    assert f"/r/{first}" not in ada.get("/").text
+    assert api.post(where, json={"until": None}).status_code == 200
+    assert f"/r/{first}" in ada.get("/").text
+    assert code_of(api.post(where, json={"until": "9d"})) == (409, "decision_refused")
+    assert code_of(api.post(where, json={"until": "soon"})) == (422, "invalid_input")
 
 
 def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, store: Store) -> None:
@@ -231,6 +238,10 @@ def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
     assert code_of(api.post(where, json={"to": "idp:zoe"})) == (409, "claimed")
     assert api.post(where, json={"to": "idp:zoe", "force": True}).json()["claimed_by"] == "idp:zoe"
     assert code_of(api.post(where, json={"to": ":b"})) == (422, "invalid_input")
+    known, unknown = (api.post(where, json={"to": to, "force": True}).headers for to in ("bob", "idp:zoe"))
+    assert ("sayso-warning" in known, "not known here" in unknown["sayso-warning"]) == (False, True)
+    caller(app, name="dan")
+    assert code_of(api.post(where, json={"to": "dan", "force": True})) == (403, "missing_role")
     voted = held(payer(quorum=2), 5).confirmation_id
     sayso.Review().approve(voted, by="bob")
     assert code_of(api.post(where.replace(request_id, voted), json={"to": "bob"})) == (409, "already_voted")

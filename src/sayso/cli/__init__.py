@@ -33,6 +33,7 @@ _COMMANDS = {
     "comment": ("teamwork", "Say something about a request to its other reviewers."),
     "claim": ("decisions", "Take a request on."),
     "assign": ("teamwork", "Let another reviewer take a request on."),
+    "snooze": ("teamwork", "Keep a request out of your own inbox for a while."),
     "away": ("teamwork", "Say that you are away, and who stands in."),
     "release": ("decisions", "Give a claimed request back."),
     "extend": ("decisions", "Extend a request, or an unused approval."),

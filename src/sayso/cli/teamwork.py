@@ -1,4 +1,4 @@
-"""The commands of reviewers among each other, which decide nothing: `comment`, `assign` and `away`."""
+"""The commands of reviewers among each other, which decide nothing: `comment`, `assign`, `snooze` and `away`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import click
 from sayso import clock
 from sayso.cli.context import CliContext
 from sayso.cli.decisions import deciding, for_each
+from sayso.cli.output import complain
 from sayso.model.comments import LONGEST
-from sayso.model.reviewer import LOCAL, Identity
-from sayso.view.summary import absence, name_of, short
+from sayso.model.request import Request
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.view.document import moment
+from sayso.view.summary import absence, name_of, short, token
 
 
 @deciding(
@@ -36,6 +39,15 @@ def person_of(name: str) -> Identity:
         raise click.BadParameter(str(error), param_hint="NAME") from error
 
 
+def _with_roles(cli: CliContext, who: Identity) -> Reviewer | Identity:
+    """Return somebody with the roles of their sessions and tokens; without the extra `web` they are not known."""
+    try:
+        from sayso.server.auth.people import with_roles
+    except ModuleNotFoundError:
+        return who
+    return with_roles(cli.store, who) or who
+
+
 @deciding(
     click.argument("request_id", metavar="ID"),
     click.argument("name", metavar="NAME"),
@@ -43,9 +55,37 @@ def person_of(name: str) -> Identity:
 )
 def assign(cli: CliContext, request_id: str, name: str, force: bool) -> int:
     """Let another reviewer take a request on, as if they had claimed it: NAME, or ISSUER:NAME."""
-    to = person_of(name)
+    person = person_of(name)
+    to = _with_roles(cli, person)
     action = partial(cli.review.assign, to=to, force=force)
-    return for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} assigned to {name_of(to)}"])
+
+    def rows(request: Request) -> list[str]:
+        if to is person and request.wanted_roles:
+            wanted = " or ".join(map(token, sorted(request.wanted_roles)))
+            complain(
+                f"warning: it needs the role {wanted}, and nobody knows theirs; they may be refused when they decide"
+            )
+        return [f"{short(request.id)} assigned to {name_of(person)}"]
+
+    return for_each(cli, [request_id], action, rows)
+
+
+@deciding(
+    click.argument("request_id", metavar="ID"),
+    click.argument("until", metavar="[UNTIL]", required=False),
+    click.option("--back", is_flag=True, help="It is back in your inbox."),
+)
+def snooze(cli: CliContext, request_id: str, until: str | None, back: bool) -> int:
+    """Keep a request out of your own inbox UNTIL a time before its end: 1h, or '2026-11-27 09:00' (UTC)."""
+    if (until is None) is not back:
+        raise click.UsageError("give UNTIL, or --back; nothing was changed")
+
+    def rows(request: Request) -> list[str]:
+        ends = cli.review.snoozed().get(request.id)
+        stays = "is in your inbox" if ends is None else f"is out of your inbox until {moment(ends)}; its end stays"
+        return [f"{short(request.id)} {stays}"]
+
+    return for_each(cli, [request_id], lambda found: cli.review.snooze(found, until), rows)
 
 
 @deciding(

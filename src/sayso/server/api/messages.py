@@ -29,7 +29,7 @@ __all__ = [
     "Escalation", "EventsQuery", "Execution", "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery",
     "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason",
     "Reject", "Release", "Remark", "Reply", "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs",
-    "RunsQuery", "Stop", "Token", "Tokens",
+    "RunsQuery", "Snooze", "Stop", "Token", "Tokens",
 ]  # fmt: skip
 
 
@@ -212,6 +212,15 @@ class Away(Input):
     to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
     until: str = Field(
         min_length=1, max_length=100, description="A span from now, `3d`, or ISO 8601, in UTC where it has no zone."
+    )
+
+
+class Snooze(Input):
+    """Keep a request out of your own list; nobody else's changes, and its end stays."""
+
+    until: str | None = Field(
+        max_length=100,
+        description="A span from now, `1h`, or ISO 8601, in UTC where it has no zone. null: it is back.",
     )
 
 

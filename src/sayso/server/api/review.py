@@ -19,11 +19,12 @@ from starlette.responses import JSONResponse, Response
 from sayso import errors, mplp
 from sayso.model import duration
 from sayso.model.request import Request
-from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.run import RunState
 from sayso.server.api import messages
 from sayso.server.api.endpoint import Context, Endpoint, Router
 from sayso.server.api.problems import Problem
+from sayso.server.auth.people import with_roles
 from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.filter import RunFilter
 
@@ -246,7 +247,19 @@ def assign(context: Context, request: Request, body: messages.Assign) -> Request
         to = _person(body.to)
     except ValueError as error:
         raise _unfit(error) from None
-    return context.review.assign(request.id, to.identity, force=body.force)
+    who = with_roles(context.store, to.identity) or to.identity
+    after = context.review.assign(request.id, who, force=body.force)
+    if isinstance(who, Identity) and after.wanted_roles:
+        context.headers["sayso-warning"] = "it needs a role, and the roles of this person are not known here"
+    return after
+
+
+@_verb("Keep a request out of your own list", "decision_refused", "invalid_input")
+def snooze(context: Context, request: Request, body: messages.Snooze) -> Request:
+    try:
+        return context.review.snooze(request.id, body.until)
+    except errors.ConfigError as error:
+        raise _unfit(error) from None
 
 
 @_verb("Give a claimed request back", "not_claimed", kinds=_READERS)

@@ -25,7 +25,7 @@ from sayso.stores.base import Store
 from sayso.stores.records import Record
 
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
-_RECORD = "session"
+RECORD = "session"
 _NOTED = timedelta(minutes=5)  # how long a use goes unwritten: a page that only shows something seldom writes
 _DELETED_AT_ONCE, _MOST_ENDED, _MOST_PEOPLE = 100, 1_000, 500
 
@@ -81,35 +81,35 @@ class Sessions:
             "issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles),
             "options": self._options, "begun": clock.written(now), "used": clock.written(now),
         }  # fmt: skip
-        for old in self._store.records(_RECORD, due_by=now, limit=_DELETED_AT_ONCE):
-            self._store.drop(_RECORD, old.key)
-        self._store.keep(Record(_RECORD, _key(session_id), body, now + self._lasts))
+        for old in self._store.records(RECORD, due_by=now, limit=_DELETED_AT_ONCE):
+            self._store.drop(RECORD, old.key)
+        self._store.keep(Record(RECORD, _key(session_id), body, now + self._lasts))
         return Session(session_id, reviewer, self._csrf(session_id, reviewer), now + min(IDLE, self._lasts))
 
     def find(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie, if it has not ended, and count this as a use of it. Reads the store."""
         if cookie is None:
             return None
-        record = self._store.record(_RECORD, _key(cookie))
+        record = self._store.record(RECORD, _key(cookie))
         session = None if record is None else self._open(cookie, record)
         if session is None or record is None:
             return None
         now = clock.now()
         if now >= datetime.fromisoformat(record.body["used"]) + _NOTED:
-            used = Record(_RECORD, record.key, record.body | {"used": clock.written(now)}, record.due)
+            used = Record(RECORD, record.key, record.body | {"used": clock.written(now)}, record.due)
             with suppress(errors.StoreError):  # the next use is written instead
                 self._store.swap(record, used)  # and not kept: a session that ended meanwhile stays ended
         return session
 
     def is_open(self, session: Session) -> bool:
         """Say whether a session still lasts; this is no use of it. Reads the store."""
-        record = self._store.record(_RECORD, _key(session.id))
+        record = self._store.record(RECORD, _key(session.id))
         return record is not None and self._open(session.id, record) is not None
 
     def people(self) -> list[Reviewer]:
         """Return who is signed in by a recorded session, each once, with the roles of the one that began last."""
         found: dict[str, tuple[str, Reviewer]] = {}
-        for record in self._store.records(_RECORD, limit=_MOST_PEOPLE):
+        for record in self._store.records(RECORD, limit=_MOST_PEOPLE):
             with suppress(errors.StoreCorruptError):
                 session, begun = self._open("", record), str(record.body.get("begun"))
                 if session is not None:
@@ -119,7 +119,7 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """End a session, for every server of the store. Durable on return."""
-        self._store.drop(_RECORD, _key(session.id))
+        self._store.drop(RECORD, _key(session.id))
         self._ended[session.id] = None
         if len(self._ended) > _MOST_ENDED:
             self._ended.pop(next(iter(self._ended)), None)
