@@ -6,6 +6,7 @@ answer it.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shlex
@@ -17,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from sayso import clock, config, errors
+from sayso.model.canonical import Json, display
 from sayso.model.duration import ago
 from sayso.model.edit import is_target
 from sayso.model.escaping import escape
@@ -191,9 +193,10 @@ class Dialog:
     ) -> None:  # fmt: skip
         self._screen, self._review, self._leave, self._may_leave = screen, review, leave, may_leave
         self._request = request
-        self._is_seen = False
+        self._is_seen, self._is_gone = False, False
         self._actions: dict[str, Callable[[], Request | None]] = {
             "a": self._approve, "e": self._edit, "r": self._reject, "f": self._feedback, "v": self._view,
+            "c": self._cancel,
         }  # fmt: skip
 
     def run(self) -> tuple[Request, str]:
@@ -229,7 +232,8 @@ class Dialog:
         self._is_seen = card.is_whole(request, width)
         what = "a question" if request.kind == "question" else "a call"
         self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
-        if self._review.program_is_gone(request):
+        self._is_gone = self._review.program_is_gone(request)
+        if self._is_gone:
             self._screen.say(f"  {PROGRAM_GONE}")
         same_effect = self._review.same_effect(request)
         self._screen.say(*card.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
@@ -239,6 +243,7 @@ class Dialog:
     @property
     def _verbs(self) -> dict[str, str]:
         verbs = {"r": "reject"} if self._request.kind == "question" else dict(_VERBS)
+        verbs |= {"c": "cancel"} if self._is_gone else {}
         return verbs | ({} if self._is_seen else {"v": "view the whole"}) | dict(self._leave)
 
     def _letter(self, typed: str) -> str:
@@ -286,7 +291,7 @@ class Dialog:
         given: dict[str, object] = {}
         self._screen.say('  enter keeps a value, "" is the empty text; lists and objects are JSON, such as ["a", "b"]')
         for name in schema.names:
-            now = MASK if shown.get(name, MASK) == MASK else brief(shown[name], 60)
+            now = MASK if shown.get(name, MASK) == MASK else _typed(shown[name])
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):
                 try:
                     given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
@@ -305,6 +310,9 @@ class Dialog:
         rest = "" if is_target(self._request) else "; enter for no reason"
         reason = self._screen.ask(f"why? (the program is told{rest}) ")
         return self._review.reject(self._request.id, reason or None, seen=self._request.current_fingerprint)
+
+    def _cancel(self) -> Request:
+        return self._review.cancel(self._request.id, self._screen.ask("why? (enter for no reason) ") or None)
 
     def _feedback(self) -> Request | None:
         words = self._screen.ask("what should the program do instead? ")
@@ -358,9 +366,19 @@ class Dialog:
         return now
 
 
+def _typed(tree: Json) -> str:
+    """Return a value as it is typed: a list or an object as JSON, anything else as it is drawn."""
+    plain = display(tree)
+    if not isinstance(plain, list | dict):
+        return brief(tree, 60)
+    text = escape(json.dumps(plain, ensure_ascii=False))
+    return text if len(text) <= _TYPED else text[: _TYPED - 1] + "…"
+
+
 _LOOK_AGAIN = 0.1
 _INDENT = "       "
 _NOW = "just now"
+_TYPED = 200  # characters of a list or an object that stand in a prompt
 
 # Two dialogs at once would take each other's lines.
 _turn = threading.Lock()
@@ -395,6 +413,7 @@ def announce(store: Store, request: Request) -> None:
         if asked == _NOW
         else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
         *(f"{_INDENT}warning: {said}" for said in card.cautions(request)),
+        *_where_to_read(store, request),
         _INDENT + _where(store, request),
     )
 
@@ -527,14 +546,32 @@ def _where(store: Store, request: Request) -> str:
     if not can_decide(store):
         return f"decide at {escape(store.url)}/r/{request.id}"
     verb, value = ("approve", "") if request.kind == "call" else ("answer", " VALUE")
-    return f"decide with: {command(store)} {verb} {short(request.id)}{value}"
+    value = value if card.is_whole(request) or request.kind == "question" else " --seen FINGERPRINT"
+    return f"decide with: {_command_anywhere(store)} {verb} {short(request.id)}{value}"
+
+
+def _where_to_read(store: Store, request: Request) -> list[str]:
+    """Return a row that says how to see all of a request of which its one line leaves something out."""
+    if not can_decide(store) or _is_in_memory(store) or card.headline(request) == card.headline(request, 200):
+        return []
+    full = "" if card.is_whole(request) else " --full"
+    return [f"{_INDENT}see all of it: {_command_anywhere(store)} show{full} {short(request.id)}"]
 
 
 def command(store: Store) -> str:
-    """Return how `sayso` is called so that it finds this store, as text for a shell."""
+    """Return how `sayso` is called here so that it finds this store, as text for a shell."""
     with suppress(errors.ConfigError, OSError, RuntimeError):  # no settings to read, no home: then it is spelled out
         if config.address_nearby() == store.url:
             return "sayso"
+    return f"sayso --store {escape(shlex.quote(store.public_url))}"
+
+
+def _command_anywhere(store: Store) -> str:
+    """Return how somebody calls `sayso` who may have neither this program's environment nor its folder."""
+    with suppress(errors.ConfigError, OSError, RuntimeError):
+        # An address with a password in it is not printed: whoever decides needs it in their own settings.
+        if store.public_url != store.url or store.url == f"sqlite:///{config.default_store_path()}":
+            return command(store)
     return f"sayso --store {escape(shlex.quote(store.public_url))}"
 
 

@@ -154,14 +154,14 @@ def test_feedback_needs_words() -> None:
 
 
 @pytest.mark.parametrize("key", ["d\n", "\x04"], ids=["d", "end of input"])
-def test_detach_leaves_it_pending_and_says_how_to_go_on(key: str) -> None:
+def test_detach_leaves_it_pending_and_says_how_to_go_on(key: str, store: Store) -> None:
     with program() as person:
         person.sees(MENU)
         person.presses(key.encode())
         code, out = person.ends()
         request = the_request()
         assert (code, out) == (0, f"waits {request.id}\n")
-        assert f"decide with: sayso approve {request.id[:11]}" in person.screen
+        assert f"decide with: sayso --store {store.url} approve {request.id[:11]}" in person.screen
         assert "the same call in the run order-4721" in person.screen
     assert request.state is State.PENDING
     Review().approve(request.id, by="bob")
@@ -280,7 +280,7 @@ def test_ctrl_c_leaves_it_pending_and_says_how_to_go_on() -> None:
         code, _ = person.ends()
         assert code == -signal.SIGINT
         assert f"{the_request().id[:11]} still waits, expires in " in person.screen
-        assert "decide with: sayso approve" in person.screen
+        assert "decide with: sayso --store" in person.screen
     assert the_request().state is State.PENDING
 
 
@@ -472,7 +472,7 @@ def test_a_program_in_the_background_does_not_ask_at_the_terminal() -> None:
         assert person.ends()[1] == "True False\n"
 
 
-def test_without_a_terminal_it_says_where_to_decide_and_goes_on_by_itself() -> None:
+def test_without_a_terminal_it_says_where_to_decide_and_goes_on_by_itself(store: Store) -> None:
     Path("program.py").write_text(PROGRAM.format(call='refund("A-4721")', options="", run=""), encoding="utf-8")
     running = subprocess.Popen(
         [sys.executable, "program.py"],
@@ -486,8 +486,8 @@ def test_without_a_terminal_it_says_where_to_decide_and_goes_on_by_itself() -> N
     request = the_request()
     assert "waiting for a person  refund(order_id='A-4721', amount=320.0, " in first
     assert f"{request.id[:11]}   expires in " in first
-    assert second == f"       decide with: sayso approve {request.id[:11]}\n"
     command = second.partition("sayso ")[2].split()
+    assert command == ["--store", store.url, "approve", request.id[:11]]
     subprocess.run([sys.executable, "-m", "sayso", *command], check=True, capture_output=True)
     out, err = running.communicate(timeout=30)
     assert (out, err, running.returncode) == ("refunded 320.00 for A-4721 '' hunter2-hunter2\n", "", 0)

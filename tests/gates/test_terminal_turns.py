@@ -18,6 +18,7 @@ from sayso import config, terminal
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from tests.conftest import Clock
+from tests.support.acting import held
 
 
 class Closed(io.StringIO):
@@ -75,12 +76,9 @@ def test_nobody_is_there_where_a_stream_is_missing(
 # -- announce --------------------------------------------------------------------------------------------------
 
 
-def test_announce_names_the_call_the_end_and_the_command(
-    store: Store, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAYSO_STORE", store.url)
+def test_announce_names_the_call_the_end_and_the_command(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     request = ask(expires="90m")
-    terminal.announce(store, request)
+    terminal.announce(config.default_store(), request)
     assert said(capsys) == [
         f"sayso  waiting for a person  refund(order_id='A-4721', amount=320.0)   {request.id[:11]}   expires in 1h 30m",
         f"       decide with: sayso approve {request.id[:11]}",
@@ -101,8 +99,8 @@ def test_an_address_with_spaces_is_quoted_for_the_shell(tmp_path: Path, capsys: 
     assert f"sayso --store 'sqlite:///{tmp_path / 'my store.db'}' approve" in said(capsys)[1]
 
 
-@pytest.mark.parametrize("where", ["environment", "relative", "file", "default"])
-def test_a_plain_command_is_named_where_it_finds_the_store(
+@pytest.mark.parametrize("where", ["environment", "relative", "file"])
+def test_a_store_of_the_settings_is_named_because_they_may_not_count_where_the_command_is_typed(
     where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where == "environment":
@@ -113,7 +111,22 @@ def test_a_plain_command_is_named_where_it_finds_the_store(
         (tmp_path / "sayso.toml").write_text('store = "sqlite:///here.db"\n', encoding="utf-8")
     request = ask()
     terminal.announce(config.default_store(), request)
-    assert said(capsys)[1] == f"       decide with: sayso approve {request.id[:11]}"
+    command = f"sayso --store sqlite:///{tmp_path / 'here.db'} approve {request.id[:11]}"
+    assert said(capsys)[1] == f"       decide with: {command}"
+
+
+def test_how_to_see_a_call_is_said_where_its_line_leaves_something_out(capsys: pytest.CaptureFixture[str]) -> None:
+    @sayso.gate(wait="raise")
+    def post(text: str) -> None: ...
+
+    for length, rows in (
+        (20, ["decide with: sayso approve {id}"]),
+        (150, ["see all of it: sayso show {id}", "decide with: sayso approve {id}"]),
+        (9_000, ["see all of it: sayso show --full {id}", "decide with: sayso approve {id} --seen FINGERPRINT"]),
+    ):
+        request = config.default_store().get(held(post, "word " * (length // 5)).confirmation_id)
+        terminal.announce(config.default_store(), request)
+        assert said(capsys)[1:] == [f"       {row.format(id=request.id[:11])}" for row in rows]
 
 
 def test_a_store_in_memory_is_said_to_be_out_of_reach(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,3 +211,50 @@ def test_a_terminal_that_goes_away_detaches(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stderr", Closed())
     assert terminal.converse(store, request, lambda: False).state is State.PENDING
     assert not terminal._turn.locked()
+
+
+# -- the dialog ------------------------------------------------------------------------------------------------
+
+
+class Typed(terminal.Screen):
+    """A screen at which these lines are typed; keeps what it shows."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(lambda: False)
+        self.shown, self._lines = list[str](), list(lines)
+
+    def say(self, *rows: str) -> None:
+        self.shown += rows
+
+    def ask(self, prompt: str) -> str:
+        self.shown.append(prompt)
+        return self._lines.pop(0)
+
+    def forget_typed(self) -> None: ...
+
+
+def decided_at(screen: Typed, store: Store, request: Request) -> Request:
+    return terminal.Dialog(screen, sayso.Review(store, reviewer="ada"), request, {"s": "skip"}).run()[0]
+
+
+def test_lists_and_objects_are_shown_as_they_are_typed(store: Store) -> None:
+    @sayso.gate(wait="raise")
+    def tag(names: list[str], sizes: dict[str, int], note: str) -> None: ...
+
+    request = store.get(held(tag, ["a", "b"], {"x": 1}, "plain").confirmation_id)
+    screen = Typed("e", '["a", "c"]', "", "", "y")
+    assert decided_at(screen, store, request).effective.shown["names"] == ["a", "c"]
+    asked = [row for row in screen.shown if row.endswith("]: ")]
+    assert asked == ['names [["a", "b"]]: ', 'sizes [{"x": 1}]: ', "note ['plain']: "]
+
+
+def test_a_request_whose_program_is_gone_can_be_cancelled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, left = ask(), ask()
+    there = Typed("s")
+    decided_at(there, store, request)
+    assert "cancel" not in "".join(there.shown)
+    monkeypatch.setattr(sayso.Review, "program_is_gone", lambda *_: True)
+    gone = Typed("c", "nobody is there")
+    after = decided_at(gone, store, left)
+    assert "c cancel" in "".join(gone.shown)
+    assert (after.state, after.decision and after.decision.comment) == (State.CANCELLED, "nobody is there")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sayso.model.journal import Entry
@@ -37,3 +39,9 @@ def test_what_only_machines_read_is_left_out() -> None:
     assert event_rows([row("asked", '{"asked": "a", "row_digest": "b", "tool": "m:f"}')])[0].endswith(
         "ada (cli)  tool: m:f"
     )
+
+
+def test_an_instant_of_a_row_is_told_in_words() -> None:
+    for at, told in [("2026-01-01T12:00:05.5Z", "can be undone until 2026-01-01 12:00:05Z"), ("x", "'x'"), (7, "7")]:
+        (drawn,) = event_rows([row("approved", json.dumps({"held_until": at}))])
+        assert drawn.endswith(told)

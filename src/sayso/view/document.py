@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from sayso.clock import instant, written
@@ -140,7 +141,7 @@ _SILENT = frozenset({
 })  # fmt: skip
 _WORDS = {
     "comment": "", "edited": "with changes", "missing": "more approvals needed:", "until": "until",
-    "what": "the", "reason": "", "on_behalf_of": "on behalf of",
+    "what": "the", "reason": "", "on_behalf_of": "on behalf of", "held_until": "can be undone until",
 }  # fmt: skip
 
 
@@ -186,6 +187,9 @@ def _part(name: str, value: Any) -> str:
     label = _WORDS.get(name, f"{token(name)}:")
     if value is True:
         return label if name in _WORDS else f"{label} yes"
+    if name == "held_until":
+        with suppress(TypeError, ValueError):  # a row that somebody altered
+            return f"{label} {moment(datetime.fromisoformat(value).astimezone(UTC))}"
     if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
         return f"{label} {token(value)}"
     return f"{label} {brief(value, _ROOM)}".strip()
