@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,19 @@ def make_folder(parent: Path | None) -> Folder:
     for name, text in FILES.items():
         (root / "files" / name).write_text(text, encoding="utf-8")
     return Folder(root)
+
+
+def sayso_here() -> str:
+    """Return how a shell calls `sayso`: by its path where no environment is activated, as behind `make demo`."""
+    if shutil.which("sayso"):
+        return "sayso"
+    started = Path(sys.argv[0]).absolute()
+    return shlex.quote(str(started)) if started.name == "sayso" else f"{shlex.quote(sys.executable)} -m sayso"
+
+
+def command_for(store: Store) -> str:
+    """Return how `sayso` is called on a store, word for word."""
+    return terminal.command(store).replace("sayso", sayso_here(), 1)
 
 
 # -- the stage: one agent after another, the inbox, and the reviewer ------------------------------------------------
@@ -147,7 +161,7 @@ class Stage:
             how = "by command" if self.url is None else f"through the HTTP API of {self.url}"
             say("demo", f"no terminal here, so a simulated reviewer decides, {how}")
             return
-        say("demo", f"decide here, or in a second terminal: {terminal.command(self.store)} ls")
+        say("demo", f"decide here, or in a second terminal: {command_for(self.store)} ls")
         web = "an inbox in the browser needs the extra `web`: pip install 'sayso[web]'"
         say("demo", web if self.link is None else f"or in a browser: {self.link}")
 
@@ -233,7 +247,7 @@ class Stage:
     def command(self, who: str, *words: str) -> None:
         """Run `sayso` on this store as a process of its own, and show what was typed and what it printed."""
         with self._speaking:
-            say(who, f"$ {terminal.command(self.store)} {shlex.join(words)}")
+            say(who, f"$ {command_for(self.store)} {shlex.join(words)}")
             out(*(f"  {row}" for row in self._run(*words).splitlines()))
 
     def _run(self, *words: str) -> str:
@@ -484,7 +498,7 @@ def tell(stage: Stage, story: Callable[[Stage], None]) -> None:
         )
     say("demo", "every count is as promised: what was approved was done once, the rest not at all")
     for request in sayso.Review(stage.store).list().requests:
-        say("demo", f"{short(request.id)} still waits: {terminal.command(stage.store)} approve {short(request.id)}")
+        say("demo", f"{short(request.id)} still waits: {command_for(stage.store)} approve {short(request.id)}")
     say("demo", f"the folder stays for you to look at: {escape(str(stage.folder.root))}")
 
 

@@ -22,7 +22,7 @@ import httpx2
 import pytest
 
 import sayso.cli.demo
-from sayso import audit
+from sayso import audit, config
 from sayso.model.request import State
 from sayso.reviews import Review
 from sayso.runs import models
@@ -494,6 +494,15 @@ def test_agent_that_nobody_answers_is_ended_and_the_demo_says_so(
     assert agent.process.returncode == -signal.SIGKILL
     assert processes_of(place.root) == []
     assert deleted(place) == []
+
+
+def test_commands_are_printed_so_that_they_work_where_nothing_is_activated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program.shutil, "which", lambda _: None)
+    for started, called in [("/x/.venv/bin/sayso", "/x/.venv/bin/sayso"), ("-m", f"{sys.executable} -m sayso")]:
+        monkeypatch.setattr(sys, "argv", [started])
+        assert program.command_for(config.open_store("sqlite:///a.db")).startswith(f"{called} --store sqlite:///")
+    monkeypatch.setattr(program.shutil, "which", lambda _: "/usr/bin/sayso")
+    assert program.command_for(config.open_store("sqlite:///a.db")).startswith("sayso --store")
 
 
 # -- the count -------------------------------------------------------------------------------------------------

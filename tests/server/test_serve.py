@@ -79,6 +79,19 @@ def signed_in(serving: Serving) -> httpx2.Client:
     return client
 
 
+def test_login_without_a_name_prints_another_link_to_a_plain_server(
+    file_store: Store, serving: Serving, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process, base, _ = serving
+    login = ["--store", file_store.url, "login"]
+    assert main([*login, "--port", base.rpartition(":")[2]]) == 0
+    link = capsys.readouterr().out.strip()
+    assert link.partition("/login")[0] == base
+    signed_in((process, base, link)).close()
+    assert main([*login, "--role", "finance"]) == 2
+    assert "--role goes with NAME" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_told_so(
     file_store: Store, serving: Serving, capsys: pytest.CaptureFixture[str]
 ) -> None:

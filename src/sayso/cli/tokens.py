@@ -16,7 +16,16 @@ from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
 from sayso.channels.notification import test_notification
 from sayso.channels.registry import make
-from sayso.cli.context import CliContext, NoStoreYetError, as_option, as_span, json_option, needing_web, reviewer_of
+from sayso.cli.context import (
+    CliContext,
+    NoStoreYetError,
+    Number,
+    as_option,
+    as_span,
+    json_option,
+    needing_web,
+    reviewer_of,
+)
 from sayso.cli.listen import place_of
 from sayso.cli.output import WRONG, complain, out, text_table
 from sayso.cli.serve import serve_table
@@ -128,30 +137,38 @@ def _document(one: Token) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role that they have; repeatable.")
 @click.option("--for", "span", default="15m", show_default=True, metavar="SPAN", help="How long the link is good.")
 @click.option("--base-url", metavar="URL", help="How people reach the inbox; else as it is set for `sayso serve`.")
+@click.option("--port", type=Number(1, 65_535), metavar="N", help="The server's, if no address is set.")
 @click.option("--send", "channel", metavar="CHANNEL", help="Send it by this channel instead, e.g. by mail.")
 @click.pass_obj
 def login(
-    cli: CliContext, name: str, roles: tuple[str, ...], span: str, base_url: str | None, channel: str | None
+    cli: CliContext, name: str | None, roles: tuple[str, ...], span: str, base_url: str | None, port: int | None,
+    channel: str | None,
 ) -> int:  # fmt: skip
     """Print a link by which NAME signs in to the inbox, once.
 
-    It needs a server that takes such links: `sayso serve --login-links`. Whoever reads a link first can use it, so a
-    channel that it is sent by must be read by NAME alone.
+    It needs a server that takes such links: `sayso serve --login-links`. Without NAME it is a link for you, to the
+    server that a plain `sayso serve` is on this machine. Whoever reads a link first can use it, so a channel that it is
+    sent by must be read by NAME alone.
     """
-    who, lasts = reviewer_of(name, roles, option="NAME"), duration.parse(span)
+    if name is None and roles:
+        raise click.UsageError("--role goes with NAME; without NAME the link is yours, with the roles that you have")
+    who, lasts = cli.reviewer if name is None else reviewer_of(name, roles, option="NAME"), duration.parse(span)
     table = serve_table()
     place = place_of(
-        table.get("host", str, "127.0.0.1"), table.get("port", int, 8600), base_url or config.base_url(),
+        table.get("host", str, "127.0.0.1"), table.get("port", int, 8600) if port is None else port,
+        base_url or config.base_url(),
     )  # fmt: skip
+    is_named = name is None and place.can_be_named and not table.get("plain_address", bool, False)
     settings = None if channel is None else config.channel_tables().get(channel)
     if channel is not None and settings is None:
         raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
     sender = None if channel is None or settings is None else make(channel, settings)
-    url = f"{place.url(place.port)}/login?token={_token(cli, who, lasts)}"
+    token = _token(cli, who, lasts)
+    url = f"{place.url(place.port, _own_name(cli) if is_named else None)}/login?token={token}"
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     note = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:
@@ -167,6 +184,12 @@ def login(
         ) from error
     out(f"sent by {sender.name}: {note}")
     return 0
+
+
+def _own_name(cli: CliContext) -> str:
+    with needing_web("login"):
+        from sayso.server.hosts import local_hostname
+    return local_hostname(cli.store_or_new)
 
 
 def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
