@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -231,6 +232,9 @@ def test_a_change_that_does_not_fit_decides_nothing_and_says_where(
     assert answer.status_code == 422
     assert words in text_of(answer.text)
     assert 'class="problem"' in answer.text
+    top = answer.text.partition('<div class="refusal"')[2].partition("</div>")[0]
+    assert words in text_of(top)
+    assert all(f'id="{key}"' in answer.text for key in re.findall(r'href="#([^"]+)"', top))
     fields = fields_of(answer.text)
     assert fields["note"] == "my note"
     if name not in {"choice", "colour", "yes"}:

@@ -154,6 +154,19 @@ def test_a_table_tells_what_is_ours_from_what_a_program_wrote(store: Store, ada:
     assert first in items_of(page)
 
 
+def test_calls_whose_effect_is_taken_stand_out_with_what_became_of_the_other(store: Store, ada: Browser) -> None:
+    (first,) = asked(store, {"amount": 1, "to": "eve"}, effect="refund:A-1", requester=OTHER)
+    taken = asked(store, *pays(3))[0]
+    (late,) = asked(store, {"amount": 9, "to": "kim9"}, effect="refund:A-1")
+    page = group_of(ada)
+    (warned,) = re.findall(rf"the same effect: {first[:11]} [^<]*", page)
+    assert warned.startswith(f"the same effect: {first[:11]} pending")
+    odd = page.partition(late[:11])[2].partition("</th>")[0]
+    assert "the same effect" in odd
+    two = ada.get("/bulk", params=[("id", late), ("id", taken)]).text
+    assert f"the same effect: {first[:11]}" in two
+
+
 def test_a_sum_names_a_currency_only_where_it_can_be_no_other() -> None:
     for arguments, totals, pads in (
         ([{"amount": 1}, {"amount": 2.5}, {"amount": 1e20 / 1e10}], ["10,000,000,003.5"], [".0", "", ""]),

@@ -31,6 +31,7 @@ from sayso.stores.transaction import Transaction, changed, update
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
 """The chain of the journal in which it stands who stopped every start, and who let them go on."""
+_PAGE = 1000  # rows of the journal that are read at once
 KINDS = (GRANT, ENDED_GRANT, BUDGET, STOP)
 """The kinds of records whose digest stands in a chain."""
 
@@ -377,8 +378,15 @@ class GrantVerbs(RecordVerbs):
         record = self.record(STOP, STOP)
         if record is not None:
             return _stop_of(record)
-        rows = self.journal(run_id=CHAIN)  # somebody may have taken the record away by hand
-        return _stop_told(rows[-1]) if rows else None
+        # Somebody may have taken the record away by hand, and only the newest row of the chain tells how it stands.
+        newest: Entry | None = None
+        while rows := self.journal(
+            run_id=CHAIN, after=None if newest is None else (newest.run_id, newest.seq), limit=_PAGE
+        ):
+            newest = rows[-1]
+            if len(rows) < _PAGE:
+                break
+        return None if newest is None else _stop_told(newest)
 
     @abstractmethod
     def journal(

@@ -304,16 +304,17 @@ class Table:
 
 
 def table_of(
-    requests: Sequence[Request], now: datetime, comments: Mapping[str, Sequence[str]] | None = None
+    requests: Sequence[Request], now: datetime, comments: Mapping[str, Sequence[str]] | None = None,
+    warnings: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:  # fmt: skip
-    """Return alike calls as a table; `comments` are those on each request, by its id."""
+    """Return alike calls as a table; `comments` and more `warnings` are those on each request, by its id."""
     found = [*_arguments(requests), *_facts(requests, now)]
     columns = _summed([_drawn(column) for column in found if not column.is_common], found)
     lines = [
         Line(
             request,
             [column.cells[at] for column in columns],
-            card.cautions(request),
+            [*card.cautions(request), *(warnings or {}).get(request.id, ())],
             (comments or {}).get(request.id, ()),
         )
         for at, request in enumerate(requests)

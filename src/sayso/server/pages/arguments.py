@@ -116,8 +116,19 @@ def differences(changes: Sequence[Change], before: Call, after: Call) -> list[Di
         one, other, name = texts.get(change.path, (None, None, ""))
         is_lined = isinstance(one, str) and isinstance(other, str) and "\n" in f"{one}{other}"
         lines = _lines(name, cast("str", one), cast("str", other)) if is_lined else ()
-        found.append(Difference(change, lines))
+        found.append(Difference(_as_drawn(change), lines))
     return found
+
+
+_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
+
+
+def _as_drawn(change: Change) -> Change:
+    """Return a change with its decimal numbers as they are drawn elsewhere on the page; a text would have quotes."""
+    texts = (change.before, change.after)
+    found = [_DECIMAL.fullmatch(text or "") for text in texts]
+    before, after = (text if one is None else one[1] for one, text in zip(found, texts, strict=True))
+    return change if before == after else Change(change.path, before, after)  # else only the type differs
 
 
 def _lines(name: str, one: str, other: str) -> Sequence[Line]:

@@ -42,6 +42,7 @@ class _Item(NamedTuple):
     call: str
     why_not: str | None
     comments: Sequence[str]
+    warnings: Sequence[str]
 
 
 class _Part(NamedTuple):
@@ -148,7 +149,9 @@ def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request
     items = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
     row = items[group[0].id].row
     comments = {request_id: item.comments for request_id, item in items.items()}
-    return _Part(items, table_of(group, now, comments) if is_table else None, row.name, row.risk, row.level)
+    warnings = {request_id: item.warnings for request_id, item in items.items()}
+    table = table_of(group, now, comments, warnings) if is_table else None
+    return _Part(items, table, row.name, row.risk, row.level)
 
 
 def _item(
@@ -160,10 +163,11 @@ def _item(
     elif "approve" in verbs and request.kind == "question":
         left_out = "It is a question, and takes an answer of its own."
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
-    rows = card.ask_rows(request, now, width=_WIDTH, full=True) if is_whole else ()
+    others = context.review.same_effect(request)
+    rows = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=others) if is_whole else ()
     entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
     said = [f"{token(one.by)} commented: {escape(one.text)}" for one in comments_in(entries)]
-    return _Item(row, "\n".join(rows), left_out, said)
+    return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now))
 
 
 def _verb(name: str) -> str:

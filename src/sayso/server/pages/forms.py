@@ -139,6 +139,12 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
     return tuple(_marked(widget, found) for widget in widgets), rest
 
 
+def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
+    """Return of each field with a problem how it is called in the form, and the problem with its place."""
+    found = [(one, one.problem) for one in _walk(widgets) if one.problem]
+    return [(one.key, said if said.startswith(one.path) else f"{one.path}: {said}") for one, said in found]
+
+
 def _walk(widgets: Sequence[Widget]) -> Iterator[Widget]:
     for widget in widgets:
         yield widget

@@ -31,7 +31,7 @@ from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, later_ends, remarks, snoozes
 from sayso.server.pages.edits import Edit, read_answer, read_edit
-from sayso.server.pages.forms import Widget, answer_fields, argument_fields, with_problems
+from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
@@ -113,7 +113,7 @@ def _page(
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
         unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
-        unreadable=unreadable, problems=problems, sent=sent,
+        unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
         comments=remarks(context, entries), story=story_of(context, request),
         earlier=_earlier(context, request, now),
