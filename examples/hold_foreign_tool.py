@@ -38,7 +38,7 @@ def main() -> None:
         TOOL,
         {"order_id": "A-4721", "amount": 320.0},
         schema=SCHEMA,
-        run="thread-17",
+        run="thread-1",
         key="call_9f2c",
         effect="refund:{order_id}",
         title="Refund for order {order_id}",

@@ -26,7 +26,7 @@ CALLS = [
     {"name": "lookup", "args": {"order_id": "A-4721"}, "id": "call_1"},
     {"name": "refund", "args": {"order_id": "A-4721", "amount": 320.0}, "id": "call_2"},
 ]
-THREAD = {"configurable": {"thread_id": "thread-17"}}
+THREAD = {"configurable": {"thread_id": "refund-17"}}
 
 
 class Script(BaseChatModel):

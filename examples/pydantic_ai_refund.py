@@ -56,7 +56,7 @@ def lookup(order_id: str) -> str:
 
 def main() -> None:
     """Run until the agent pauses, decide, and go on from what was saved, twice."""
-    paused = agent.run_sync("Refund order A-4721.", conversation_id="thread-17")
+    paused = agent.run_sync("Refund order A-4721.", conversation_id="thread-21")
     messages, requests = paused.all_messages_json(), REQUESTS.dump_json(paused.output)
     for request in sayso.Review().list(state="pending"):
         print(f"waits: {request.call.name} {dict(request.call.arguments)}")

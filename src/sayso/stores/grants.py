@@ -379,14 +379,12 @@ class GrantVerbs(RecordVerbs):
         if record is not None:
             return _stop_of(record)
         # Somebody may have taken the record away by hand, and only the newest row of the chain tells how it stands.
-        newest: Entry | None = None
-        while rows := self.journal(
-            run_id=CHAIN, after=None if newest is None else (newest.run_id, newest.seq), limit=_PAGE
-        ):
-            newest = rows[-1]
+        last: Entry | None = None
+        while rows := self.journal(run_id=CHAIN, after=None if last is None else (last.run_id, last.seq), limit=_PAGE):
+            last = rows[-1]
             if len(rows) < _PAGE:
                 break
-        return None if newest is None else _stop_told(newest)
+        return None if last is None else _stop_told(last)
 
     @abstractmethod
     def journal(
