@@ -52,6 +52,9 @@ if "TMPDIR" not in os.environ and in_memory():
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# From 3.13 on a traceback at a terminal has colours.
+os.environ["PYTHON_COLORS"] = "0"
+
 # A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -490,7 +491,7 @@ def test_verify_finds_a_changed_row(store: Store) -> None:
     assert (whole.code, "2 rows in 1 chain" in whole.out) == (0, True)
     assert "cannot be known" in whole.out
     store.close()
-    with sqlite3.connect(store.url.removeprefix("sqlite:///")) as connection:
+    with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("DROP TRIGGER journal_is_not_updated")
         connection.execute("UPDATE journal SET by = 'local:mallory' WHERE seq = 2")
     broken = sayso("log", "--verify")

@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -559,7 +560,7 @@ def ledger_lines(change: Callable[[list[str]], list[str]]) -> Callable[[Any], No
 
 def in_the_store(statement: str) -> Callable[[Any], None]:
     def lie(place: Any) -> None:
-        with sqlite3.connect(place.root / "sayso.db") as connection:
+        with closing(sqlite3.connect(place.root / "sayso.db")) as connection, connection:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
                 connection.execute(f'DROP TRIGGER "{name}"')
             assert connection.execute(statement).rowcount == 1

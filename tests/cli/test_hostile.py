@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_a_journal_that_was_written_by_hand_is_escaped(hostile: Request, store: 
     store.close()
     path = store.url.removeprefix("sqlite:///")
     nasty = f"{HIDDEN}{FAKE}"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TRIGGER journal_is_not_updated")
         connection.execute("UPDATE journal SET event = ?, by = ?, channel = ?, detail = ?", (nasty,) * 4)
     connection.close()

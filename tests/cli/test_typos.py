@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -104,7 +105,7 @@ def test_ls_of_a_run_that_there_is_not_says_so_and_ends_well(told: Told) -> None
 def test_a_run_that_was_removed_is_broken_where_a_checkpoint_knows_it(told: Told, store: Store) -> None:
     request = ask_refund(run="order-1")
     assert told("log", "--checkpoint")[0] == 0
-    with sqlite3.connect(store.url.removeprefix("sqlite:///")) as connection:
+    with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("DROP TRIGGER journal_is_not_deleted")
         connection.execute("DELETE FROM journal WHERE run_id = 'order-1'")
         connection.execute("DELETE FROM request WHERE id = ?", (request.id,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -94,7 +95,7 @@ def test_keyword_arguments_may_repeat_a_positional_only_name() -> None:
 
 
 def _edit(store: Store, sql: str) -> None:
-    with sqlite3.connect(store.url.removeprefix("sqlite:///")) as connection:
+    with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute(sql)
     connection.close()
 

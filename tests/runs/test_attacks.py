@@ -11,6 +11,7 @@ import hashlib
 import json
 import sqlite3
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def pay(ran: list[Any]) -> Tool:
 
 def altered(place: Path, statement: str, *values: Any) -> None:
     """Change the store's file behind everybody's back, and tie the rows of runs together anew, as a forger would."""
-    with sqlite3.connect(place / "sayso.db") as file:
+    with closing(sqlite3.connect(place / "sayso.db")) as file, file:
         assert file.execute(statement, values).rowcount > 0
         runs = file.execute("SELECT run_id, name, kind, state, holder, created_at, updated_at FROM run").fetchall()
         for run in runs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def test_a_row_of_a_token_that_was_rewritten_is_found(tmp_path: Path, clock: Clo
     store = SqliteStore(tmp_path / "a.db")
     Tokens(store).new("ask", "bot", by=ROOT)
     store.close()
-    with sqlite3.connect(tmp_path / "a.db") as file:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as file, file:
         file.execute("DROP TRIGGER journal_is_not_updated")
         file.execute("UPDATE journal SET by = 'local:eve'")
     file.close()
