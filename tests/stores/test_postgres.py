@@ -267,16 +267,24 @@ def test_a_connection_lost_in_a_shared_commit_loses_no_verb_and_does_none_twice(
 # -- who waits ----------------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_heard_without_a_look(store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_and_a_new_request_are_heard_without_a_look(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sayso.stores.postgres_feed._SECOND", 3600.0)
+    monkeypatch.setattr("sayso.stores.postgres_feed.IDLE", 3600.0)
     request, woken, again = store.ask(sample_call(None)), threading.Event(), threading.Event()
     wakes = [woken, again]
     unwatch = store.watch(request.id, lambda: wakes.pop(0).set() if wakes else None)
     assert woken.wait(PATIENCE)  # once without need, when it listens
     with closing(PostgresStore(url)) as other:
         decide(other, request)
-    assert again.wait(PATIENCE)
+        assert again.wait(PATIENCE)
+        asked = threading.Event()
+        unwatch_all = store.watch_all(asked.set)
+        other.ask(sample_call(None))
+        assert asked.wait(PATIENCE)
     unwatch()
+    unwatch_all()
 
 
 def test_a_pooler_needs_neither_listen_nor_prepared_statements(url: str) -> None:

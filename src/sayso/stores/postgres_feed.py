@@ -1,9 +1,10 @@
 """Tells the callers that wait of changes by any process: one thread and one connection for a process and store.
 
-A decision notifies in its own transaction, and is heard at once by LISTEN. Everything else is found by looking: the
-journal's rows carry the transaction that wrote them, and each look takes those that the snapshot of the look before did
-not see. An order by time or by number would miss who began earlier and committed later. A lost connection, a server
-that was restarted and notifications that nobody heard are all made good by the next look.
+What is asked and what is decided notifies in its own transaction, and is heard at once by LISTEN. Everything else, as
+starts and runs, is found by looking: the journal's rows carry the transaction that wrote them, and each look takes
+those that the snapshot of the look before did not see. An order by time or by number would miss who began earlier and
+committed later. A lost connection, a server that was restarted and notifications that nobody heard are all made good by
+the next look.
 """
 
 from __future__ import annotations

@@ -555,8 +555,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
 
 def _notifies(event: str) -> bool:
-    """Say whether a change is told to other processes at once; the others are found by who looks."""
-    return event not in {"asked", "started"}
+    """Say whether a change is told to other processes at once; a start is found by who looks."""
+    return event != "started"
 
 
 def _not_alone(*_: Any) -> Any:
