@@ -14,7 +14,7 @@ from .capacity import capacity
 from .contest import Plan
 from .core import one_core
 from .costs import cost_table, costs
-from .crowd import paused, workers
+from .crowd import fleet, paused, workers
 from .evidence import evidence
 from .footprint import footprint
 from .inbox import inbox
@@ -53,11 +53,12 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "import": footprint,
     "costs": costs,
     "postgres": postgres,
+    "fleet": fleet,
     "capacity": capacity,
 }
 # What the targets are about; and what does not stand in the main table.
 TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import"}
-APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "capacity"}
+APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "fleet", "capacity"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from .statistic import median, turns
 from .table import Row, seconds
 from .worker import WorkerFailedError
 
-__all__ = ["paused", "workers"]
+__all__ = ["fleet", "paused", "workers"]
 
 CROWD = Entry("sayso", "ours_runs:Crowd", "FULL", "sqlite FULL")
 # What the installed script does, so that a source tree can be measured too.
@@ -37,25 +37,51 @@ def _measured(plan: Plan, count: int, waits: float) -> list[Row]:
     with all_cores():
         try:
             for _, number in turns((1, 2), repeats, least=1, budget=plan.pick(60, 12)):
-                taken.setdefault(number, []).append(_resumed(contest, count, number, waits))
+                taken.setdefault(number, []).append(_resumed(contest, CROWD, count, number, waits))
         except WorkerFailedError as failure:
             return [Row(contest.measure, "sayso", CROWD.store, note=f"failed: {failure}")]
     if contest.lost:
         return [contest.lost[CROWD]]
-    return [_workers_row(contest.measure, count, number, taken) for number in taken]
+    return [_workers_row(contest.measure, CROWD.store, count, number, taken) for number in taken]
 
 
-def _resumed(contest: Contest, count: int, number: int, waits: float) -> float:
+def fleet(plan: Plan) -> list[Row]:
+    """Resume very many decided runs on Postgres by one, two and four worker processes; each effect is counted."""
+    count = plan.pick(10_000, 200)
+    contest, taken = Contest(f"{count:,} approved calls on Postgres, run by workers", plan), dict[int, list[float]]()
+    try:
+        from tests.support.postgres import Server, installed
+    except ModuleNotFoundError as absent:
+        return [Row(contest.measure, "sayso", "Postgres", note=f"not measured: {absent}")]
+    if not installed():
+        return [Row(contest.measure, "sayso", "Postgres", note="not measured: there is no Postgres")]
+    server = Server(installed()[0], is_durable=True)
+    store = f"Postgres {server.version}"
+    try:
+        for number in (1, 2, 4):
+            server.execute(f"CREATE DATABASE fleet_{number}")
+            entry = Entry("sayso", "ours_runs:Crowd", server.url(f"fleet_{number}"), store)
+            with all_cores():
+                taken[number] = [_resumed(contest, entry, count, number, 0.0)]
+    except WorkerFailedError as failure:
+        return [Row(contest.measure, "sayso", store, note=f"failed: {failure}")]
+    finally:
+        server.end()
+    return [_workers_row(contest.measure, store, count, number, taken) for number in taken]
+
+
+def _resumed(contest: Contest, entry: Entry, count: int, number: int, waits: float) -> float:
     """Return the seconds from the start of so many worker processes to the end of the last one."""
-    with contest.open([CROWD]) as ready:
+    with contest.open([entry]) as ready:
         if not ready:
             return 0.0
-        folder = contest.workers[CROWD].folder
-        contest.call(CROWD, "fill", count=count)
-        decided = contest.call(CROWD, "decide_all")
+        folder = contest.workers[entry].folder
+        contest.call(entry, "fill", count=count)
+        decided = contest.call(entry, "decide_all")
     if contest.lost:
-        raise WorkerFailedError(contest.lost[CROWD].note)
-    environment = {**os.environ, "SAYSO_STORE": f"sqlite:///{folder / 'runs.db'}", "CLERK_WAITS": str(waits)}
+        raise WorkerFailedError(contest.lost[entry].note)
+    store = entry.variant if "://" in entry.variant else f"sqlite:///{folder / 'runs.db'}"
+    environment = {**os.environ, "SAYSO_STORE": store, "CLERK_WAITS": str(waits)}
     before = time.perf_counter()
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     command = [sys.executable, "-c", COMMAND]
@@ -70,14 +96,14 @@ def _resumed(contest: Contest, count: int, number: int, waits: float) -> float:
     return taken
 
 
-def _workers_row(name: str, count: int, number: int, taken: dict[int, list[float]]) -> Row:
+def _workers_row(name: str, store: str, count: int, number: int, taken: dict[int, list[float]]) -> Row:
     values = taken[number]
     start = "the start of the processes is in it; each handler ran once"
     faster = f"{median(taken[1]) / median(values):.2f}x as fast as one; " if number > 1 else ""
     return Row(
         name,
         f"sayso, {number} worker process{'es' if number > 1 else ''}",
-        CROWD.store,
+        store,
         median=seconds(median(values)),
         p95=seconds(max(values)),
         rate=f"{count / median(values):,.0f}",

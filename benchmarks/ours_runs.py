@@ -146,12 +146,15 @@ agent = Agent(name="clerk", model=model, tools=[Tool(name="pay", handler=pay, re
 
 
 class Crowd(Contender):
-    """Many agents that wait at once, in a SQLite store; the module of their agent stands beside it as `clerk.py`."""
+    """Many agents that wait at once; the module of their agent stands in the folder as `clerk.py`.
+
+    `variant` is the address of a Postgres, or anything else for a SQLite store in the folder.
+    """
 
     def __init__(self, folder: Path, variant: str) -> None:
         super().__init__(folder, variant)
         self.sayso: Any = importlib.import_module("sayso")
-        self.sayso.configure(store=f"sqlite:///{folder / 'runs.db'}")
+        self.sayso.configure(store=variant if "://" in variant else f"sqlite:///{folder / 'runs.db'}")
         (folder / "clerk.py").write_text(CLERK, encoding="utf-8")
         module = {"__file__": str(folder / "clerk.py"), "__name__": "clerk"}
         exec(compile(CLERK, "clerk.py", "exec"), module)
