@@ -217,10 +217,7 @@ def get_confirmation_status(confirmation_id: str) -> str | None:
     if store is None:
         known = [s.responses[confirmation_id] for s in scope.current().lineage() if confirmation_id in s.responses]
         return known[0]["status"] if known else "pending"
-    return _status_of(store.settle(confirmation_id))
-
-
-def _status_of(request: Request) -> str:
+    request = store.settle(confirmation_id)
     match request.state:
         case State.APPROVED | State.RUNNING | State.DONE | State.FAILED | State.UNKNOWN:
             return "approved" if request.edited is None else "edited"

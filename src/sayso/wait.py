@@ -424,16 +424,13 @@ class _Decided:
 
         while True:
             wake.clear()
-            request = await self._alook()
+            request = await offload(self._look) if self._store.blocks else self._look()
             if self._is_over(request):
                 return request
             # Not `wait_for`: in Python 3.11 it loses a cancellation that comes together with a wake-up.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds(request)):
                     await wake.wait()
-
-    async def _alook(self) -> Request:
-        return await offload(self._look) if self._store.blocks else self._look()
 
     async def _converse(self) -> Request:
         import asyncio

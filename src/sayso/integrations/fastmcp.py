@@ -117,12 +117,6 @@ async def _beating(send: Callable[[float, str], Awaitable[Any]]) -> AsyncGenerat
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _dumped(result: Any) -> dict[str, Any]:
-    """Return what is kept of a result."""
-    blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
-    return {"content": blocks, "structured": result.structured_content}
-
-
 def _blocks(kept: Any) -> list[Any]:
     return [_types().CallToolResult(content=[block]).content[0] for block in kept["content"]]
 
@@ -143,7 +137,9 @@ async def _through(
         ran.append(result)
         if getattr(result, "is_error", False):
             raise _ToolFailed("; ".join(str(getattr(block, "text", block)) for block in result.content))
-        return _dumped(result)
+        # What is kept of a result
+        blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+        return {"content": blocks, "structured": result.structured_content}
 
     try:
         result = await calls.take(name, arguments, execute, tool)

@@ -272,7 +272,10 @@ def edited_call(
     changes, arguments = (None if given is None else schema.by_name(given) for given in (changes, arguments))
     try:
         real = _named(canonical.load(before.form))
-        merged = _merged(real, before, changes, arguments)
+        shown = _named(before.shown)
+        written = _named(canonical.load(canonical.encode(dict((arguments if changes is None else changes) or {})).text))
+        new = {name: _meant(name, value, real, shown) for name, value in written.items()}
+        merged = new if changes is None else {**real, **new}
         # What was not changed stays to the byte, whatever its type would make of it.
         kept = {name for name, form in merged.items() if name in real and dump(form) == dump(real[name])}
         form = _form(with_unset(_wrapped(schema.fit(merged, kept=kept)), canonical.load(before.form)))
@@ -310,15 +313,6 @@ def _named(tree: dict[str, Any]) -> dict[str, Any]:
 
 def _wrapped(named: dict[str, Any]) -> dict[str, Any]:
     return {"$dict": named} if any(name.startswith("$") for name in named) else named
-
-
-def _merged(
-    real: Mapping[str, Any], before: Call, changes: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    shown = _named(before.shown)
-    written = _named(canonical.load(canonical.encode(dict((arguments if changes is None else changes) or {})).text))
-    new = {name: _meant(name, value, real, shown) for name, value in written.items()}
-    return new if changes is None else {**real, **new}
 
 
 def _meant(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, Any]) -> Any:

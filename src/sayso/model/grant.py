@@ -128,9 +128,6 @@ class Grant:
             return "it is another run"
         if request.risk != self.risk or request.retries > self.retries or request.idempotent is not self.idempotent:
             return "its gate has other terms"
-        return self._field_that_differs(request)
-
-    def _field_that_differs(self, request: Request) -> str | None:
         fields = _fields(request, request.call)
         for path, condition in self.conditions.items():
             if path not in fields or not _holds(condition, fields[path], self.id, path):

@@ -243,7 +243,15 @@ class JsonEdits:
         if "x-sayso-values" in node:
             return _member(node, tree, path)
         if scalar_of(node) is not None:
-            return _scalar_form(node, tree, path)
+            kind, tag = node["x-sayso-type"], tag_in(tree)
+            if tag is not None:
+                if tag != f"${kind.partition(' ')[0]}":
+                    raise Misfit((path, f"Input should be a valid {kind}"))
+                return tree
+            try:
+                return form_of(_scalar(node, tree))
+            except ValueError as error:
+                raise Misfit((path, str(error))) from None
         if kind in _CLASSES:
             return self._object(node, kind, name, tree, path)
         return self._plain(node, kind, tree, path)
@@ -337,18 +345,6 @@ def _bounded(look: Callable[[Any], list[Any]], value: Any) -> list[Any]:
         return look(value)
     except (ValueError, RecursionError) as error:
         raise SchemaError([f"arguments: cannot be checked ({error})"]) from None
-
-
-def _scalar_form(node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:
-    kind, tag = node["x-sayso-type"], tag_in(tree)
-    if tag is not None:
-        if tag != f"${kind.partition(' ')[0]}":
-            raise Misfit((path, f"Input should be a valid {kind}"))
-        return tree
-    try:
-        return form_of(_scalar(node, tree))
-    except ValueError as error:
-        raise Misfit((path, str(error))) from None
 
 
 def _member(node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:

@@ -190,19 +190,6 @@ def must_be_allowed(request: Request, by: Identity, roles: Collection[str], now:
         )
 
 
-def _must_fit(request: Request, decision: Decision) -> None:
-    verb = decision.verb
-    if request.kind == "question" and verb in {"approve", "feedback"}:
-        raise errors.WrongKindError(request.id, kind="question", verb=verb, instead="answer, reject or cancel")
-    if request.kind == "call" and verb == "answer":
-        raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
-    must_have_reason(request, decision)
-    if decision.again and (verb != "approve" or request.effect is None):
-        raise errors.DecisionRefusedError(
-            request.id, f"request {request.id} names no effect that could be let happen again; nothing was decided"
-        )
-
-
 def decide(
     request: Request, decision: Decision, *, roles: Collection[str], seen: str | None, edited: Call | None,
     now: datetime,
@@ -221,7 +208,16 @@ def decide(
     """
     if not (decision.verb == "cancel" and request.state is State.APPROVED):
         _must_be_pending(request, now)
-    _must_fit(request, decision)
+    verb = decision.verb
+    if request.kind == "question" and verb in {"approve", "feedback"}:
+        raise errors.WrongKindError(request.id, kind="question", verb=verb, instead="answer, reject or cancel")
+    if request.kind == "call" and verb == "answer":
+        raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
+    must_have_reason(request, decision)
+    if decision.again and (verb != "approve" or request.effect is None):
+        raise errors.DecisionRefusedError(
+            request.id, f"request {request.id} names no effect that could be let happen again; nothing was decided"
+        )
     must_be_allowed(request, decision.by, roles, now)
     current = request.current_fingerprint
     if seen is not None and seen != current:

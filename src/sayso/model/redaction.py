@@ -228,7 +228,15 @@ class Redaction:
         if not isinstance(tree, dict):
             return tree
         if len(tree) == 1 and (tag := tag_in(tree)) is not None:
-            return self._mask_tagged(tree, tag)
+            named, items = fields_of(tree), items_of(tree)
+            if named is not None:
+                masked = self._mask_names(named)
+                return tree if masked is named else with_fields(tree, masked)
+            if items is not None:
+                changed = self._mask_items(items)
+                return tree if changed is items else with_items(tree, changed)
+            # A tag that is malformed or not known could hold anything.
+            return tree if tag in _SCALARS else MASK
         return self._mask_names(tree)
 
     def secrets(self, tree: Json) -> frozenset[str]:
@@ -257,17 +265,6 @@ class Redaction:
     def _mask_items(self, items: list[Json]) -> list[Json]:
         masked = [self.mask(item) if isinstance(item, _MAY_HIDE) else item for item in items]
         return masked if any(new is not old for new, old in zip(masked, items, strict=True)) else items
-
-    def _mask_tagged(self, tree: dict[str, Json], tag: str) -> Json:
-        named, items = fields_of(tree), items_of(tree)
-        if named is not None:
-            masked = self._mask_names(named)
-            return tree if masked is named else with_fields(tree, masked)
-        if items is not None:
-            changed = self._mask_items(items)
-            return tree if changed is items else with_items(tree, changed)
-        # A tag that is malformed or not known could hold anything.
-        return tree if tag in _SCALARS else MASK
 
     def _secrets(self, tree: Json, *, hidden: bool) -> Iterator[str]:
         parts = children_of(tree)

@@ -61,13 +61,28 @@ def brief(tree: Json, room: int) -> str:
             return text
     parts = parts_of(tree, ends=_ENDS, key_room=room)
     if parts is not None:
-        return _brief_parts(parts, room)
+        count, items = parts.size, parts.items
+        nothing = f"{parts.opening}… ({count:,} {parts.noun if count != 1 else _ONE[parts.noun]}){parts.closing}"
+        note = f"… ({count:,} {parts.noun}) …" if len(items) < count else ""
+        left = room - len(parts.opening) - len(parts.closing) - len(note) - 2 * (len(items) - (0 if note else 1))
+        if left < 6 * len(items):
+            return nothing
+        texts = fill(items, left)
+        text = parts.opening + ", ".join([*texts[:-1], note, texts[-1]] if note else texts) + parts.closing
+        return text if len(text) <= room else nothing
     if isinstance(tree, str):
         return clip(tree, room, quoted, "characters")
     data = bytes_of(tree)
     if data is not None:
         return clip(data, room, repr, "bytes")
-    return _brief_leaf(tree, room)
+    match tree:
+        case {"$decimal": str(text)} | {"$path": str(text)} | {"$uuid": str(text)}:
+            kind = _CALLS[tag_in(tree) or ""]
+            return f"{kind}({clip(text, room - len(kind) - 2, quoted, 'characters')})"
+        case int():
+            return clip(repr(tree), room, str, "characters")
+        case _:
+            return clip(_leaf(tree), room, quoted, "characters")
 
 
 def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int | None = None) -> Parts | None:
@@ -174,17 +189,6 @@ def _leaf(tree: Json) -> str:
     return escape(repr(tree)) if shown is None else shown
 
 
-def _brief_leaf(tree: Json, room: int) -> str:
-    match tree:
-        case {"$decimal": str(text)} | {"$path": str(text)} | {"$uuid": str(text)}:
-            kind = _CALLS[tag_in(tree) or ""]
-            return f"{kind}({clip(text, room - len(kind) - 2, quoted, 'characters')})"
-        case int():
-            return clip(repr(tree), room, str, "characters")
-        case _:
-            return clip(_leaf(tree), room, quoted, "characters")
-
-
 def _tagged(tree: dict[str, Json]) -> str | None:
     """Return the text of a tagged scalar, None where there is no such tag or it is malformed."""
     tag = tag_in(tree)
@@ -205,18 +209,6 @@ def _tagged(tree: dict[str, Json]) -> str | None:
             return None if data is None else repr(data)
         case _:
             return None
-
-
-def _brief_parts(parts: Parts, room: int) -> str:
-    count, items = parts.size, parts.items
-    nothing = f"{parts.opening}… ({count:,} {parts.noun if count != 1 else _ONE[parts.noun]}){parts.closing}"
-    note = f"… ({count:,} {parts.noun}) …" if len(items) < count else ""
-    left = room - len(parts.opening) - len(parts.closing) - len(note) - 2 * (len(items) - (0 if note else 1))
-    if left < 6 * len(items):
-        return nothing
-    texts = fill(items, left)
-    text = parts.opening + ", ".join([*texts[:-1], note, texts[-1]] if note else texts) + parts.closing
-    return text if len(text) <= room else nothing
 
 
 def _picked(items: list[_Item], ends: tuple[int, int] | None) -> list[_Item]:

@@ -91,7 +91,7 @@ def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequen
         now = tx.now()
         why = _no_room(tx, request, now)
         if why is None:
-            return request, (lifecycle.allow_within(request, _texts(request), now),)
+            return request, (lifecycle.allow_within(request, " and ".join(text for text, _ in request.budgets), now),)
         request = replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
     for grant_id in tx.record_keys(GRANT):
         grant = _standing(tx, grant_id)
@@ -214,10 +214,6 @@ def _why_ended(tx: Transaction, grant_id: str, now: datetime, *, is_first: bool)
 
 
 # -- budgets -------------------------------------------------------------------------------------------------------
-
-
-def _texts(request: Request) -> str:
-    return " and ".join(text for text, _ in request.budgets)
 
 
 def _no_room(tx: Transaction, request: Request, now: datetime) -> str | None:

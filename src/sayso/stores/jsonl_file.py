@@ -50,7 +50,14 @@ class Lines:
             StoreVersionError: A newer sayso wrote it.
         """
         if self.number == 0:
-            self._check_first(line)
+            try:
+                found: Any = json.loads(line)
+            except (ValueError, RecursionError):
+                raise self._foreign() from None
+            first = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+            if first.get("kind") != _KIND:
+                raise self._foreign()
+            self._check_version(first)  # before its link, which a newer format may compute otherwise
         body, tail = line[:-_TAIL], line[-_TAIL:]
         link = _linked(self._link, body)
         if tail != _tail(link):
@@ -77,16 +84,6 @@ class Lines:
         is_ours = _FIRST.startswith(begin.rstrip(b"\n")) and (not end.strip(b"\0") or _ENDS.search(end) is not None)
         if self.number == 0 and not is_ours:
             raise self._foreign()
-
-    def _check_first(self, line: bytes) -> None:
-        try:
-            found: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            raise self._foreign() from None
-        first = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        if first.get("kind") != _KIND:
-            raise self._foreign()
-        self._check_version(first)  # before its link, which a newer format may compute otherwise
 
     def _check_version(self, record: Mapping[str, Any]) -> None:
         version = record.get("version", _VERSION)

@@ -423,16 +423,13 @@ class HttpUpstream:
             if not isinstance(item, Exception) and not self._ended.is_set():
                 raw = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                 message: Message = json.loads(raw)
-                self._learn(message.get("result"))
+                # Keep what later headers repeat: the agreed version, and the parameters that a tool wants as headers
+                found = object_of(message.get("result"))
+                self._version = found.get("protocolVersion", self._version) if "serverInfo" in found else self._version
+                tools: Any = found.get("tools", ())
+                self._schemas |= {tool["name"]: tool["inputSchema"] for tool in tools}
                 await receive(raw, message)
         self._ended.set()
-
-    def _learn(self, result: Any) -> None:
-        """Keep what later headers repeat: the agreed version, and the parameters that a tool wants as headers."""
-        found = object_of(result)
-        self._version = found.get("protocolVersion", self._version) if "serverInfo" in found else self._version
-        tools: Any = found.get("tools", ())
-        self._schemas |= {tool["name"]: tool["inputSchema"] for tool in tools}
 
     def _headers_of(self, message: Message) -> dict[str, str]:
         inbound, params = _module("mcp.shared.inbound"), object_of(message.get("params"))

@@ -90,7 +90,17 @@ def principal_of(http: Http) -> Principal:
     """
     given = _authorization(http)
     if not given:
-        return _signed_in(http)
+        session = _session(http)
+        if session is None:
+            raise _stranger()
+        if http.method not in LOOKING and not (
+            is_same_origin(http) and session.is_mine(http.headers.get("x-csrf-token", ""))
+        ):
+            raise Problem(
+                "not_from_here",
+                "a session changes something only with its X-CSRF-Token and this server's Origin; nothing was done",
+            )
+        return Principal("review", session.reviewer, None, "web", session)
     tokens: Tokens = http.app.state.tokens
     text = _token_text(given)
     token = None if text is None else tokens.find(text)
@@ -108,20 +118,6 @@ async def _principal(http: Http) -> Principal:
         if known is not None:
             return _holder(http, known)
     return await in_thread(http, partial(principal_of, http))
-
-
-def _signed_in(http: Http) -> Principal:
-    session = _session(http)
-    if session is None:
-        raise _stranger()
-    if http.method not in LOOKING and not (
-        is_same_origin(http) and session.is_mine(http.headers.get("x-csrf-token", ""))
-    ):
-        raise Problem(
-            "not_from_here",
-            "a session changes something only with its X-CSRF-Token and this server's Origin; nothing was done",
-        )
-    return Principal("review", session.reviewer, None, "web", session)
 
 
 def is_still_good(http: Http, who: Principal) -> bool:

@@ -271,18 +271,14 @@ def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
         if text is not None and len(text) > limit:
             raise Problem("invalid_input", f"`{name}` has at most {limit:,} characters; nothing was done")
     for text in filter(None, (outcome.result, outcome.kept)):
-        _must_be_shown(text)
+        try:
+            tree = canonical.load(text)
+            canonical.display(tree)
+            brief(tree["result"], 200)
+        except Exception as error:  # what cannot be shown must not get onto a reviewer's page
+            raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
     update = None if message.update is None else _update(own, message.update, request.run_id)
     return _answer(own.store.finish(request.id, message.token, outcome, update))
-
-
-def _must_be_shown(result: str) -> None:
-    try:
-        tree = canonical.load(result)
-        canonical.display(tree)
-        brief(tree["result"], 200)
-    except Exception as error:  # what cannot be shown must not get onto a reviewer's page
-        raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
 
 
 @_verb("Take a request back, or forget a no", problems=_NOT_THERE, is_brief=True)

@@ -39,7 +39,14 @@ _MAX_CLASSES = 200  # that the schema of such a call describes; validators are c
 def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     """Return the tree of a call's arguments; raises `AskRefusedError`."""
     tree = canonical.load(form)
-    _must_be_few(tree)
+    left, waiting = _MAX_VALUES, [tree]
+    while waiting:
+        item = waiting.pop()
+        parts = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
+        left -= len(parts)
+        if left < 0:
+            _refuse(f"the arguments hold more than {_MAX_VALUES:,} values; pass a reference in place of the content")
+        waiting += parts
     if len(canonical.load(schema_text).get("$defs", ())) > _MAX_CLASSES:  # pyright: ignore[reportArgumentType]
         _refuse(f"the schema describes more than {_MAX_CLASSES} classes")
     if canonical.dump(tree) != form:
@@ -61,17 +68,6 @@ def _must_be_small(**texts: str) -> None:
     for name, text in texts.items():
         if len(text.encode(errors="replace")) > _MAX_BYTES:
             _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference in place of the content")
-
-
-def _must_be_few(tree: Json) -> None:
-    left, waiting = _MAX_VALUES, [tree]
-    while waiting:
-        item = waiting.pop()
-        parts = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
-        left -= len(parts)
-        if left < 0:
-            _refuse(f"the arguments hold more than {_MAX_VALUES:,} values; pass a reference in place of the content")
-        waiting += parts
 
 
 def _must_fit(named: dict[str, Json], schema: Schema) -> None:
@@ -183,7 +179,9 @@ def _request(asked: AskedRequest, me: Identity, owner: Identity, now: datetime) 
     if len(subject.schema) > _MAX_SCHEMA or Schema.from_text(subject.schema).digest != subject.schema_digest:
         _refuse("the schema's digest is not that of the schema")
     if isinstance(subject, Question):
-        _must_be_its_digest(subject)
+        digests = (question_digest(subject.text, subject.schema_digest, each) for each in range(_EQUAL_QUESTIONS))
+        if subject.digest not in digests:
+            _refuse("the digest is not that of this question")
     else:
         subject = _call(subject, asked.redact)
     if fingerprint(asked.run_id, subject.digest, asked.place, asked.key) != asked.fingerprint:
@@ -245,12 +243,6 @@ def _within_budgets(request: Request, asked: AskedRequest) -> Request:
         return replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
     ours = tuple((one.text, one.name) for one in here.budgets)
     return replace(request, budgets=tuple(dict.fromkeys((*ours, *asked.budgets))))
-
-
-def _must_be_its_digest(question: Question) -> None:
-    digests = (question_digest(question.text, question.schema_digest, each) for each in range(_EQUAL_QUESTIONS))
-    if question.digest not in digests:
-        _refuse("the digest is not that of this question")
 
 
 _drawn: set[tuple[str, ...]] = set()  # digests of schemas, with the types of the plain values that were drawn by them

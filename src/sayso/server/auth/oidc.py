@@ -212,7 +212,13 @@ class Provider:
             claims.validate(now=int(clock.now().timestamp()), leeway=_LEEWAY)
         except (self._faults.JoseError, ValueError, TypeError) as error:
             raise SignInError(f"the provider's token is not valid: {type(error).__name__} {error}") from error
-        self._check_for_us(claims, nonce)
+        # The library lets a token for others through where `azp` names us.
+        if claims.get("aud") not in (self.oidc.client_id, [self.oidc.client_id]):
+            raise SignInError(f"the token is meant for {claims.get('aud')!r}")
+        if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+            raise SignInError("the token was made for another sign-in")
+        if not isinstance(claims.get("sub"), str):
+            raise SignInError("the token names nobody")
         return claims
 
     def _read(self, token: str) -> Any:
@@ -221,15 +227,6 @@ class Provider:
             return self._jwt.decode(token, self._keys.get(), registry=registry)
         except (self._faults.InvalidKeyIdError, self._faults.BadSignatureError):
             return self._jwt.decode(token, self._keys.get(anew=True), registry=registry)  # the keys may have changed
-
-    def _check_for_us(self, claims: Mapping[str, Any], nonce: str) -> None:
-        # The library lets a token for others through where `azp` names us.
-        if claims.get("aud") not in (self.oidc.client_id, [self.oidc.client_id]):
-            raise SignInError(f"the token is meant for {claims.get('aud')!r}")
-        if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
-            raise SignInError("the token was made for another sign-in")
-        if not isinstance(claims.get("sub"), str):
-            raise SignInError("the token names nobody")
 
 
 def _roles_in(claims: Mapping[str, Any], claim: str | None) -> list[str]:
