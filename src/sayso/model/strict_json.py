@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
-from pydantic_core import from_json, to_json
-
 _MAX_DEPTH = 64
 _TOO_DEEP = f"it is nested deeper than {_MAX_DEPTH} levels"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -44,32 +42,6 @@ def _dict(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, Any]", value))
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
-
-
-def must_be_strict(body: bytes) -> None:
-    """Raise `ValueError`, with the reason, for a text that `loads` refuses; for most that it takes this is faster."""
-    try:
-        content = from_json(body, allow_inf_nan=False)
-        # Nothing was left out and nothing was read as something else: the text is the one way to write what was read.
-        if to_json(content) == body and not _is_deep(content):
-            return
-    except ValueError:
-        pass
-    loads(body.decode())
-
-
-def _is_deep(content: Any) -> bool:
-    level: list[Any] = [content] if type(content) in {dict, list} else []
-    for _ in range(_MAX_DEPTH):
-        if not level:
-            return False
-        level = [
-            one
-            for value in level
-            for one in (cast("dict[str, Any]", value).values() if type(value) is dict else value)
-            if type(one) in {dict, list}
-        ]
-    return bool(level)
 
 
 class _NotStrict(ValueError):
