@@ -21,9 +21,17 @@ from sayso.caller import Block, Caller, started_before, withdraw
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call
 from sayso.gates.call import replay, send_back, wanted_again, wanted_of
-from sayso.gates.foreign import ForeignGate, no_function
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial
-from sayso.gates.options import NOT_GIVEN, check_known, check_text, quorum_of, redact_names, rule_options
+from sayso.gates.options import (
+    NOT_GIVEN,
+    ForeignGate,
+    check_known,
+    check_text,
+    no_function,
+    quorum_of,
+    redact_names,
+    rule_options,
+)
 from sayso.model import canonical, duration
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run

@@ -27,7 +27,7 @@ from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.grants import Stop
 from sayso.stores.request_store import is_lost
-from sayso.stores.search import Search
+from sayso.stores.review import Search
 from sayso.stores.transaction import LEASE
 from sayso.teamwork import Teamwork, identity_of
 

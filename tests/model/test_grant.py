@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sayso import clock, errors
-from sayso.model.budget import Budget
-from sayso.model.grant import Grant
+from sayso.model.grant import Budget, Grant
 from sayso.model.request import Request
 from sayso.testing import sample_call
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 import sayso
 from sayso import errors
-from sayso.model.nan import nan_in
+from sayso.gates.hooks import nan_in
 
 NAN = float("nan")
 

@@ -799,7 +799,7 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_call_without_room_waits_for_a_person_who_is_told_why",
     ),
     Mutant(
-        "an amount below zero makes no room", "model/budget.py",
+        "an amount below zero makes no room", "model/grant.py",
         "return None if amount is None or amount < 0 or amount.adjusted() > _MOST_DIGITS else amount", "return amount",
         "stores/test_contract.py::TestMemory::test_an_amount_that_is_no_number_from_zero_waits",
     ),

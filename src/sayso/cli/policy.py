@@ -19,8 +19,8 @@ from sayso import clock, config, errors
 from sayso.cli.context import CliContext, NoStoreYetError, as_date, json_option
 from sayso.cli.output import WRONG, plural
 from sayso.model import canonical
-from sayso.model.budget import Budget
 from sayso.model.escaping import escape
+from sayso.model.grant import Budget
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema

@@ -8,7 +8,8 @@ or an effect is never empty and never contains a secret.
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, time
@@ -16,7 +17,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from sayso import errors, telemetry
@@ -24,7 +25,7 @@ from sayso.effects import Effects, HookCall, StoreCall
 from sayso.gates.masking import HookError, mask_facts, refuse, secrets_among
 from sayso.gates.options import Gate
 from sayso.model import canonical, redaction
-from sayso.model.nan import nan_in
+from sayso.model.canonical.names import place
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.scope import Occasion, executing, requester
@@ -34,7 +35,7 @@ _LONGEST = 200
 _ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePath)
 
 
-# -- the rule ------------------------------------------------------------------------------------------------------
+# -- the rule ----------------------------------------------------------------------------------------------------
 
 
 def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[Verdict]:
@@ -215,7 +216,7 @@ def _must_be_name(gate: Gate, option: str, text: str) -> str:
     return text
 
 
-# -- for the reviewer ----------------------------------------------------------------------------------------------
+# -- for the reviewer --------------------------------------------------------------------------------------------
 
 
 def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str, Any]) -> Effects[str]:
@@ -248,7 +249,7 @@ def facts_of(
     return {**(wanted.context or {}), **mask_facts(gate, {**facts, **(verdict.context or {})}, secrets)}
 
 
-# -- afterwards ----------------------------------------------------------------------------------------------------
+# -- afterwards --------------------------------------------------------------------------------------------------
 
 
 def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effects[Happened | bool | None]:
@@ -267,3 +268,59 @@ def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effe
     raise errors.PolicyError(
         f"verify= of {gate.name}", f"returned {type(answer).__name__}, not True, False, None or Happened(result)"
     )
+
+
+# -- NaN --------------------------------------------------------------------------------------------------------------
+
+# Every comparison with NaN is false, so a rule such as `amount > 100` would let it through. The search covers what has
+# a canonical form, calls no code of users and visits each container once; scalars cost next to nothing.
+_LONGEST_PLACE = 20  # steps of a place that are written out
+_PLAIN = frozenset({str, int, bool, bytes, type(None)})
+
+
+def nan_in(arguments: Mapping[str, Any]) -> str | None:
+    """Return where the first NaN stands, e.g. `order.lines[2].price`; None where there is none."""
+    for value in arguments.values():  # most calls have nothing but scalars
+        if type(value) not in _PLAIN and (type(value) is not float or value != value):  # noqa: PLR0124  true of a NaN alone
+            break
+    else:
+        return None
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
+    seen = set[int]()
+    while waiting:
+        steps, value = waiting.pop()
+        if _is_nan(value):
+            return place(steps) if len(steps) <= _LONGEST_PLACE else f"{place(steps[:_LONGEST_PLACE])}…"
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        found = [
+            ((*steps, key if type(key) is int else str(key))[: _LONGEST_PLACE + 1], part)
+            for key, part in _parts(value)
+            if type(part) not in _PLAIN and (type(part) is not float or part != part)  # noqa: PLR0124  as above
+        ]
+        waiting += reversed(found)
+    return None
+
+
+def _is_nan(value: object) -> bool:
+    if isinstance(value, float):
+        return float.__ne__(value, value)
+    decimal = sys.modules.get("decimal")  # where nobody imported it, nobody has made one
+    return decimal is not None and isinstance(value, decimal.Decimal) and decimal.Decimal.is_nan(value)
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return what a list, tuple, dict, dataclass or model holds, by name or place; nothing for all else."""
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).items()
+    if isinstance(value, list | tuple):
+        return enumerate(cast("list[Any]", value))
+    kind = cast("Any", type(value))
+    declared = getattr(kind, "__dataclass_fields__", None)
+    if declared is not None:
+        return [(name, getattr(value, name, None)) for name in declared]
+    if hasattr(kind, "__pydantic_fields__"):
+        extra: dict[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
+        return [*cast("dict[str, Any]", vars(value)).items(), *extra.items()]
+    return ()

@@ -474,3 +474,38 @@ class Gate:
             self._by_captured.clear()  # a variable that changes with each call must not fill the memory
             schema = self._by_captured[digest] = self._bare.among(digest)
         return schema
+
+
+# -- a foreign tool ----------------------------------------------------------------------------------------------------
+
+
+def no_function(**_: Any) -> Any:
+    """Stand in for the function of a held call."""
+    raise RuntimeError("a held call has no function of its own")  # `once` brings one
+
+
+class _ByName(Signature):
+    """How a foreign tool is called: with one dict."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(no_function)
+        self.names = names
+
+    def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (dict(arguments),), {}
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignGate(Gate):
+    """The gate of a call that is no Python function: its schema is given, and its names are not known for sure."""
+
+    given: Schema = field(default_factory=lambda: Schema.of_json({"type": "object"}))
+
+    def __post_init__(self) -> None:
+        tool = tool_of(no_function, self.named)
+        derived = {
+            "tool": tool, "name": tool, "signature": _ByName(self.given.names), "is_self_contained": True,
+            "_bare": self.given, "captured": CapturedValues(no_function), "_by_captured": {},
+            "_hook_arguments": {id(hook): chosen(hook) for hook in (self.when, self.effect) if callable(hook)},
+        }  # fmt: skip
+        self.__dict__.update(derived)

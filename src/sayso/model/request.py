@@ -221,7 +221,7 @@ class Request:
         channels: The only channels that are told of it; empty for all.
         notify_arguments: Whether messages about it may carry its arguments, masked.
         always: A person decides each call: no grant and no budget stands in.
-        budgets: Within which the policy allows it, each as its text and name (see `sayso.model.budget`).
+        budgets: Within which the policy allows it, each as its text and name (see `sayso.model.grant`).
         escalation: Who else may decide when it has waited for long.
         state: Where it stands.
         votes: Approvals of the call as it stands now, while the quorum is not met.

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import errors
 from sayso.model import duration
-from sayso.model.budget import Budget
+from sayso.model.grant import Budget
 from sayso.policy.condition import Condition, ConditionError
 from sayso.policy.verdict import Verdict, allow, deny, hold
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sayso import errors
 from sayso.model import duration
-from sayso.model.budget import Budget
+from sayso.model.grant import Budget
 from sayso.model.reviewer import Escalation, Quorum, Reviewer
 
 __all__ = ["Budget", "Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
 from sayso.model import lifecycle
-from sayso.model.budget import Budget, Taking
-from sayso.model.grant import Grant, Grantor
+from sayso.model.grant import Budget, Grant, Grantor, Taking
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State

@@ -14,11 +14,11 @@ from typing import Any, NoReturn, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.budget import Budget
 from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
 from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
 from sayso.model.edit import schema_of
 from sayso.model.fingerprint import call_digest, fingerprint, question_digest
+from sayso.model.grant import Budget
 from sayso.model.redaction import FAILED, Redaction, agrees
 from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import Identity
