@@ -23,60 +23,40 @@ _LINGER = 100  # polls at the busy pace after the last change, before it slows d
 _REST = 4  # times the processor time of a look, before the next: many who wait must not cost a whole core
 
 
-class _Waiting:
-    """One who waits: two may have equal functions."""
-
-    __slots__ = ("wake",)
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self.wake = wake
-
-
 class Bell:
     """Who wants to be woken for which request, or for any change at all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[_Waiting]] = {}  # small: a server may wait for thousands
-        self._for_any: list[_Waiting] = []
+        self._waiting: dict[str | None, dict[object, Callable[[], None]]] = {}  # under None for any change
 
-    def add(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Register `wake`; the returned function takes it back, once."""
-        mine = _Waiting(wake)
+    def add(self, request_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
+        """Register `wake` for a request, None for every change; the returned function takes it back, once."""
+        mine = object()  # two who wait may have equal functions
         with self._lock:
-            self._waiting.setdefault(request_id, []).append(mine)
+            self._waiting.setdefault(request_id, {})[mine] = wake
         return partial(self._remove, request_id, mine)
 
-    def _remove(self, request_id: str, mine: _Waiting) -> None:
+    def _remove(self, request_id: str | None, mine: object) -> None:
         with self._lock:
-            waiting = self._waiting.get(request_id, [])
-            if mine in waiting:
-                waiting.remove(mine)
+            waiting = self._waiting.get(request_id, {})
+            waiting.pop(mine, None)
             if not waiting:
                 self._waiting.pop(request_id, None)
 
     def add_for_any(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake` for every change; the returned function takes it back."""
-        mine = _Waiting(wake)
-        with self._lock:
-            self._for_any.append(mine)
-        return partial(self._remove_for_any, mine)
-
-    def _remove_for_any(self, mine: _Waiting) -> None:
-        with self._lock:
-            if mine in self._for_any:
-                self._for_any.remove(mine)
+        return self.add(None, wake)
 
     def ring(self, request_ids: Iterable[str]) -> None:
         """Wake everybody who waits for one of these, and everybody who waits for any change."""
         if self.is_idle:
             return
         with self._lock:
-            woken = [one for request_id in request_ids for one in self._waiting.get(request_id, ())]
-            woken += self._for_any
-        for one in woken:
+            woken = [wake for one in (*request_ids, None) for wake in self._waiting.get(one, {}).values()]
+        for wake in woken:
             try:
-                one.wake()
+                wake()
             except Exception:  # noqa: BLE001  whose wake fails keeps nobody else asleep, nor ends the thread that watches
                 _log.exception("somebody who waits for a request could not be woken")
 
@@ -87,17 +67,17 @@ class Bell:
     def watched(self) -> list[str]:
         """Return the requests that somebody waits for."""
         with self._lock:
-            return list(self._waiting)
+            return [one for one in self._waiting if one is not None]
 
     @property
     def is_for_any(self) -> bool:
         """Whether somebody waits for any change at all."""
-        return bool(self._for_any)
+        return None in self._waiting
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits."""
-        return not self._waiting and not self._for_any
+        return not self._waiting
 
 
 class Watcher:
