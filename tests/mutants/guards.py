@@ -1350,6 +1350,52 @@ MUTANTS = [
         'if _name(target).startswith(_PREFIX):', 'if False:',
         "integrations/test_mcp_server.py::test_a_proposal_cannot_be_confirmed_by_a_proposal",
     ),
+    # -- notifications in browsers ----------------------------------------------------------------------------------
+    Mutant(
+        "no message goes to a push service in a private network", "server/push.py",
+        "allow_private=self._allow_private)", "allow_private=True)",
+        "server/test_push.py::test_no_message_goes_to_a_private_address",
+    ),
+    Mutant(
+        "only who could decide is told", "server/push.py",
+        "must_be_allowed(request, identity, reviewer.roles, clock.now())", "pass",
+        "server/test_push.py::test_only_who_could_decide_is_told",
+    ),
+    Mutant(
+        "who may not review any more is not told", "server/push.py",
+        "if not self._sign_in.admits(reviewer):", "if False:",
+        "server/test_push.py::test_nobody_who_may_not_review_any_more_is_told",
+    ),
+    Mutant(
+        "a device is not told for ever", "server/push.py",
+        "return device.record.due is None or device.record.due <= now", "return False",
+        "server/test_push.py::test_a_device_is_told_until_its_reviewer_signs_out_or_somebody_else_signs_in_or_nobody_does",
+    ),
+    Mutant(
+        "a device of somebody else is not removed", "server/push.py",
+        "return is_theirs and self._drop(key)", "return self._drop(key)",
+        "server/test_push.py::test_a_reviewer_sees_tries_and_removes_their_own_devices",
+    ),
+    Mutant(
+        "a notification approves only what the policy and the record let it", "server/pages/devices.py",
+        "if not may_approve_there(store, request):", "if False:",
+        "server/test_push.py::test_nothing_else_is_approved_from_a_notification",
+    ),
+    Mutant(
+        "a notification approves only what it showed", "server/pages/devices.py",
+        "review.approve(request.id, seen=seen)", "review.approve(request.id)",
+        "server/test_push.py::test_a_request_that_changed_since_is_not_approved_from_its_notification",
+    ),
+    Mutant(
+        "a program with a token cannot have itself approved from a notification", "server/push.py",
+        "or request.requester.issuer == TOKENS:", "or False:",
+        "server/test_push.py::test_nothing_else_is_approved_from_a_notification",
+    ),
+    Mutant(
+        "a rule that wants approval from notifications is of low risk and for one reviewer", "policy/verdict.py",
+        "if self.approve_from_notification and not (", "if False and not (",
+        "server/test_push.py::test_a_rule_that_could_not_count_is_refused",
+    ),
     # -- the Agent Approval Protocol --------------------------------------------------------------------------------
     Mutant(
         "what its program could not take is not edited", "model/edit.py",

@@ -5,14 +5,19 @@ The invariant: no page of the inbox, and nothing of a request, is kept on the de
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import sayso
+import sayso.policy
 from tests.support.gated import pay
-from tests.support.surfing import Surf, held, need, serving
+from tests.support.surfing import Surf, held, need, serving, stands
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -85,3 +90,61 @@ def test_a_page_that_another_site_leads_to_is_asked_for_as_such(surf: Surf) -> N
     page.get_by_role("link", name="there").click()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     assert got == [(True, "gzip"), (True, "gzip"), (True, None)]
+
+
+SUBSCRIBED = """PushManager.prototype.subscribe = async ({applicationServerKey}) => ({toJSON: () => ({
+  endpoint: `https://push.example/${applicationServerKey.length}`, keys: KEYS,
+})});
+Notification.requestPermission = async () => "granted";"""
+SHOWN = """async () => (await registration.getNotifications()).map(
+  ({title, body, actions, silent}) => [title, body, actions.map((one) => one.action), silent]
+)"""
+HAPPENS = """async ([name, about]) => {
+  const waits = [], [notification] = await registration.getNotifications();
+  const event = name === "push" ? new PushEvent(name, {data: JSON.stringify(about)})
+    : new NotificationEvent(name, {notification, action: "approve"});
+  event.waitUntil = (promise) => waits.push(promise);
+  dispatchEvent(event);
+  await Promise.all(waits);
+}"""
+
+
+def test_a_reviewer_turns_notifications_on_and_off(surf: Surf) -> None:
+    point = ec.generate_private_key(ec.SECP256R1()).public_key()
+    raw = point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    keys = {"p256dh": base64.urlsafe_b64encode(raw).decode().rstrip("="), "auth": "A" * 22}
+    page = with_worker(surf, "/settings")
+    expect(page.get_by_text("This browser can show no notifications")).to_be_hidden()
+    page.evaluate(SUBSCRIBED.replace("KEYS", json.dumps(keys)))
+    page.get_by_label("What to call this device").fill("my phone")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Turn on notifications in this browser").click()
+    expect(page.locator("#devices ~ ul")).to_contain_text("my phone this browser")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Remove: my phone").click()
+    expect(page.locator("#devices ~ ul")).to_have_count(0)
+
+
+def test_a_notification_approves_what_it_showed_and_says_so_where_it_could_not(surf: Surf) -> None:
+    @sayso.gate(wait="raise", when=lambda: sayso.policy.hold(risk="low", approve_from_notification=True))
+    def restart(service: str) -> None: ...
+
+    page = with_worker(surf)
+    page.context.grant_permissions(["notifications"], origin=surf.base)
+    surf.expected = "409|412"
+    (worker,) = page.context.service_workers
+    for is_as_shown, said, state in ((True, "Approved", "approved"), (False, "Not approved", "pending")):
+        request_id = held(restart, said)
+        about = {
+            "id": "m", "request": request_id, "title": "a program asks", "body": "restart(…)", "is_over": False,
+            "approve": stands(request_id).current_fingerprint if is_as_shown else "f" * 64,
+        }  # fmt: skip
+        worker.evaluate(HAPPENS, ["push", about])
+        assert worker.evaluate(SHOWN) == [["a program asks", "restart(…)", ["approve"], False]]
+        worker.evaluate(HAPPENS, ["notificationclick", None])
+        ((title, _, actions, _),) = worker.evaluate(SHOWN)
+        assert title.startswith(said)
+        assert (actions, stands(request_id).state) == ([], state)
+        worker.evaluate(HAPPENS, ["push", {**about, "approve": None, "is_over": True, "title": "it ended"}])
+        assert worker.evaluate(SHOWN) == [["it ended", "restart(…)", [], True]]
+        worker.evaluate("registration.getNotifications().then((all) => all.forEach((one) => one.close()))")

@@ -143,7 +143,7 @@ def serve(
         taken: int = listeners[0].getsockname()[1]
         url = place.url(taken, named)
         app, first = _for_one(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
-        stack.enter_context(delivering(store, url, also=[Webhooks(store)]))
+        stack.enter_context(delivering(store, url, also=[Webhooks(store), app.state.push]))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
         _say_where(place, first, None if rules is None else taken)
         if opens:

@@ -393,6 +393,7 @@ def _new_request(
         escalation=wanted.escalation,
         context=facts,
         always=gate.always or verdict.always,
+        approve_from_notification=verdict.approve_from_notification,
         budgets=tuple((one.text, one.name) for one in verdict.budgets),
     )
 

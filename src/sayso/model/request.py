@@ -221,6 +221,7 @@ class Request:
         channels: The only channels that are told of it; empty for all.
         notify_arguments: Whether messages about it may carry its arguments, masked.
         always: A person decides each call: no grant and no budget stands in.
+        approve_from_notification: Whether the policy lets its push notification carry an Approve button.
         budgets: Within which the policy allows it, each as its text and name (see `sayso.model.grant`).
         escalation: Who else may decide when it has waited for long.
         state: Where it stands.
@@ -265,6 +266,7 @@ class Request:
     notify_arguments: bool = False
     escalation: Escalation | None = None
     always: bool = False
+    approve_from_notification: bool = False
     budgets: tuple[tuple[str, str | None], ...] = ()
     state: State = State.PENDING
     holds: bool = True

@@ -260,16 +260,17 @@ _TEXT = _is_text, "a text"
 _TEXTS = _is_texts, "a list of texts"
 _ONE_OR_MORE: _Check = (lambda value: isinstance(value, str) or _is_texts(value)), "a list of texts"
 _SPAN = _is_text, "a span of time such as '24h'"
+_FLAG: _Check = (lambda value: type(value) is bool), "true or false"
 _VERDICT: _Check = (lambda value: value in ("allow", "hold", "deny")), "'allow', 'hold' or 'deny'"
 # What each key takes; those of a hold are the arguments of `hold`.
 _OF_HOLD: _Keys = {
     "prompt": _TEXT, "quorum": (lambda value: type(value) is int and value > 0, "a number of people from 1"),
     "roles": _TEXTS, "expires": _SPAN, "risk": _TEXT, "summary": _TEXT, "redact": _TEXTS, "channels": _TEXTS,
-    "effect": _TEXT, "escalate_after": _SPAN, "escalate_to": _TEXTS,
+    "effect": _TEXT, "escalate_after": _SPAN, "escalate_to": _TEXTS, "approve_from_notification": _FLAG,
 }  # fmt: skip
 _OF_RULE: _Keys = {
     "tool": _ONE_OR_MORE, "when": (_is_text, "a condition in CEL, as a text"), "verdict": _VERDICT, "reason": _TEXT,
-    "name": _TEXT, "log": (lambda value: type(value) is bool, "true or false"), "budget": _ONE_OR_MORE,
+    "name": _TEXT, "log": _FLAG, "budget": _ONE_OR_MORE,
     "examples": (_is_tables, "tables, each under [[rules.examples]]"), **_OF_HOLD,
 }  # fmt: skip
 _OF_EXAMPLE: _Keys = {
@@ -432,7 +433,8 @@ class _Reader:
                 hold(table.get("reason"), **{key: table[key] for key in _OF_HOLD if key in table}), rule=name
             )
         except (errors.ConfigError, TypeError, ValueError) as error:
-            self.wrong((*place, "escalate_after") if "escalate_after" in table else place, str(error))
+            key = "approve_from_notification" if "approve_from_notification" in str(error) else "escalate_after"
+            self.wrong((*place, key) if key in table else place, str(error))
             return None
 
     def _check_template(self, place: Place, key: str, text: str | None) -> None:

@@ -40,6 +40,7 @@ class Verdict:
         redact: For a hold, more names of arguments and fields to mask, beside the gate's.
         channels: For a hold, the only channels that are told of it; empty for all.
         effect: For a hold, the effect of the call; a template, where the gate names none.
+        approve_from_notification: For a hold, that its push notification may carry an Approve button.
         log: For a call that is let through, that the journal notes it.
         rule: Name of the rule, where it has one; it is recorded.
     """
@@ -58,6 +59,7 @@ class Verdict:
     redact: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     effect: str | None = None
+    approve_from_notification: bool = False
     log: bool = False
     rule: str | None = None
 
@@ -66,7 +68,7 @@ class Verdict:
         kinds = {
             "reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict,
             "escalation": Escalation, "budgets": tuple, "always": bool, "summary": str, "redact": tuple,
-            "channels": tuple, "effect": str, "log": bool, "rule": str,
+            "channels": tuple, "effect": str, "approve_from_notification": bool, "log": bool, "rule": str,
         }  # fmt: skip
         for name, kind in kinds.items():
             value = getattr(self, name)
@@ -82,12 +84,20 @@ class Verdict:
             raise ValueError("budgets are those of an allow; use sayso.policy.allow(budget=...)")
         if self.always and self.kind != "hold":
             raise ValueError("always= is a hold's; use sayso.policy.hold(always=True)")
+        if self.approve_from_notification and not (self.kind == "hold" and self.risk == "low" and self._needs_anybody):
+            raise ValueError(
+                "approve_from_notification is for a hold that says risk='low' and asks for no quorum and no roles"
+            )
         # What would not count is refused, and not dropped.
         needs = {"summary": self.summary, "redact": self.redact, "channels": self.channels, "effect": self.effect}
         lost = [name for name, value in needs.items() if value is not None and value != () and self.kind != "hold"]
         lost += ["log"] if self.log and self.kind != "allow" else []
         if lost:
             raise ValueError(f"a verdict's {lost[0]} does not count for {self.kind}")
+
+    @property
+    def _needs_anybody(self) -> bool:
+        return self.quorum is None or (self.quorum.count == 1 and not self.quorum.roles)
 
     @property
     def is_recorded(self) -> bool:
@@ -131,7 +141,7 @@ def hold(
     quorum: int | None = None, roles: Collection[str] | None = None, risk: str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
     always: bool = False, summary: str | None = None, redact: Collection[str] = (), channels: Collection[str] = (),
-    effect: str | None = None,
+    effect: str | None = None, approve_from_notification: bool = False,
 ) -> Verdict:  # fmt: skip
     """Return the verdict that makes the call wait for a person.
 
@@ -149,6 +159,8 @@ def hold(
         redact: More names of arguments and fields to mask.
         channels: Only these channels are told of the request.
         effect: What the call does to the world: a template over the arguments, as for `sayso.gate`.
+        approve_from_notification: Its push notification may carry an Approve button; with `risk="low"` only, and not
+            with a quorum or roles.
     """
     wanted: dict[str, Any] = {"count": quorum, "roles": roles}
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -158,6 +170,7 @@ def hold(
     return Verdict(
         "hold", reason, prompt, span, needs, risk, escalation=escalation, always=always, summary=summary,
         redact=_names("redact", redact), channels=_names("channels", channels), effect=effect,
+        approve_from_notification=approve_from_notification,
     )  # fmt: skip
 
 

@@ -45,13 +45,14 @@ from sayso.server.context import Settings, get_route, post_route, settings_of
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import HEADERS, LOOPBACK, Guard
 from sayso.server.language import asked_for
-from sayso.server.pages import bulk, export, insights, listing
+from sayso.server.pages import bulk, devices, export, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
 from sayso.server.pages.rendering import render_public
 from sayso.server.pages.views import change_view
+from sayso.server.push import Push
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 from sayso.words import later, say, speaking
@@ -79,6 +80,8 @@ def _routes() -> list[BaseRoute]:
         Route("/settings/away", post_route(settings_page.go_away), methods=["POST"]),
         Route("/settings/back", post_route(settings_page.come_back), methods=["POST"]),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
+        Route("/devices/{verb}", post_route(devices.change), methods=["POST"]),
+        Route("/notified/{request_id}/approve", post_route(devices.approve), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),
         Route("/r/{request_id}", get_route(request_page.show_request)),
@@ -238,6 +241,7 @@ def create_app(
     signer, options = TokenSigner(store), f"{base_url or ''} {sign_in.fingerprint}"
     sessions = Sessions(store, signer, lasts=sign_in.lasts, options=options, admits=sign_in.admits)
     state.settings = Settings(store, sessions, base_url, who, signer, sign_in, undo_within=_undo_within(undo))
+    state.push = Push(store, signer, base_url=base_url, sign_in=sign_in)
     state.on_stranger, state.on_link_used, state.checkpoints = on_stranger, None, None
     state.tokens, state.rate, state.stranger_rate = Tokens(store), Rate(rate), Rate(stranger_rate)
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token

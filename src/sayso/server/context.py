@@ -33,6 +33,7 @@ from sayso.server.auth.options import FAILURES, SignIn
 from sayso.server.auth.sessions import Session, Sessions
 from sayso.server.auth.signing import Links, TokenSigner
 from sayso.server.language import language_of
+from sayso.server.push import Push
 from sayso.stores.base import Store
 from sayso.words import Language, choose
 
@@ -45,6 +46,7 @@ _TIMEOUT, _TIMEOUT_OF_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
 _large_form = threading.Lock()  # a large form takes a hundred times its size while it is parsed
 _LONGEST_ADDRESS = 500
+DEVICE_COOKIE = "sayso-device"
 _WORTH_COMPRESSING, _LEVEL = 1_000, 5
 
 
@@ -262,14 +264,32 @@ def return_address(http: Http, wanted: str) -> str:
     return wanted if is_plain and wanted.startswith(home) and not wanted.startswith("//") else home
 
 
-def set_cookie(http: Http, response: Response, what: str, value: str | None, *, strict: bool = False) -> None:
-    """Set a cookie that no script can read and no form of another site sends; None deletes it."""
+def set_cookie(
+    http: Http, response: Response, what: str, value: str | None, *, strict: bool = False,
+    lasts: timedelta | None = None,
+) -> None:  # fmt: skip
+    """Set a cookie that no script can read and no form of another site sends; None deletes it.
+
+    Without `lasts` it ends with the browser.
+    """
     settings = settings_of(http)
     name, is_https = settings.cookie(http, what)
     response.set_cookie(
-        name, value or "", max_age=None if value else 0, path="/", httponly=True, secure=is_https,
+        name, value or "", max_age=0 if not value else None if lasts is None else int(lasts.total_seconds()),
+        path="/", httponly=True, secure=is_https,
         samesite="strict" if strict else "lax",
     )  # fmt: skip
+
+
+def device_key(http: Http) -> str | None:
+    """Return the key of this browser's device (`sayso.server.push`), if notifications were turned on there."""
+    return http.cookies.get(settings_of(http).cookie(http, DEVICE_COOKIE)[0])
+
+
+def signed_in_at_device(http: Http, reviewer: Reviewer) -> None:
+    """Keep this browser's device for who has signed in, and have nobody else's told there any more."""
+    push: Push = http.app.state.push
+    push.signed_in(reviewer, device_key(http))
 
 
 def accepts_gzip(http: Http) -> bool:
@@ -305,6 +325,7 @@ def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
         response = await run_in_threadpool(lambda: _compressed(http, page(context)))
         if http.cookies.get(settings_of(http).cookie(http)[0]) != session.id:
             set_cookie(http, response, "sayso", session.id)
+            await run_in_threadpool(signed_in_at_device, http, session.reviewer)
         return response
 
     return route

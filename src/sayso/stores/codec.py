@@ -129,7 +129,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _PLAIN: dict[str, type] = {
     "process": str, "key": str, "effect": str, "title": str, "summary": str, "prompt": str, "description": str,
     "rule": str, "context": dict, "place": str, "retries": int, "idempotent": bool, "redact": list, "channels": list,
-    "notify_arguments": bool, "always": bool, "budgets": list,
+    "notify_arguments": bool, "always": bool, "approve_from_notification": bool, "budgets": list,
 }  # fmt: skip
 _PLAIN_VALUES = attrgetter(*_PLAIN)
 _NOT_SAID: dict[str, Any] = {name: getattr(Request, name) for name in _PLAIN}

@@ -27,8 +27,10 @@ from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
 from sayso.server.auth.oidc import Provider, SignInError
 from sayso.server.context import (
+    DEVICE_COOKIE,
     Form,
     RequestContext,
+    device_key,
     is_same_origin,
     not_admitted,
     path_to,
@@ -38,8 +40,10 @@ from sayso.server.context import (
     session_of,
     set_cookie,
     settings_of,
+    signed_in_at_device,
 )  # fmt: skip
 from sayso.server.pages.rendering import render_public
+from sayso.server.push import Push
 
 _log = logging.getLogger("sayso.server")
 
@@ -100,6 +104,7 @@ def _start_session(http: Http, person: Reviewer, where: str) -> Response:
         settings.sessions.end(before)
     response = redirect(where)
     set_cookie(http, response, "sayso", settings.sessions.begin(person).id)
+    signed_in_at_device(http, person)
     return response
 
 
@@ -120,9 +125,12 @@ def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
 def logout(context: RequestContext) -> Response:
     """End the session."""
     context.settings.sessions.end(context.session)
+    push: Push = context.http.app.state.push
+    push.remove(context.reviewer, device_key(context.http) or "")  # who leaves a browser is not told there any more
     context.http.app.state.live_pages.wake()  # other tabs of this browser say so at once
     response = render_public(context.http, "bye.html")
-    set_cookie(context.http, response, "sayso", None)
+    for what in ("sayso", DEVICE_COOKIE):
+        set_cookie(context.http, response, what, None)
     return response
 
 

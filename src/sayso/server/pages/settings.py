@@ -1,12 +1,13 @@
-"""The settings page: the reader's language, who is away, and, read only, the store, gates, channels and tokens.
+"""The settings page: the reader's language and devices, who is away, and, read only, what the server has.
 
-A reviewer says here that they are away; all other settings are made in `sayso.toml`, in the environment and by
-commands. Channels are described as by `sayso doctor`. No secret is shown, and nothing here decides anything.
+A reviewer turns notifications on here, and says that they are away; all other settings are made in `sayso.toml`, in
+the environment and by commands. Channels are described as by `sayso doctor`. No secret is shown, and nothing decides.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,10 +27,11 @@ from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.server.auth.tokens import Token, Tokens
-from sayso.server.context import RequestContext, redirect
+from sayso.server.context import RequestContext, device_key, redirect
 from sayso.server.language import choose_language, language_choices, language_of
 from sayso.server.pages.care import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
+from sayso.server.push import Push, is_installed
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
@@ -41,7 +43,7 @@ _MOST, _ERROR_ROOM = 1_000, 400
 
 def settings(context: RequestContext) -> Response:
     """Show how this inbox is set up."""
-    return _page(context)
+    return page_of_settings(context)
 
 
 def send_test(context: RequestContext) -> Response:
@@ -54,8 +56,8 @@ def send_test(context: RequestContext) -> Response:
     except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
         fault = escape(redaction.error_text(error, ())[:_ERROR_ROOM])
         said = say("The test message did not go out through %(name)s: %(fault)s", name=escape(name), fault=fault)
-        return _page(context, status=502, said=said)
-    return _page(context, said=say("A test message went out through %(name)s.", name=escape(name)))
+        return page_of_settings(context, status=502, said=said)
+    return page_of_settings(context, said=say("A test message went out through %(name)s.", name=escape(name)))
 
 
 def set_language(context: RequestContext) -> Response:
@@ -70,12 +72,12 @@ def go_away(context: RequestContext) -> Response:
         to = person_named(context, context.field("to") or "")
         made = context.review.delegate(to, context.field("until") or "")
     except NotDoneError as refused:
-        return _page(context, status=422, away_fault=str(refused))
+        return page_of_settings(context, status=422, away_fault=str(refused))
     except (errors.ConfigError, ValueError) as fault:
-        return _page(context, status=422, away_fault=escape(str(fault)))
+        return page_of_settings(context, status=422, away_fault=escape(str(fault)))
     further = absence(made.to, context.review.delegations())
     if further:
-        return _page(
+        return page_of_settings(
             context,
             away_fault=say(
                 "%(name)s is %(away)s: nobody looks further than one step.", name=name_of(made.to), away=further
@@ -90,7 +92,10 @@ def come_back(context: RequestContext) -> Response:
     return redirect(context.path("settings"))
 
 
-def _page(context: RequestContext, *, status: int = 200, said: str = "", away_fault: str = "") -> Response:
+def page_of_settings(
+    context: RequestContext, *, status: int = 200, said: str = "", away_fault: str = "", of_devices: str = ""
+) -> Response:
+    """Return the page, with what is to be said of channels, of being away, or of devices."""
     store = context.settings.store
     schedule: Schedule | None = context.http.app.state.checkpoints
     channels, fault = check(health(store))
@@ -99,12 +104,25 @@ def _page(context: RequestContext, *, status: int = 200, said: str = "", away_fa
     return render(
         context, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
-        tokens=[(one, _standing(one)) for one in Tokens(store).all()],
+        tokens=[(one, _standing(one)) for one in Tokens(store).all()], of_devices=of_devices,
+        devices=_devices(context) if is_installed() else None,
         evidence_fault=None if schedule is None else schedule.problem, choices=language_choices(),
         chosen="" if chosen is None else chosen.tag, away_fault=away_fault, colleagues=colleagues(context),
         away=[(one.by.is_same(context.reviewer.identity), name_of(one.by), absence(one.by, [one])) for one in away],
         form=context.form,
     )  # fmt: skip
+
+
+def _devices(context: RequestContext) -> dict[str, Any]:
+    """Return the devices of who looks, the key that a browser needs to become one, and which one this browser is."""
+    push: Push = context.http.app.state.push
+    here, now = device_key(context.http), clock.now()
+    mine = [
+        (one, datetime.fromisoformat(one.record.body["added"]), one.record.due)
+        for one in push.devices(context.reviewer)
+    ]
+    rows = [(one.key, one.name, ago(added, now), one.key == here, due) for one, added, due in mine]
+    return {"rows": rows, "key": push.public_key()}
 
 
 def public_address(url: str) -> str:

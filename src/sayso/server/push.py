@@ -1,0 +1,335 @@
+"""Web push: notifications in reviewers' browsers, through the push service that each browser has chosen.
+
+A *device* is a browser in which a reviewer has turned notifications on; it is a record of the store. The channel `push`
+sends what requests owe through the outbox, encrypted for the device, so that the push service in between reads
+nothing. A device is told only of what its reviewer could decide, and for 30 days after they last signed in there.
+
+The server signs each message (VAPID, RFC 8292) with a key that is derived from the server's secret. Where a message
+may go is decided as for webhooks (`sayso.channels.http_post`), because the address comes from a browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import importlib.util
+import json
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from sayso import clock, errors
+from sayso.channels import registry
+from sayso.channels.http_post import Destination, post
+from sayso.channels.notification import DeliveryError, Notification
+from sayso.channels.registry import all_records
+from sayso.model.lifecycle import must_be_allowed
+from sayso.model.request import Request, State
+from sayso.model.reviewer import TOKENS, Reviewer
+from sayso.server.auth.options import SignIn
+from sayso.server.auth.signing import TokenSigner
+from sayso.stores.base import Store
+from sayso.stores.records import Record
+from sayso.stores.transaction import CHANNEL
+from sayso.view import card
+from sayso.view.summary import time_left, token
+
+EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
+LASTS, MOST = timedelta(days=30), 10
+_KIND, _LONGEST_TTL = "device", timedelta(days=28)
+_ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 16, 500
+_GONE = frozenset({404, 410})
+_TOLD = frozenset(State) - {State.RUNNING, State.DONE}
+_URGENT = frozenset({"asked", "reminder", "escalated"})
+
+
+class DeviceRefusedError(errors.SaysoError):
+    """A browser cannot be told: what it sent is no subscription, or leads where no message may go."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A browser in which somebody has turned notifications on.
+
+    Attributes:
+        key: Under which it is kept; the browser has it in a cookie.
+        reviewer: Who turned them on, with the roles that they had when they last signed in there.
+        name: What they call it.
+        endpoint: Where the push service takes messages for it. Whoever knows it cannot send: that takes our key.
+        p256dh, auth: For whom messages are encrypted, in URL-safe base64.
+        record: As it is kept.
+    """
+
+    key: str
+    reviewer: Reviewer
+    name: str
+    endpoint: str = field(repr=False)
+    p256dh: str = field(repr=False)
+    auth: str = field(repr=False)
+    record: Record = field(repr=False)
+
+    @classmethod
+    def of(cls, record: Record) -> Device:
+        """Return the device of a record; raises `StoreCorruptError`."""
+        body = record.body
+        try:
+            reviewer = Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"])
+            name, endpoint, p256dh, auth = (str(body[name]) for name in ("name", "endpoint", "p256dh", "auth"))
+        except (LookupError, TypeError, ValueError) as error:
+            raise errors.StoreCorruptError(f"the device {record.key!r} cannot be read ({error}); remove it") from error
+        return cls(record.key, reviewer, name, endpoint, p256dh, auth, record)
+
+
+def is_installed() -> bool:
+    """Say whether the extra `push` is there."""
+    return importlib.util.find_spec("pywebpush") is not None
+
+
+def may_approve_there(store: Store, request: Request) -> bool:
+    """Say whether a request may be approved from its notification, which shows all that is to be judged, or cannot.
+
+    The policy must say so of a call of low risk, which one reviewer of any role decides as it was asked. What a program
+    says with a token is its own word, and nothing of it may deceive the eye or be left out of the one line.
+    """
+    if request.kind != "call" or request.state is not State.PENDING or not request.approve_from_notification:
+        return False
+    if request.risk != "low" or request.quorum.count > 1 or request.quorum.roles or request.requester.issuer == TOKENS:
+        return False
+    if request.edited is not None or request.returned is not None or card.cautions(request):
+        return False
+    taken = () if request.effect is None else store.by_effect(request.effect)
+    is_whole = card.headline(request, _ROOM) == card.headline(request, 100 * _ROOM)
+    return is_whole and all(other.id == request.id for other in taken)
+
+
+class Push:
+    """The channel of all devices; the store has it as long as there is one.
+
+    Args:
+        store: Where devices and requests are.
+        signer: Has the secret from which the key of this server is derived.
+        base_url: How people reach the inbox: push services are told whom to ask about messages.
+        sign_in: Says who may review.
+        allow_private: Take push services in private networks, for tests.
+        ca_file: Certificates that are trusted, in place of the system's.
+    """
+
+    name = "push"
+
+    def __init__(
+        self, store: Store, signer: TokenSigner, *, base_url: str | None = None, sign_in: SignIn | None = None,
+        allow_private: bool = False, ca_file: str | None = None,
+    ) -> None:  # fmt: skip
+        self._store, self._signer, self._sign_in = store, signer, sign_in or SignIn()
+        self._contact = f"https://{urlsplit(base_url or '').hostname or 'localhost'}"
+        self._allow_private, self._ca_file = allow_private, ca_file
+        # Which devices have a message that is tried again for others; the oldest are forgotten first.
+        self._reached: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+
+    # -- devices -------------------------------------------------------------------------------------------------
+
+    def add(self, reviewer: Reviewer, name: str, endpoint: str, p256dh: str, auth: str) -> Device:
+        """Tell a device from now on, in place of what this browser was told before. Durable on return.
+
+        Raises:
+            DeviceRefusedError: It has no keys, its address leads to a private network, or there are ten already.
+            ConfigError: The extra `push` is missing, or the server's secret cannot be used.
+        """
+        vapid = self.public_key()
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        try:
+            self._where(endpoint)
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
+            secret = _bytes(auth)
+        except (errors.ConfigError, ValueError) as error:
+            raise DeviceRefusedError(f"this browser cannot be told: {error}; nothing was turned on") from None
+        if len(secret) != 16:
+            raise DeviceRefusedError("this browser cannot be told: its secret is none; nothing was turned on")
+        device_key = hashlib.sha256(endpoint.encode()).hexdigest()[:32]
+        if len([one for one in self.devices(reviewer) if one.key != device_key]) >= MOST:
+            raise DeviceRefusedError(f"you have {MOST} devices already; remove one first. Nothing was turned on")
+        body = {
+            **_who(reviewer), "name": name, "endpoint": endpoint, "p256dh": p256dh, "auth": auth,
+            "vapid": vapid, "added": clock.written(clock.now()),
+        }  # fmt: skip
+        record = Record(_KIND, device_key, body, clock.now() + LASTS)
+        self._store.keep(record)
+        # Without `register`, which would announce all that waits already.
+        self._store.keep(Record(CHANNEL, self.name, {"kind": type(self).__name__, "by": "program"}), only_new=True)
+        return Device.of(record)
+
+    def devices(self, reviewer: Reviewer | None = None) -> list[Device]:
+        """Return the devices that are told, of one person or of all; those whose time is over are removed."""
+        found = [Device.of(record) for record in all_records(self._store, _KIND)]
+        now, key = clock.now(), self.public_key() if found else ""
+        for one in found:
+            if _is_over(one, now) or one.record.body.get("vapid") != key:  # no message signed by another key is taken
+                self._drop(one.key)
+        alive = [one for one in found if not _is_over(one, now) and one.record.body.get("vapid") == key]
+        return [one for one in alive if reviewer is None or one.reviewer.identity.is_same(reviewer.identity)]
+
+    def remove(self, reviewer: Reviewer, key: str) -> bool:
+        """Tell a device of this person nothing more; return whether it was theirs. Durable on return."""
+        is_theirs = any(one.key == key for one in self.devices(reviewer))
+        return is_theirs and self._drop(key)
+
+    def signed_in(self, reviewer: Reviewer, key: str | None) -> None:
+        """Keep a device for longer whose reviewer has signed in there; it is not told any more if it is another one."""
+        record = None if key is None else self._store.record(_KIND, key)
+        if record is None or key is None:
+            return
+        if not Device.of(record).reviewer.identity.is_same(reviewer.identity):
+            self._drop(key)
+            return
+        self._store.swap(record, replace(record, body={**record.body, **_who(reviewer)}, due=clock.now() + LASTS))
+
+    def _drop(self, key: str) -> bool:
+        was_there = self._store.drop(_KIND, key)
+        if not self._store.records(_KIND, limit=1):
+            registry.forget(self._store, self.name)
+        return was_there
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def public_key(self) -> str:
+        """Return the key of this server as browsers take it (`applicationServerKey`); raises `ConfigError`."""
+        public = self._vapid().public_key
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return _text(public.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
+
+    def send(self, notification: Notification) -> None:
+        """Send a notification to the devices of those who could decide, once to each.
+
+        Raises:
+            DeliveryError: Some were not reached; it is tried again for those.
+        """
+        request = self._store.get(notification.request_id)
+        if request.state not in _TOLD:
+            return
+        devices = [one for one in self.devices() if self._is_told(one, request)]
+        with self._lock:
+            reached = self._reached.setdefault(notification.id, set())
+            if len(self._reached) > _MOST_REMEMBERED:
+                del self._reached[next(iter(self._reached))]
+        message = json.dumps(self._message(notification, request)).encode()
+        waiting = [one for one in devices if one.key not in reached]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            lasts = min(max(request.expires_at - clock.now(), timedelta(minutes=1)), _LONGEST_TTL)
+            faults = list(pool.map(partial(self._push, message=message, about=notification, lasts=lasts), waiting))
+        reached.update(one.key for one, fault in zip(waiting, faults, strict=True) if fault is None)
+        failed = [fault for fault in faults if fault is not None]
+        if failed:
+            raise DeliveryError(f"{len(failed)} of {len(devices)} devices were not reached: {failed[0]}")
+
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  devices find it by the request
+        """Put the outcome in place of the notification."""
+        self.send(notification)
+
+    def test(self, device: Device) -> None:
+        """Send a message about no request; raises `DeliveryError`."""
+        message = {"id": "test", "request": "", "title": "sayso reaches this device", "body": "", "approve": None}
+        fault = self._push(device, json.dumps({**message, "is_over": True}).encode(), None, timedelta(minutes=5))
+        if fault is not None:
+            raise DeliveryError(fault)
+
+    def _is_told(self, device: Device, request: Request) -> bool:
+        """Say whether a request is for a person to decide, or was: then they are told what became of it."""
+        reviewer, identity = device.reviewer, device.reviewer.identity
+        if not self._sign_in.admits(reviewer):
+            return False
+        try:
+            must_be_allowed(request, identity, reviewer.roles, clock.now())
+        except errors.DecisionRefusedError:
+            return False
+        if request.state is not State.PENDING:
+            return True
+        has_voted = any(vote.by.is_same(identity) for vote in request.votes)
+        return not has_voted and request.id not in self._store.snoozes(identity)
+
+    def _message(self, notification: Notification, request: Request) -> dict[str, Any]:
+        """Return what a device shows: what the list of the inbox does, masked and escaped as there."""
+        lines, says = [card.headline(request, _ROOM)], card.program_words(request, 160)
+        lines += [f"The program says: {says}"] if says else []
+        if request.state is State.PENDING:
+            risk = [] if request.risk is None else [f"risk {token(request.risk, 20)}"]
+            lines.append("; ".join([*risk, f"expires {time_left(request.expires_at, clock.now())}"]))
+        is_offered = may_approve_there(self._store, request)
+        return {
+            "id": notification.id, "request": request.id, "title": notification.title, "body": "\n".join(lines),
+            "approve": request.current_fingerprint if is_offered else None,
+            "is_over": request.state is not State.PENDING,
+        }  # fmt: skip
+
+    def _push(self, device: Device, message: bytes, about: Notification | None, lasts: timedelta) -> str | None:
+        """Send a message to one device; return why that failed, None where it did not or the device is gone."""
+        headers = {
+            "content-encoding": "aes128gcm", "content-type": "application/octet-stream", "user-agent": "sayso",
+            "ttl": str(int(lasts.total_seconds())),
+            "urgency": "high" if about is None or about.event in _URGENT else "normal",
+        }  # fmt: skip
+        if about is not None:  # what was not fetched yet is replaced by what came of it
+            headers["topic"] = hashlib.sha256(about.request_id.encode()).hexdigest()[:32]
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(device.endpoint))
+        ends = int((clock.now() + timedelta(hours=12)).timestamp())
+        try:
+            claims = {"aud": origin, "sub": self._contact, "exp": ends}
+            headers |= {name.lower(): value for name, value in self._vapid().sign(claims).items()}
+            body = _encrypted(device, message)
+            status, _ = post(self._where(device.endpoint), body, headers, ca_file=self._ca_file)
+        except (OSError, ValueError, errors.SaysoError) as error:
+            return str(error)
+        if status in _GONE:
+            self._drop(device.key)
+        return None if 200 <= status < 300 or status in _GONE else f"{origin} answered {status}"
+
+    def _where(self, endpoint: str) -> Destination:
+        return Destination.parse(endpoint, allow_private=self._allow_private)
+
+    def _vapid(self) -> Any:
+        """Return the key with which messages are signed; the same for all servers of a store."""
+        vapid = _libraries()[0].Vapid02
+        for number in range(100):  # the first one will do but for one secret in four billion
+            raw = bytes.fromhex(self._signer.mac("push key", str(number)))
+            try:
+                return vapid.from_raw(_text(raw).encode())
+            except ValueError:
+                continue
+        raise errors.ConfigError("no key can be derived from the server's secret; set another SAYSO_SECRET")
+
+
+def _libraries() -> tuple[Any, Any]:
+    """Return `py_vapid`, which signs, and `pywebpush`, which encrypts; raises `ConfigError` without the extra."""
+    try:
+        return importlib.import_module("py_vapid"), importlib.import_module("pywebpush")
+    except ModuleNotFoundError:
+        raise errors.ConfigError(EXTRA) from None
+
+
+def _encrypted(device: Device, message: bytes) -> bytes:
+    keys = {"p256dh": device.p256dh, "auth": device.auth}
+    return _libraries()[1].WebPusher({"endpoint": device.endpoint, "keys": keys}).encode(message)["body"]
+
+
+def _who(reviewer: Reviewer) -> Mapping[str, Any]:
+    return {"issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles)}
+
+
+def _is_over(device: Device, now: datetime) -> bool:
+    return device.record.due is None or device.record.due <= now
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
