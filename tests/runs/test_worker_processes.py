@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso import config
 from sayso.cli import worker as cli_worker
 from sayso.model import duration
 from sayso.model.run import RunState
+from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
-from sayso.stores.sqlite import SqliteStore
 from tests.support import shop
+from tests.support.postgres import server
 
 pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals"), pytest.mark.slow]
 
@@ -33,14 +36,17 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def store(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
-    """A store, and the shop's program in the working folder."""
-    monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{place / 'sayso.db'}")
+def store(request: pytest.FixtureRequest, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store, in a file unless the test says where, and the shop's program in the working folder."""
+    is_postgres = getattr(request, "param", "sqlite") == "postgres"
+    url = server().new() if is_postgres else f"sqlite:///{place / 'sayso.db'}"
+    monkeypatch.setenv("SAYSO_STORE", url)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shutil.copy(shop.__file__, place)
-    store = SqliteStore(place / "sayso.db")
-    yield store
-    store.close()
+    with closing(config.open_store(url)) as store:
+        yield store
+    if is_postgres:
+        server().drop(url)
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def start() -> Iterator[Start]:
         process.communicate()
 
 
-def wait(store: SqliteStore, how_many: int) -> None:
+def wait(store: Store, how_many: int) -> None:
     """Have so many runs wait, and approve them all."""
     subprocess.run([sys.executable, "shop.py", str(how_many)], check=True, timeout=60)
     review = sayso.Review(store, reviewer="ada")
@@ -85,7 +91,7 @@ def until(condition: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def states(store: SqliteStore) -> Counter[RunState]:
+def states(store: Store) -> Counter[RunState]:
     return Counter(run.state for run in store.runs(RunFilter(), limit=1000)[0])
 
 
@@ -98,11 +104,9 @@ def ended(worker: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_each_handler_runs_once_however_many_workers_share_the_work(
-    store: SqliteStore, start: Start, workers: int
-) -> None:
-    going = [start("shop:clerk", "--json") for _ in range(workers)]
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_each_handler_runs_once_where_two_workers_share_the_work(store: Store, start: Start) -> None:
+    going = [start("shop:clerk", "--json") for _ in range(2)]
     wait(store, 100)
     until(lambda: states(store) == {RunState.ENDED: 100})
     told = [json.loads(line) for worker in going for line in ended(worker)[1].splitlines()]
@@ -113,7 +117,7 @@ def test_each_handler_runs_once_however_many_workers_share_the_work(
 
 
 @pytest.mark.slow
-def test_another_takes_over_from_one_that_was_killed(store: SqliteStore, start: Start) -> None:
+def test_another_takes_over_from_one_that_was_killed(store: Store, start: Start) -> None:
     wait(store, 12)
     first = start("shop:make", "--concurrency", "3", TAKES=AN_HOUR)
     until(lambda: len(effects()) == 3)
@@ -132,7 +136,7 @@ def test_another_takes_over_from_one_that_was_killed(store: SqliteStore, start: 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("environment", [{}, {"STUCK": "1"}], ids=["in a thread", "in the event loop"])
 def test_a_signal_ends_it_in_the_middle_of_a_handler(
-    store: SqliteStore, start: Start, monkeypatch: pytest.MonkeyPatch, number: int, environment: dict[str, str]
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch, number: int, environment: dict[str, str]
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -148,7 +152,7 @@ def test_a_signal_ends_it_in_the_middle_of_a_handler(
     assert (again.stdout.count("unknown outcome"), again.stdout.count(" done")) == (1, 1)
 
 
-def test_a_handler_that_ends_in_time_is_finished(store: SqliteStore, start: Start) -> None:
+def test_a_handler_that_ends_in_time_is_finished(store: Store, start: Start) -> None:
     wait(store, 1)
     worker = start("shop:clerk", "--grace", "60s", TAKES="0.3", PYTHONUNBUFFERED="1")
     until(lambda: len(effects()) == 1)
@@ -163,7 +167,7 @@ def test_the_grace_and_what_follows_it_are_less_than_a_second() -> None:
     assert duration.parse(grace) + timedelta(seconds=cli_worker._AFTER_GRACE) < timedelta(seconds=1)
 
 
-def test_a_second_signal_ends_it_in_the_middle_of_the_grace(store: SqliteStore, start: Start) -> None:
+def test_a_second_signal_ends_it_in_the_middle_of_the_grace(store: Store, start: Start) -> None:
     wait(store, 1)
     worker = start("shop:clerk", "--grace", "1h", TAKES=AN_HOUR)
     until(lambda: len(effects()) == 1)
@@ -180,7 +184,7 @@ def test_a_second_signal_ends_it_in_the_middle_of_the_grace(store: SqliteStore, 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="makes a pipe small")
-def test_a_reader_that_does_not_read_keeps_nobody_from_ending_it(store: SqliteStore, start: Start) -> None:
+def test_a_reader_that_does_not_read_keeps_nobody_from_ending_it(store: Store, start: Start) -> None:
     wait(store, 60)
     worker = start("shop:clerk", "--json")
     assert worker.stdout is not None
@@ -207,9 +211,7 @@ def test_a_reader_that_does_not_read_keeps_nobody_from_ending_it(store: SqliteSt
         ("lost:clerk", 1, "importing it raised ModuleNotFoundError"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_a_line(
-    store: SqliteStore, start: Start, target: str, code: int, said: str
-) -> None:
+def test_what_cannot_be_loaded_is_said_in_a_line(store: Store, start: Start, target: str, code: int, said: str) -> None:
     Path("broken.py").write_text("clerk = 1\nclerk / 0\n")
     Path("lost.py").write_text("import package_that_is_not_here\n")
     worker = start(target)
@@ -219,14 +221,14 @@ def test_what_cannot_be_loaded_is_said_in_a_line(
     assert "Traceback" not in err
 
 
-def test_a_store_in_memory_is_refused(store: SqliteStore, start: Start) -> None:
+def test_a_store_in_memory_is_refused(store: Store, start: Start) -> None:
     worker = start("shop:clerk", SAYSO_STORE="memory:")
     _, err = worker.communicate(timeout=60)
     assert worker.returncode == 1
     assert "seen by its own program only" in err
 
 
-def test_a_run_whose_code_has_changed_stands_in_the_summary(store: SqliteStore, start: Start) -> None:
+def test_a_run_whose_code_has_changed_stands_in_the_summary(store: Store, start: Start) -> None:
     wait(store, 1)
     program = Path("shop.py")
     program.write_text(program.read_text().replace("def look(order: int)", "def look(order: str)"))
