@@ -317,7 +317,7 @@ def test_happened_is_a_bool_and_nothing_that_reads_like_one(review: sayso.Review
 
 def test_async_review_has_the_same_verbs_with_the_same_signatures() -> None:
     def verbs(cls: type) -> dict[str, Any]:
-        return {name: verb for name, verb in vars(cls).items() if inspect.isfunction(verb) and not name.startswith("_")}
+        return {name: verb for name, verb in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
 
     ours, theirs = verbs(sayso.aio.Review), verbs(reviews.Review)
     assert set(ours) == set(theirs)
