@@ -175,3 +175,21 @@ def test_a_tab_that_hears_nothing_for_a_while_says_so(surf: Surf) -> None:
     expect(page.get_by_text("Not live")).to_be_hidden()
     page.clock.fast_forward(20_000)
     expect(page.get_by_text("Not live")).to_be_visible()
+
+
+def test_a_tab_takes_the_stream_over_from_one_that_says_nothing(surf: Surf) -> None:
+    held(pay, 1)
+    first = surf.tab("/")
+    second = first.context.new_page()
+    second.clock.install()
+    second.goto(f"{surf.base}/")
+    held(pay, 2)
+    expect(second.locator("#pending")).to_have_text("2")  # it is told, by the other one
+    first.evaluate("BroadcastChannel.prototype.postMessage = () => {}")  # as if it were frozen
+    second.clock.fast_forward(60_000)
+    held(pay, 3)
+    expect(second.locator("#pending")).to_have_text("3")
+    expect(second.get_by_text("Not live")).to_be_hidden()
+    held_locks = "navigator.locks.query().then(({held}) => held.length)"
+    assert second.evaluate(held_locks) == 1
+    surf.faults = [fault for fault in surf.faults if fault != "a window of its own"]

@@ -104,7 +104,15 @@
     if (Date.now() - heard < SILENT || !box.querySelector("[data-signed-out]").hidden) return;
     show("lost");
     if (source) connect();
+    else queue({ steal: true });  // who has the stream is frozen, as tabs behind others are on a phone, and says nothing
   }, 5_000);
-  if (isShared) navigator.locks.request(name, lead);
+  const queue = (how) => navigator.locks.request(name, how, lead).catch(() => {
+    if (!source) return;
+    removeEventListener("online", connect);
+    source.close();
+    source = null;
+    queue({});
+  });
+  if (isShared) queue({});
   else lead();
 })();
