@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from sayso.cli import main
 from sayso.model.request import State
 from sayso.stores.base import Store
 from sayso.testing import sample_call
+from sayso.view.summary import name_of
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -36,6 +38,26 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def like(store: Store, amount: int = 5, to: str = "alice") -> State:
     return store.ask(sample_call(None, {"amount": amount, "to": to})).state
+
+
+def test_grants_lists_what_is_used_of_each_budget(store: Store, run: Run) -> None:
+    for name, amount, limit in [
+        ("gifts", 70, "sum(args.amount) <= 100 per 24h"), ("gifts", 20, "sum(args.amount) <= 100 per 24h"),
+        (None, 1, "count() <= 2 per 1h per run"), (None, 2, "count() <= 9 per 1h per agent"),
+    ]:  # fmt: skip
+        asked = store.ask(sample_call("night", {"amount": amount}, budgets=((limit, name),)))
+        store.start(asked.id, asked.id)
+    whose = name_of(asked.requester)
+    code, out, _ = run("grants")
+    assert (code, sorted(out.splitlines())) == (0, sorted([
+        "no grants", "", "budgets of policies, and what is used of them now:",
+        "sum(args.amount) <= 100 per 24h: 90 used; gifts", "count() <= 2 per 1h per run: 1 used; pay in run night",
+        f"count() <= 9 per 1h per agent: 1 used; pay for {whose}",
+    ]))  # fmt: skip
+    assert json.loads(run("grants", "ls", "--json")[1]) == []
+    for record in store.records("budget"):
+        store.keep(replace(record, body={"budget": record.body["budget"], "takings": []}))
+    assert run("grants")[1].count(": cannot be read, so nothing passes; nobody any more") == 3
 
 
 def test_the_next_calls_like_one_are_approved_until_the_grant_is_revoked(store: Store, run: Run) -> None:

@@ -451,8 +451,13 @@ MUTANTS = [
     ),
     Mutant(
         "a gate with always= lets nothing through that the policy allows", "gates/hooks.py",
-        'if gate.always and verdict.kind == "allow" else verdict', 'if False else verdict',
+        'if gate.always and verdict.kind == "allow":', 'if False:',
         "policy/test_gates.py::test_always_waits_for_a_person_whatever_the_file_allows",
+    ),
+    Mutant(
+        "what has no room in a budget is held as its rule says", "policy/rules.py",
+        'return replace(held, kind="allow", budgets', 'return replace(held, quorum=None, kind="allow", budgets',
+        "policy/test_gates.py::test_a_rule_allows_until_its_budget_is_used_up",
     ),
     Mutant(
         "a rule that fails lets nothing through", "gates/hooks.py",

@@ -70,6 +70,8 @@ name = "cheap gifts"
 tool = "gift"
 verdict = "allow"
 budget = %s
+quorum = 2
+roles = ["finance"]
 """
 
 
@@ -82,7 +84,9 @@ def test_explain_says_whether_a_call_has_room_in_its_budget(
 
     def last(price: Any, *options: str) -> str:
         assert main(["policy", "explain", "gift", json.dumps({"price": price}), *options]) == 0
-        return capsys.readouterr().out.splitlines()[-1]
+        *_, said, needs = capsys.readouterr().out.splitlines()
+        assert needs == "where it has no room, 2 must approve it with one of the roles finance"
+        return said
 
     assert f"{total} (0 used: 70 has room)" in last(70)  # and no store is made for that
     assert not (folder / "requests.db").exists()
@@ -97,7 +101,9 @@ def test_explain_says_whether_a_call_has_room_in_its_budget(
     assert all(text in found for text in ("70 used: 30.0 has room", "0 used: it has room", "1 used: it has room"))
     assert "args.price is no number from 0, it would be held" in last("x")
     assert main(["policy", "explain", "gift", '{"price": 45}', "--json"]) == 0
-    rooms = json.loads(capsys.readouterr().out)["verdict"]["budgets"]
+    verdict = json.loads(capsys.readouterr().out)["verdict"]
+    assert (verdict["quorum"], verdict["roles"]) == (2, ["finance"])
+    rooms = verdict["budgets"]
     assert [(one["used"], one["has_room"]) for one in rooms] == [(70, False), (None, None), (None, None)]
     store = sayso.Review().store
     (account,) = [one for one in store.records("budget") if one.body["budget"] == total]

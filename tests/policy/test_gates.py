@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import aio, errors
+from sayso import aio, errors, policy
 from sayso.model.reviewer import Quorum
 from sayso.policy import Policy, hold
 from sayso.stores.base import Store
@@ -301,6 +301,9 @@ name = "refunds of a day"
 tool = "refund"
 verdict = "allow"
 budget = "sum(args.amount) <= 100 per 24h"
+quorum = 2
+roles = ["finance"]
+redact = ["iban"]
 """)
     with sayso.run("order-1"):
         assert gated()("A-1", 60, "DE02") == "60 to DE02"
@@ -308,3 +311,19 @@ budget = "sum(args.amount) <= 100 per 24h"
         assert gated()("A-1", 40, "DE02") == "40 to DE02"
     assert held.state == "pending"
     assert RAN == [60, 40]
+    assert (held.quorum, held.call.shown["iban"]) == (Quorum(2, {"finance"}), "***")
+    assert request_of(gated(always=True), 5).quorum == held.quorum
+    with pytest.raises(errors.MissingRoleError):
+        sayso.Review().approve(held.id, by="bob")
+
+
+def test_a_rule_in_python_says_what_a_call_needs_that_has_no_room() -> None:
+    within = policy.allow(budget="count() <= 0 per 1h", otherwise=hold("a lot", quorum=2, risk="high"))
+    held = request_of(gated(when=lambda amount: within))  # noqa: ARG005  the rule's argument
+    assert (held.quorum, held.risk, "a lot; the budget" in str(held.rule)) == (Quorum(2), "high", True)
+    for wrong in (
+        {"otherwise": hold()}, {"budget": "count() <= 1 per 1h", "otherwise": hold(always=True)},
+        {"budget": "count() <= 1 per 1h", "otherwise": policy.deny("no")},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="otherwise="):
+            policy.allow(**wrong)

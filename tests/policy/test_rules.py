@@ -100,6 +100,8 @@ def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) ->
     (rule(verdict="ask"), 3, 1, "verdict takes 'allow', 'hold' or 'deny', not 'ask'"),
     (rule(verdict="deny"), 1, 1, "a rule that denies needs a reason, which the program is told"),
     (rule("quorum = 2", verdict="allow"), 4, 1, "quorum is what a hold needs, and this rule says allow"),
+    (rule("approve_from_notification = true\nrisk = 'low'\nname = 'r'\nbudget = 'count() <= 1 per 1h'",
+          verdict="allow"), 4, 1, "approve_from_notification is what a hold needs, and this rule says allow"),
     (rule("effect = 'x'", verdict="allow"), 4, 1, "effect is what a hold needs, and this rule says allow"),
     (rule("log = true"), 4, 1, "log notes what is allowed, and this rule says hold, which is always noted"),
     (rule("quorum = 0"), 4, 1, "quorum takes a number of people from 1, not 0"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
-from sayso import clock
+from sayso import clock, errors
 from sayso.cli.context import CliContext, json_option, message_option, reviewer_options
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
+from sayso.stores.base import Store
+from sayso.stores.grants import BudgetUse
 from sayso.view.document import grant_document, moment
 from sayso.view.summary import name_of, time_left
 
@@ -37,10 +41,25 @@ def grants(ctx: click.Context) -> None:
 @json_option
 @click.pass_obj
 def _ls(cli: CliContext, *, ended: bool) -> int:
-    """List the grants that count, newest first."""
+    """List the grants that count, newest first, and what is used of the budgets of policies."""
     found = cli.reader.grants(ended=ended)
     rows = [row for grant in found for row in grant_rows(grant)]
-    return cli.answer([grant_document(grant) for grant in found], rows or ["no grants"])
+    used = [_budget_row(cli.store, one) for one in cli.store.budgets()]
+    used = ["", "budgets of policies, and what is used of them now:", *used] if used else []
+    return cli.answer([grant_document(grant) for grant in found], [*(rows or ["no grants"]), *used])
+
+
+def _budget_row(store: Store, use: BudgetUse) -> str:
+    """Return an account of a budget as a line; whose it is, is told by the newest request that took from it."""
+    whose = "nobody any more"
+    if use.request_id is not None:
+        with suppress(errors.RequestNotFoundError):
+            request = store.get(use.request_id)
+            named = next((name for text, name in request.budgets if text == str(use.budget) and name), None)
+            per = {"agent": f" for {name_of(request.requester)}", "run": f" in run {escape(request.run_id)}"}
+            whose = escape(named or request.call.name) + per.get(use.budget.per or "", "")
+    used = "cannot be read, so nothing passes" if use.used is None else f"{use.used:f} used"
+    return escape(f"{use.budget}: ") + f"{used}; {whose}"
 
 
 @grants.command("revoke")

@@ -125,6 +125,8 @@ def explain(
         said = {
             "kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason,
             "budgets": [one.as_json() for one in room],
+            "quorum": None if verdict.quorum is None else verdict.quorum.count,
+            "roles": [] if verdict.quorum is None else sorted(verdict.quorum.roles),
         }  # fmt: skip
     note = None
     if misfit is not None:
@@ -200,6 +202,9 @@ def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
     limits = " and ".join(f"the budget {one.budget} ({one.note})" for one in room)
     within = f", within {limits}" if limits else ""
     yield escape(f"{verdict.kind}: {verdict.rule}" + (f": {verdict.reason}" if verdict.reason else "") + within)
+    if room and verdict.quorum is not None:
+        roles = f" with one of the roles {', '.join(sorted(verdict.quorum.roles))}" if verdict.quorum.roles else ""
+        yield escape(f"where it has no room, {verdict.quorum.count} must approve it{roles}")
 
 
 @policy.command(short_help="Test the examples in a policy file.")

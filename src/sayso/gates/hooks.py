@@ -45,7 +45,9 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effec
         verdict = yield from _own_rule(gate, arguments)
     else:
         verdict = _of_policy(gate, policy, arguments, occasion)
-    return replace(verdict_of(True, ""), rule=verdict.rule) if gate.always and verdict.kind == "allow" else verdict
+    if gate.always and verdict.kind == "allow":
+        return replace(verdict, kind="hold", reason=None, budgets=(), log=False)
+    return verdict
 
 
 def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: Occasion) -> Verdict:

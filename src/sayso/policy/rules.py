@@ -389,17 +389,20 @@ class _Reader:
 
     def _verdict(self, place: Place, table: dict[str, Any], name: str) -> Verdict | None:
         kind = table["verdict"]
+        may_be_held = kind == "hold" or (kind == "allow" and bool(table.get("budget")))
         for key in _OF_HOLD:
-            if key in table and kind != "hold":
+            if key in table and kind != "hold" and (not may_be_held or key == "approve_from_notification"):
                 self.wrong((*place, key), f"{key} is what a hold needs, and this rule says {kind}")
         if table.get("log") and kind != "allow":
             self.wrong((*place, "log"), f"log notes what is allowed, and this rule says {kind}, which is always noted")
         budgets = self._budgets(place, table)
-        if kind == "hold":
-            return self._hold(place, table, name)
+        if may_be_held:
+            held = self._hold(place, table, name)
+            if kind == "hold" or held is None or held.approve_from_notification:  # which was told above
+                return held
+            return replace(held, kind="allow", budgets=tuple(budgets), log=table.get("log", False))
         if kind == "allow":
-            made = allow(budget=budgets or None, log=table.get("log", False))
-            return replace(made, rule=name, reason=table.get("reason"))
+            return replace(allow(log=table.get("log", False)), rule=name, reason=table.get("reason"))
         if "reason" not in table:
             self.wrong(place, "a rule that denies needs a reason, which the program is told")
         return replace(deny(table.get("reason", "")), rule=name)

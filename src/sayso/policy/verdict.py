@@ -7,7 +7,7 @@ a `Verdict`. If a rule returns anything else or raises, the call does not run an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -34,7 +34,7 @@ class Verdict:
         escalation: For a hold, who else may decide later, instead of the gate's; a hold with a quorum of its own has
             no other than this one.
         budgets: For a call that is let through, within which limits; it is recorded then, and where there is no room a
-            person is asked.
+            person is asked: what is said of a hold counts for that one.
         always: For a hold, that a person decides each call, and no grant stands in.
         summary: For a hold, what the call does, in one line; a template, instead of the gate's.
         redact: For a hold, more names of arguments and fields to mask, beside the gate's.
@@ -90,7 +90,8 @@ class Verdict:
             )
         # What would not count is refused, and not dropped.
         needs = {"summary": self.summary, "redact": self.redact, "channels": self.channels, "effect": self.effect}
-        lost = [name for name, value in needs.items() if value is not None and value != () and self.kind != "hold"]
+        may_be_held = self.kind == "hold" or bool(self.budgets)
+        lost = [name for name, value in needs.items() if value is not None and value != () and not may_be_held]
         lost += ["log"] if self.log and self.kind != "allow" else []
         if lost:
             raise ValueError(f"a verdict's {lost[0]} does not count for {self.kind}")
@@ -119,21 +120,28 @@ class Happened:
 _ALLOW, _HOLD = Verdict("allow"), Verdict("hold")
 
 
-def allow(*, budget: Budget | str | Iterable[Budget | str] | None = None, log: bool = False) -> Verdict:
+def allow(
+    *, budget: Budget | str | Iterable[Budget | str] | None = None, otherwise: Verdict | None = None, log: bool = False
+) -> Verdict:  # fmt: skip
     """Return the verdict that lets the call through; nothing is written without a budget.
 
     Args:
         budget: A limit, or several, on what is let through, such as `"sum(args.amount) <= 1000 per 24h per agent"`.
             The call is recorded and takes its part when it starts; where there is no room, it waits for a person.
+        otherwise: What such a hold needs, a `hold(...)`; else what the gate says.
         log: The journal notes the call, too.
 
     Raises:
         ConfigError: A text says no budget.
+        ValueError: `otherwise` is no hold, or stands without a budget.
     """
+    if otherwise is not None and (otherwise.kind != "hold" or otherwise.always or budget is None):
+        raise ValueError("otherwise= is a hold() without always=, for a call that has no room in budget=")
     if budget is None:
         return Verdict("allow", log=True) if log else _ALLOW
     given = (budget,) if isinstance(budget, Budget | str) else budget
-    return Verdict("allow", budgets=tuple(Budget(one) if isinstance(one, str) else one for one in given), log=log)
+    budgets = tuple(Budget(one) if isinstance(one, str) else one for one in given)
+    return replace(otherwise or _ALLOW, kind="allow", budgets=budgets, log=log)
 
 
 def hold(

@@ -296,6 +296,20 @@ def _write(tx: Transaction, budget: Budget, request: Request, takings: Sequence[
     _put(tx, record, event, request.requester, "program", {"budget": str(budget), "request": request.id})
 
 
+class BudgetUse(NamedTuple):
+    """An account of a policy's budget.
+
+    Attributes:
+        budget: Its limit, as at the last time that something was taken.
+        used: How much of it is used now; None where its record is not as the journal says, so that nothing passes.
+        request_id: The newest request that took from it; None where none does any more.
+    """
+
+    budget: Budget
+    used: Decimal | None
+    request_id: str | None
+
+
 # -- what people do ------------------------------------------------------------------------------------------------
 
 
@@ -359,6 +373,16 @@ class GrantVerbs(RecordVerbs):
         That is where its record cannot be read or is not as the journal says. `account` is of `Budget.account_of`.
         """
         return self._transact(_used, budget, account)
+
+    def budgets(self) -> Iterator[BudgetUse]:
+        """Yield each account that something was taken from, with how much of it is used now; write nothing."""
+        for record in _every(self, BUDGET):
+            takings = cast("list[list[Any]]", record.body.get("takings") or [])
+            try:
+                budget = Budget(str(record.body.get("budget")))
+            except errors.ConfigError:  # somebody altered it
+                continue
+            yield BudgetUse(budget, self.budget_used(budget, record.key), str(takings[-1][0]) if takings else None)
 
     def stop(self, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
         """In one transaction, block every start; where they are blocked already, return who did that."""
