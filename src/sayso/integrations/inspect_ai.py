@@ -20,9 +20,11 @@ from sayso.signals import ConfirmationRejected
 
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
 _hooks: Any = framework("inspect_ai.hooks", "inspect-ai", "Inspect")
+_texts: Any = framework("inspect_ai.model", "inspect-ai", "Inspect")
 _samples: Any = framework("inspect_ai.log._samples", "inspect-ai", "Inspect")
 
 _running = dict[tuple[str, str], aio.Held]()  # by sample and call
+_notes = dict[tuple[str, str], str]()  # what the model is to be told of such a call, beside its result
 
 
 @_approvals.approver(name="approval")
@@ -67,6 +69,8 @@ def approval(
             await held.unknown("Inspect was to run it outside of a sample")
         else:
             _running[run, call.id] = held
+            if note:
+                _notes[run, call.id] = note
         if arguments == call.arguments:
             return _approvals.Approval(decision="approve", explanation=note or None)
         changed = replace(call, arguments=arguments)
@@ -78,7 +82,23 @@ def approval(
 @_hooks.hooks(name="sayso", description="Records how the tool calls ended that a person approved.")
 class _Outcomes(_hooks.Hooks):
     def enabled(self) -> bool:
-        return bool(_running)
+        return bool(_running or _notes)
+
+    async def on_before_model_generate(self, data: Any) -> None:
+        """Tell the model what a reviewer changed or noted; the explanation of an approval is not shown to it."""
+        sample = _samples.sample_active()  # whose id here is another one than that of its events
+        if sample is None:
+            return
+        for message in data.input:
+            note = _notes.get((sample.sample_uuid, getattr(message, "tool_call_id", None) or ""))
+            if note is None:
+                continue
+            if message.error is not None:
+                message.error.message = _told(note, message.error.message)
+            elif isinstance(message.content, str):
+                message.content = _told(note, message.content)
+            elif all(getattr(part, "text", None) != note for part in message.content):
+                message.content = [_texts.ContentText(text=note), *message.content]
 
     async def on_sample_event(self, data: Any) -> None:
         """Record how a call ended."""
@@ -95,5 +115,12 @@ class _Outcomes(_hooks.Hooks):
 
     async def on_sample_end(self, data: Any) -> None:
         """Record as `unknown` what was started and never reported."""
+        for key in [key for key in _notes if key[0] == data.sample_id]:
+            del _notes[key]
         for key in [key for key in _running if key[0] == data.sample_id]:
             await _running.pop(key).unknown("the sample ended, and its events do not tell how the call ended")
+
+
+def _told(note: str, text: str) -> str:
+    """Return a result behind what is told of its call; a message is seen at each call of the model."""
+    return text if text.startswith(note) else f"{note}\n\n{text}"

@@ -49,6 +49,7 @@ from sayso.integrations.inspect_ai import approval  # noqa: E402
 
 init_display_type("none")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Inspect leaves streams of its own open
+TOLD = dict[str, str]()  # what the model was last told of each call
 EACH_RUN_IS_NEW = "an evaluation runs each sample anew, in a run of its own"
 
 
@@ -56,6 +57,9 @@ def model_of(scene: Scene, *, nested: bool = False) -> Any:
     """Return a model that emits the turns of a scene, by what the messages say is done."""
 
     def respond(messages: Any, *_: Any) -> Any:
+        for each in () if nested else messages:
+            if isinstance(each, ChatMessageTool):
+                TOLD[each.tool_call_id or ""] = each.error.message if each.error else each.text
         turn = sum(isinstance(message, ChatMessageAssistant) for message in messages)
         calls = scene.turn(turn, nested=nested)
         made = [ToolCall(id=call.id, function=call.tool, arguments=dict(call.arguments)) for call in calls]
@@ -116,7 +120,6 @@ class InspectDriver:
     has_subagents: ClassVar = True
     cannot: ClassVar = {
         "reviewer_sees_tool_arguments_and_the_models_words_as_unverified": EACH_RUN_IS_NEW,
-        "changed_call_runs_changed_and_the_model_is_told_so": "the model is not told what an approver changes",
         "change_that_does_not_fit_the_tool_is_refused": "an approver is not shown the schema of a tool",
         "cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox": "its cancellation reaches sayso too",
         "swapped_arguments_are_refused": EACH_RUN_IS_NEW,
@@ -125,11 +128,10 @@ class InspectDriver:
     }
 
     async def start(self, scene: Scene) -> Outcome:
+        TOLD.clear()
         log = await evaluated(scene)
         (sample,) = log.samples
-        tools = [message for message in sample.messages if isinstance(message, ChatMessageTool)]
-        told = {each.tool_call_id: each.error.message if each.error else each.text for each in tools}
-        return Outcome(None, told, sample.output.completion)
+        return Outcome(None, dict(TOLD), sample.output.completion)
 
     async def resume(self, scene: Scene, saved: Any) -> Outcome:
         raise NotImplementedError
@@ -148,7 +150,8 @@ class TestInspect(AdapterSuite):
         scene = Scene([[refund_call()]], "block")
         outcome = self.play(scene, {"c1": approve(changes={"amount": 20.0})}, memory)
         assert scene.refunds == [20.0]
-        assert outcome.told == {"c1": "refunded 20.00 for A-1"}
+        assert outcome.told["c1"].endswith("\n\nrefunded 20.00 for A-1")
+        assert outcome.told["c1"].count("changed the arguments") == 1
 
     def test_change_that_does_not_fit_the_tool_runs_nothing_and_is_recorded(self, memory: Store) -> None:
         scene = Scene([[refund_call()]], "block")
