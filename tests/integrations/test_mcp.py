@@ -130,6 +130,31 @@ def test_all_that_a_foreign_server_lists_is_equal_byte_for_byte(name: str, tmp_p
         Schema.of_json(tool["inputSchema"])
 
 
+def test_a_client_of_an_older_protocol_waits_and_runs_what_was_approved_once(address: str) -> None:
+    command = [*gateway(address, "--name", "time", "--hold", "convert_time"), "--", *words("time", Path())]
+    params = {"name": "convert_time", "arguments": TIME}
+    for version in ("2024-11-05", "2025-03-26"):
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+
+            def ask(message: dict[str, Any], program: Any = program) -> dict[str, Any]:
+                program.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+                program.stdin.flush()
+                return json.loads(program.stdout.readline())["result"] if "id" in message else {}
+
+            told = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            assert ask({**HELLO, "params": told})["protocolVersion"] == version
+            ask(READY)
+            assert "Not run yet" in ask({"id": 1, "method": "tools/call", "params": params})["content"][0]["text"]
+            [request] = sayso.Review().list()
+            sayso.Review().approve(request.id, by="ada", changes={"time": "11:00"})
+            ran = ask({"id": 2, "method": "tools/call", "params": params})
+            assert "T20:00:00+09:00" in "".join(part["text"] for part in ran["content"])
+            assert sayso.Review().get(request.id).state is State.DONE
+            assert program.stdin is not None
+            program.stdin.close()
+            assert program.wait(PATIENCE) == 0
+
+
 def test_a_call_of_the_python_client_waits_is_edited_and_runs_once(address: str) -> None:
     async def work() -> None:
         command = gateway(address, "--name", "time", "--hold", "convert_time", "--", *words("time", Path()))
