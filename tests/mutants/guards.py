@@ -310,6 +310,11 @@ MUTANTS = [
         "server/test_views.py::test_a_shared_view_is_changed_by_who_shared_it_or_by_a_lead",
     ),
     Mutant(
+        "a message to one person leaves by the channels that the gate names", "stores/people.py",
+        "if row is None or (request.channels and channel not in request.channels):", "if row is None:",
+        "channels/test_personal.py::test_a_person_is_told_once_by_the_channels_that_reach_them_and_who_stands_in_too",
+    ),
+    Mutant(
         "only who stands in is let past a claim", "stores/transaction.py",
         "return claimed if found is not None and found.is_same(person) else None", "return claimed",
         "stores/test_contract.py::TestMemory::"

@@ -17,8 +17,9 @@ import apprise
 
 from sayso.channels.notification import DeliveryError, Notification
 from sayso.channels.settings import Table
+from sayso.model.reviewer import Identity
 
-_KNOWN = ("type", "urls", "urls_env")
+_KNOWN = ("people", "type", "urls", "urls_env")
 _SECONDS = 20.0
 _MOST_REMEMBERED = 1_000
 
@@ -29,10 +30,11 @@ class AppriseChannel:
     Args:
         name: The channel's name.
         services: Each service with the scheme of its URL.
+        people: Whom it reaches in person.
     """
 
-    def __init__(self, name: str, services: Sequence[tuple[str, Any]]) -> None:
-        self.name = name
+    def __init__(self, name: str, services: Sequence[tuple[str, Any]], *, people: Sequence[Identity] = ()) -> None:
+        self.name, self.people = name, people
         self._services = services
         self._lock = threading.Lock()
         self._taken: OrderedDict[str, set[int]] = OrderedDict()  # by message id: the services that have it already
@@ -111,7 +113,8 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
     wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
     if wrong:
         raise table.error("urls", f"holds what Apprise does not know as a service: number {', '.join(wrong)}")
-    return AppriseChannel(name, [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)])
+    pairs = [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)]
+    return AppriseChannel(name, pairs, people=table.people("people"))
 
 
 def _service(url: str) -> Any:

@@ -14,11 +14,11 @@ from sayso.channels.settings import Table
 from sayso.errors import SaysoError
 from sayso.model.escaping import escape
 from sayso.model.request import Call, Request, State
-from sayso.model.reviewer import PROGRAM, Escalation
+from sayso.model.reviewer import LOCAL, PROGRAM, Escalation
 from sayso.view.document import moment
 from sayso.view.summary import name_of, time_left, token
 
-Event = Literal["asked", "reminder", "escalated", "outcome", "test"]
+Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assigned", "test"]
 
 
 class UndeliverableError(SaysoError):
@@ -44,6 +44,7 @@ class Notification:
         arguments, program_title, summary: The arguments, masked, and the program's words for the function and for this
             call, escaped. Only where the gate has opted in by `notify_arguments`: a summary quotes arguments.
         outcome: What became of the request, for the event `outcome`.
+        to: Of a message to one person (`mentioned`, `assigned`), who that is: `issuer:subject`; else None.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Notification:
     outcome: str | None
     program_title: str | None = None
     summary: str | None = None
+    to: str | None = None
 
 
 class Channel(Protocol):
@@ -113,7 +115,8 @@ _ENDS = {
 
 
 def notification_for(
-    request: Request, event: Event, mark: str, *, channel: str, base_url: str | None, now: datetime
+    request: Request, event: Event, mark: str, *, channel: str, base_url: str | None, now: datetime,
+    to: str | None = None, by: str | None = None, instead_of: str | None = None,
 ) -> Notification:  # fmt: skip
     """Return the notification about a request.
 
@@ -124,11 +127,15 @@ def notification_for(
         channel: The name of the channel.
         base_url: Where the inbox is; None leaves the link out.
         now: To say how long is left.
+        to, by, instead_of: Of a message to one person, to whom, who caused it, and who is away where they stand in.
     """
     subject, outcome = request.subject, outcome_of(request) if event == "outcome" else None
     is_call = isinstance(subject, Call)
     may_tell = is_call and request.notify_arguments
     title = _title(request, event, outcome)
+    if to is not None:
+        whom = "you" if instead_of is None else f"{_named(instead_of)} (away, you stand in)"
+        title = f"{_named(by)} {'mentions' if event == 'mentioned' else 'assigned to'} {whom}: {title}"
     return Notification(
         id=_id_of(request.id, channel, event, mark),
         event=event,
@@ -148,6 +155,7 @@ def notification_for(
         outcome=outcome,
         program_title=escape(request.title) if may_tell and request.title is not None else None,
         summary=escape(request.summary) if may_tell and request.summary is not None else None,
+        to=to,
     )
 
 
@@ -191,6 +199,10 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
     if event == "escalated":
         return f"escalated to {_those_of(request.escalation)}: {what}"
     return f"still waiting: {what}" if event == "reminder" else what
+
+
+def _named(qualified: str | None) -> str:
+    return token((qualified or "somebody").removeprefix(f"{LOCAL}:"), _ROOM)
 
 
 def _those_of(escalation: Escalation | None) -> str:

@@ -47,7 +47,14 @@ KEPT_FOR = timedelta(days=7)
 _SHORTEST_WAIT, _LONGEST_WAIT = timedelta(seconds=5), timedelta(hours=1)
 _REMINDERS = (90, 50)  # percent of the time from the question to its end; what is later counts for what is earlier
 _BETWEEN = timedelta(minutes=1)
-_EVENTS: dict[str, Event] = {"asked": "asked", "escalated": "escalated", "90": "reminder", "50": "reminder"}
+_EVENTS: dict[str, Event] = {
+    "asked": "asked",
+    "escalated": "escalated",
+    "90": "reminder",
+    "50": "reminder",
+    "mentioned": "mentioned",
+    "assigned": "assigned",
+}
 _ENDS = frozenset(state.value for state in State) - {"pending"}
 _TIMES = ("sent_at", "failing_since")
 
@@ -67,6 +74,8 @@ class Delivery:
         failing_since: When the first of these failed.
         error: The message of the last failure.
         given_up: It is not tried any more.
+        event, to, by, instead_of: Of a message to one person: what it is about, to whom, who caused it, and who is away
+            where it goes to their stand-in; it is sent once, and its delivery dropped.
     """
 
     request_id: str
@@ -79,6 +88,15 @@ class Delivery:
     failing_since: datetime | None = None
     error: str | None = None
     given_up: bool = False
+    event: str | None = None
+    to: str | None = None
+    by: str | None = None
+    instead_of: str | None = None
+
+    @property
+    def about(self) -> str:
+        """The id of the request that it is about."""
+        return self.request_id.partition("/")[0]
 
     @classmethod
     def of(cls, record: Record) -> Delivery:
@@ -117,6 +135,8 @@ class Delivery:
 def due_mark(delivery: Delivery, request: Request, now: datetime) -> str | None:
     """Return the mark of the message that is to be sent now about a request; None where there is none."""
     sent = delivery.sent
+    if delivery.event is not None:  # to one person
+        return None if delivery.event in sent or request.is_final else delivery.event
     if request.held_until is not None and now < request.held_until:
         return None  # it may be undone
     if request.state is not State.PENDING:
@@ -139,6 +159,8 @@ def due_at(delivery: Delivery, request: Request, now: datetime) -> datetime | No
     """Return when the next message is due; None where only a change of the request can bring one."""
     if due_mark(delivery, request, now) is not None:
         return now
+    if delivery.event is not None:
+        return None
     if request.state is not State.PENDING:
         return request.held_until if request.held_until is not None and now < request.held_until else None
     return min(
@@ -238,7 +260,7 @@ class Deliverer:
         # Another deliverer may have read the same record: who swaps it first sends.
         if not self._store.swap(record, delivery.record(self.channel.name, clock.now() + LEASE)):
             return False
-        request = self._store.get(record.key)
+        request = self._store.get(delivery.about)
         mark = due_mark(delivery, request, clock.now())
         if mark is None:
             self._record(record.key, lambda known: (known, None))
@@ -256,8 +278,9 @@ class Deliverer:
     def _send(self, delivery: Delivery, request: Request, mark: str) -> str | None:
         event = _EVENTS.get(mark, "outcome")
         notification = notification_for(
-            request, event, mark, channel=self.channel.name, base_url=self.base_url, now=clock.now()
-        )
+            request, event, mark if delivery.event is None else delivery.request_id, channel=self.channel.name,
+            base_url=self.base_url, now=clock.now(), to=delivery.to, by=delivery.by, instead_of=delivery.instead_of,
+        )  # fmt: skip
         if event == "outcome" and delivery.sent:
             self.channel.follow_up(notification, delivery.reference)
             return None
@@ -269,10 +292,10 @@ class Deliverer:
             if record.body.get("holder") != self._lease.holder:
                 return  # the lease ended, and another one took it
             # Read after the record: a change that comes later changes the record, too, and then the swap fails.
-            request, now = self._store.get(request_id), clock.now()
+            request, now = self._store.get(Delivery.of(record).about), clock.now()
             new, retry_at = after(Delivery.of(record))
             due = due_at(new, request, now) if retry_at is None else retry_at
-            if due is None and request.is_final:
+            if due is None and (request.is_final or new.event is not None):
                 if self._store.drop(record.kind, record.key):
                     return
             elif self._store.swap(record, replace(new, holder=None).record(self.channel.name, due)):

@@ -128,7 +128,9 @@ def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings
         known = store.record(CHANNEL, channel.name)
         # `begins` stays until the pending requests are announced, so that another process does it if this one dies.
         before = {"begins": True} if known is None else known.body
-        store.keep(Record(CHANNEL, channel.name, {**before, "kind": type(channel).__name__, "by": by}))
+        people = sorted({one.qualified for one in getattr(channel, "people", ())})
+        body = {**before, "kind": type(channel).__name__, "by": by, "people": people}
+        store.keep(Record(CHANNEL, channel.name, body if people else {k: v for k, v in body.items() if k != "people"}))
         if before.get("begins"):
             _begin(store, channel.name)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import config, errors
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
 
 T = TypeVar("T")
 
@@ -97,6 +97,11 @@ class Table:
             )  # fmt: skip
         except ValueError as error:
             raise self.error(name, f"cannot be used: {error}") from None
+
+    def people(self, name: str) -> tuple[Identity, ...]:
+        """Return the people whom a setting lists, each as `person` takes one; a name is one of this machine."""
+        given: list[Any] = self.get(name, list, [])
+        return tuple(self.person(name, one, issuer=LOCAL).identity for one in given)
 
     def secret(self, name: str) -> str:
         """Return the secret in the environment variable that a setting names.

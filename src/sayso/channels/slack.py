@@ -38,7 +38,7 @@ from sayso.channels.slack_review import (
 )
 from sayso.model.escaping import escape
 from sayso.model.rendering import value
-from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.view.summary import short
 
@@ -123,7 +123,7 @@ class SlackChannel:
             OSError: It did not take it now.
         """
         can_review = notification.event != "test" and (self._inline or not is_high(notification.risk))
-        return self._posted(message(notification, can_review=can_review))
+        return self._posted(message(notification, can_review=can_review), self._member(notification.to))
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:
         """Edit a message so that it says the outcome; raises as `send`."""
@@ -155,8 +155,16 @@ class SlackChannel:
             connection.close()
             connecting.join(_GRACE)  # a connection that hangs ends by its own timeout
 
-    def _posted(self, content: Mapping[str, Any]) -> str:
-        answer = self._call("chat.postMessage", {"channel": self._channel, **content})
+    @property
+    def people(self) -> list[Identity]:
+        """Whom it reaches in person, by a direct message."""
+        return [one.identity for one in self._people.values()]
+
+    def _member(self, to: str | None) -> str | None:
+        return next((member for member, one in self._people.items() if one.identity.qualified == to), None)
+
+    def _posted(self, content: Mapping[str, Any], member: str | None = None) -> str:
+        answer = self._call("chat.postMessage", {"channel": member or self._channel, **content})
         return f"{answer['channel']}/{answer['ts']}"
 
     def _call(self, method: str, content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from sayso import clock, errors
 from sayso.channels.http_post import Destination, post
 from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import Table
+from sayso.model.reviewer import Identity
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 WINDOW = timedelta(minutes=5)
@@ -85,9 +86,10 @@ def _signature(key: bytes, message_id: str, seconds: str, body: bytes) -> str:
     return f"v1,{base64.b64encode(made).decode()}"
 
 
-_KNOWN = ("allow_private", "ca_file", "ports", "secret_env", "type", "url", "url_env")
+_KNOWN = ("allow_private", "ca_file", "people", "ports", "secret_env", "type", "url", "url_env")
 _TYPES = {
-    "asked": "request.asked", "reminder": "request.reminder", "escalated": "request.escalated", "test": "test",
+    "asked": "request.asked", "reminder": "request.reminder", "escalated": "request.escalated",
+    "mentioned": "request.mentioned", "assigned": "request.assigned", "test": "test",
 }  # fmt: skip
 _ENDED = {"done": "request.ended", "failed": "request.ended", "unknown": "request.ended", "expired": "request.expired"}
 _GONE = 410
@@ -101,9 +103,14 @@ class WebhookChannel:
         where: To whom.
         keys: With which secrets messages are signed.
         ca_file: Certificates that are trusted, in place of the system's.
+        people: Whom it reaches in person.
     """
 
-    def __init__(self, name: str, where: Destination, keys: WebhookKeys, *, ca_file: str | None = None) -> None:
+    def __init__(
+        self, name: str, where: Destination, keys: WebhookKeys, *, ca_file: str | None = None,
+        people: Sequence[Identity] = (),
+    ) -> None:  # fmt: skip
+        self.people = people
         self.name, self._where, self._keys, self._ca_file = name, where, keys, ca_file
 
     def __repr__(self) -> str:
@@ -146,6 +153,7 @@ def document(notification: Notification) -> dict[str, Any]:
     program = {"title": notification.program_title, "summary": notification.summary}
     more = {
         "outcome": notification.outcome,
+        "to": notification.to,
         "arguments": notification.arguments,
         "program_says": {name: text for name, text in program.items() if text is not None} or None,
     }
@@ -167,4 +175,7 @@ def make(name: str, settings: Mapping[str, Any]) -> WebhookChannel:
         raise table.error("ports", "must be a list of numbers")
     keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
     where = Destination.parse(url, allow_private=table.get("allow_private", bool, False), ports=ports)
-    return WebhookChannel(name, where, keys, ca_file=table.file("ca_file") if "ca_file" in settings else None)
+    return WebhookChannel(
+        name, where, keys, ca_file=table.file("ca_file") if "ca_file" in settings else None,
+        people=table.people("people"),
+    )  # fmt: skip

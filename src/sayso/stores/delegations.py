@@ -77,13 +77,17 @@ def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | 
     return None
 
 
-def stood_in_for(tx: RecordTransaction, who: Identity, now: datetime) -> list[Identity]:
-    """Return for whom somebody stands in now."""
-    found: list[Identity] = []
+def counting(tx: RecordTransaction, now: datetime) -> list[Delegation]:
+    """Return who is away now, and who stands in; altered rows are left out."""
+    found: list[Delegation] = []
     for key in tx.record_keys(AWAY)[:MOST]:
         row = tx.find_record(AWAY, key)
         with suppress(errors.StoreCorruptError):
             one = None if row is None else read(row)
-            if one is not None and one.counts(now) and one.to.is_same(who):
-                found.append(one.by)
+            found += [] if one is None or not one.counts(now) else [one]
     return found
+
+
+def stood_in_for(tx: RecordTransaction, who: Identity, now: datetime) -> list[Identity]:
+    """Return for whom somebody stands in now."""
+    return [one.by for one in counting(tx, now) if one.to.is_same(who)]

@@ -16,12 +16,14 @@ from typing import Any, TypeVar, cast
 from sayso import clock, errors
 from sayso.model import lifecycle
 from sayso.model.comments import comment, mentions_in
+from sayso.model.ids import new_token
+from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State, without_secrets
 from sayso.model.reviewer import Delegation, Identity, folded
 from sayso.stores import delegations
-from sayso.stores.delegations import AWAY, MOST, read, stood_in_for
+from sayso.stores.delegations import AWAY, MOST, counting, read, stood_in_for
 from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, row_of
-from sayso.stores.transaction import Transaction, changed
+from sayso.stores.transaction import CHANNEL, Transaction, changed, delivery_kind
 
 _LOOKED_THROUGH = 20
 
@@ -54,8 +56,8 @@ class PeopleVerbs(RecordVerbs):
     ) -> Request:  # fmt: skip
         """In one transaction, let another reviewer take a pending request on; `to_roles` is None where unknown."""
         return self._transact(
-            changed, request_id, lifecycle.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles, force=force,
-            channel=channel,
+            _assigned, request_id, lifecycle.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles,
+            force=force, channel=channel,
         )  # fmt: skip
 
     def mentions(self, who: Identity) -> frozenset[str]:
@@ -111,6 +113,43 @@ class PeopleVerbs(RecordVerbs):
         return {one.key: one.due for one in self.records(_snooze_kind(who)) if one.due is not None}
 
 
+def _assigned(
+    tx: Transaction, request_id: str, rule: Callable[..., Transition], *, by: Identity, to: Identity, **options: Any
+) -> Request | errors.SaysoError:  # fmt: skip
+    after = changed(tx, request_id, rule, by=by, to=to, **options)
+    if not isinstance(after, errors.SaysoError):
+        _owe(tx, after, "assigned", by, to.is_same)
+    return after
+
+
+def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: Callable[[Identity], bool]) -> None:
+    """Record a message to a person by each channel that reaches them, and to who stands in for them, in the same way.
+
+    Nobody is told what they did themselves. Each message is a delivery of its own beside that of the request.
+    """
+    now = tx.now()
+    stand_ins = {one.to.folded: one.by for one in counting(tx, now) if is_meant(one.by)}
+    for channel in tx.record_keys(CHANNEL):
+        row = tx.find_record(CHANNEL, channel)
+        if row is None or (request.channels and channel not in request.channels):
+            continue
+        for name in map(str, cast("list[Any]", _body(row).get("people") or [])):
+            issuer, _, subject = name.partition(":")
+            person = Identity(issuer, subject)
+            absent = stand_ins.get(person.folded)
+            if person.is_same(by) or (absent is None and not is_meant(person)):
+                continue
+            body: dict[str, Any] = {
+                "changes": 0,
+                "sent": [],
+                "event": event,
+                "by": by.qualified,
+                "to": person.qualified,
+            }
+            body |= {} if absent is None or is_meant(person) else {"instead_of": absent.qualified}
+            tx.put_record(row_of(Record(delivery_kind(channel), f"{request.id}/{new_token()}", body, now)))
+
+
 def _delegated(tx: Transaction, by: Identity, to: Identity, until: datetime, channel: str) -> Delegation:
     return delegations.delegate(tx, by, to, until, channel, tx.now())
 
@@ -158,7 +197,10 @@ def _commented(
             answered = sorted(_answered_by(_body(row)) | {by.folded})
             tx.put_record(row_of(Record(kind, request_id, {"answered": answered})))
     # The names are those of what was written: a mention of a masked value would name it in a record.
-    for kind in map(_mentioned, () if after.is_final else mentions_in(without_secrets(after, text))):
+    mentioned = () if after.is_final else mentions_in(without_secrets(after, text))
+    if mentioned:
+        _owe(tx, after, "mentioned", by, lambda person: any(person.goes_by(name) for name in mentioned))
+    for kind in map(_mentioned, mentioned):
         for other in tx.record_keys(kind)[:_LOOKED_THROUGH]:
             if _is_over(tx, other):
                 tx.drop_record(kind, other)
