@@ -72,6 +72,21 @@ def ask(store: Store, count: int = 1, name: str = "other") -> None:
         store.ask(sample_call(requester=Identity("token", name)))
 
 
+def test_a_change_after_a_pause_is_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "_BATCH", 3600.0)
+
+    class Looked(hubs.Hub):
+        async def _refresh(self) -> None:
+            looked.set()
+
+    async def main() -> None:
+        with Looked(asyncio.get_running_loop()).open():
+            await asyncio.wait_for(looked.wait(), PATIENCE)
+
+    looked = asyncio.Event()
+    asyncio.run(main())
+
+
 def test_streams_at_one_place_are_handed_the_same_bytes_of_one_look(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ from sayso.words import Language, speaking, spoken
 _log = logging.getLogger("sayso.server")
 
 _MOST_ROWS, _MOST_NEW, _MOST_TABS = 200, 100, 50
-_BATCH = 0.05
+_BATCH = 0.05  # seconds between two looks at least
 _PING, _CHECK = 20, 60
 _RECHECK = 30.0  # seconds after which is looked though nothing changed, as somebody may have been shut out
 _STORE_CHECK = 1.0  # until the store hears again that somebody waits
@@ -85,12 +85,15 @@ class Hub:
                 self._task = None
 
     async def _run(self) -> None:
+        looked = -_BATCH
         while True:
             await self._wait()
-            await asyncio.sleep(_BATCH)  # a burst is one look
+            # At once, for somebody waits; what follows within a moment is one look.
+            await asyncio.sleep(max(0.0, looked + _BATCH - self._loop.time()))
             self._changed.clear()  # before the look, so that what changes meanwhile is looked for again
             self._is_woken = False
             fault = await self._refresh()
+            looked = self._loop.time()
             if fault is not None:
                 _log.warning("open streams could not be sent what happened (%s); it is tried again", fault)
                 self._loop.call_later(_RETRY, self._changed.set)
