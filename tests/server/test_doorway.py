@@ -23,8 +23,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sayso import errors
-from sayso.cli.listen import listening_by_name, place_of
-from sayso.cli.serve import LoginPage
+from sayso.cli.serve import LoginPage, listening_by_name, place_of
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
 from sayso.server.hosts import OwnName, local_hostname

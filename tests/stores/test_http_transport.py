@@ -18,7 +18,7 @@ import pytest
 
 import sayso
 from sayso import config, errors, terminal
-from sayso.cli.listen import listening, place_of
+from sayso.cli.serve import listening, place_of
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.run import RunState

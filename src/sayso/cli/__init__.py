@@ -86,7 +86,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from sayso.cli.errors import did_you_mean
+            from sayso.cli.context import did_you_mean
 
             hint = did_you_mean(_OTHER_WORDS.get(args[0], args[0]), list(_COMMANDS))
             if not hint or hint in error.message:
@@ -97,7 +97,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except SaysoError as error:
-            from sayso.cli.errors import report
+            from sayso.cli.context import report
 
             return report(error)
 

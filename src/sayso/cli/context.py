@@ -1,15 +1,18 @@
-"""What commands share: the store, the reviewer, and common options.
+"""What commands share: the store, the reviewer, common options, and error messages.
 
-Invariant: a command never creates a store silently. A missing store, or a mistyped address or run, is an error.
+Invariant: a command never creates a store silently. A missing store, or a mistyped address or run, is an error. An
+error says what happened, with short ids, and what to do next; only a command that decides says "nothing was decided".
 """
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
@@ -18,11 +21,13 @@ from typing import Any, TypeVar
 import click
 
 from sayso import clock, config, errors
-from sayso.cli.output import complain, out, print_json
+from sayso.cli.output import complain, exit_code, out, print_json
 from sayso.model import duration
+from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.stores.base import Store
+from sayso.view.summary import in_short, short
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -168,6 +173,82 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Genera
     finally:
         for number, old in before:
             signal.signal(number, old)
+
+
+# -- errors -------------------------------------------------------------------------------------------------------
+
+_HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
+    (errors.AlreadyDecidedError, "`{sayso} show {id}` shows what became of it"),
+    (errors.RequestExpiredError, "nothing runs without a decision in time; `{sayso} ls` lists what waits now"),
+    (errors.MissingRoleError, "if you have it, say so with --role {role}; sayso keeps no list of who else has it"),
+    (errors.AlreadyVotedError, "nothing changed"),
+    (errors.InvalidChangesError, "`{sayso} show {id}` shows what it takes; correct the values and try again"),
+    (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes"),
+    (errors.ReasonMissingError, '`{sayso} reject {id} -m "what is wrong with it"`'),
+    (errors.StaleViewError, "`{sayso} show {id}` shows its current state"),
+    (errors.NotUnknownError, "`{sayso} show {id}` shows its state"),
+    (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
+)
+_UNDECIDED = "nothing was decided"
+# Errors that do not say so themselves, because commands that only read raise them, too.
+_ALSO_OF_READERS = (
+    errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError, NoRunError,
+)  # fmt: skip
+
+
+def report(fault: errors.SaysoError) -> int:
+    """Print an error, with ids as `ls` shows them, and what to do next to stderr; return the exit code."""
+    text = str(fault)
+    hint = _hint(fault, text)
+    if not isinstance(fault, errors.AmbiguousIdError):  # the beginnings of its ids are what does not tell them apart
+        text = in_short(text)
+    complain(f"error: {escape(text)}", *([hint] if hint else []))
+    return exit_code(fault)
+
+
+def _hint(fault: errors.SaysoError, text: str) -> str:
+    context = click.get_current_context(silent=True)
+    cli = None if context is None else context.find_object(CliContext)
+    if isinstance(fault, errors.RequestNotFoundError):
+        words = "" if cli is None else _similar_id(cli, fault.request_id)
+        if cli is not None and not words:
+            words = f"this is {escape(cli.store.public_url)}; if the program uses another store, add --store ADDRESS"
+    else:
+        words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
+    # The next command has to find the same store.
+    sayso = "sayso" if cli is None or cli.address is None else f"sayso --store {escape(shlex.quote(cli.address))}"
+    role = next(iter(getattr(fault, "roles", ())), "")
+    hint = words.format(sayso=sayso, id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
+    # The words of pydantic, and those of the validator of JSON Schemas.
+    if isinstance(fault, errors.InvalidAnswerError) and any(one in text for one in ("valid list", 'type "array"')):
+        hint += """; a list is written as JSON, '["a", "b"]'"""
+    undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
+    return "; ".join(filter(None, [undecided, hint]))
+
+
+def _decides(context: click.Context | None) -> bool:
+    """Say whether this command decides; such a command takes roles."""
+    if context is None:
+        return False
+    command: click.Command | None = context.command
+    if isinstance(command, click.Group):
+        command = command.get_command(context, context.invoked_subcommand or "")
+    return command is not None and any(param.name == "as_roles" for param in command.params)
+
+
+def _similar_id(cli: CliContext, request_id: str) -> str:
+    try:
+        known = [short(request.id) for request in cli.reader.list(limit=200).requests]
+    except errors.SaysoError:
+        return ""  # the first error is enough
+    wanted = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
+    return did_you_mean(short(wanted), known)
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """Return which of the known words was probably meant, as a question; empty where none comes near."""
+    found = get_close_matches(word, known, n=1, cutoff=0.7)
+    return f"did you mean {found[0]}?" if found else ""
 
 
 # -- options -------------------------------------------------------------------------------------------------------

@@ -18,8 +18,15 @@ from typing import Any, Literal, cast
 import click
 
 from sayso import clock, errors
-from sayso.cli.context import CliContext, as_span, filter_options, json_option, message_option, reviewer_options
-from sayso.cli.errors import report
+from sayso.cli.context import (
+    CliContext,
+    as_span,
+    filter_options,
+    json_option,
+    message_option,
+    report,
+    reviewer_options,
+)
 from sayso.cli.grants import grant_rows
 from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
 from sayso.model import strict_json

@@ -26,9 +26,8 @@ from sayso.cli.context import (
     needing_web,
     reviewer_of,
 )
-from sayso.cli.listen import place_of
 from sayso.cli.output import WRONG, complain, out, text_table
-from sayso.cli.serve import serve_table
+from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Reviewer
