@@ -1,4 +1,4 @@
-"""The Confirm, and how it is read from the requests of a store. Nothing here reads a store.
+"""The Confirm, its rules, and how it is read from the requests of a store. Nothing here reads a store.
 
 A Confirm is made from the requests of its rounds, and a plan from the last of them; any other request has a Confirm as
 well. A Confirm is `approved` only while a person's approval counts. Its status cannot be assigned, and a locked Confirm
@@ -18,13 +18,34 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from sayso import clock
 from sayso.errors import ConfigError
-from sayso.model.escaping import storable
+from sayso.model.escaping import is_blank, storable
 from sayso.model.request import Call, Request, State
 from sayso.model.request import Decision as RecordedDecision
+from sayso.model.reviewer import PROGRAM, Identity
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
-from sayso.mplp.document import Document, Event, Governance, Meta, Trace, fresh_meta, repeated_ids
+from sayso.mplp.document import (
+    Document,
+    Event,
+    Governance,
+    Meta,
+    StageEvent,
+    Trace,
+    fresh_meta,
+    repeated_ids,
+    time_text,
+)
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType
-from sayso.mplp.schema import ConfirmLockedError, ConfirmRefusedError, id_of, is_id, new_id, uuid4_of
+from sayso.mplp.schema import (
+    ConfirmLockedError,
+    ConfirmRefusedError,
+    MismatchError,
+    NotConformantError,
+    brief,
+    id_of,
+    is_id,
+    new_id,
+    uuid4_of,
+)
 
 
 @dataclass(frozen=True)
@@ -343,7 +364,8 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
 def _submitted(request: Request, facts: RoundFacts) -> Confirm:
     """Return the Confirm that was submitted, without decisions."""
     given = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
-    reasons = (_reason(request), facts.confirm.get("reason"), request.prompt)
+    said = target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
+    reasons = (said, facts.confirm.get("reason"), request.prompt)
     reason = next(
         (one for one in reasons if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}"
     )
@@ -359,11 +381,6 @@ def _submitted(request: Request, facts: RoundFacts) -> Confirm:
         "requested_by_role": facts.role,
     }
     return Confirm.model_validate(fields)
-
-
-def _reason(request: Request) -> Any:
-    """Return the reason among the arguments of the call; None where it has none."""
-    return target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
 
 
 def _described(request: Request) -> Confirm:
@@ -400,6 +417,129 @@ def _digits_of(fingerprint: str) -> str:
     """Return the protocol's id of a call, made of the first digits of its fingerprint."""
     found = _DIGITS.match(str(fingerprint))
     return id_of("fingerprint", fingerprint) if found is None else uuid4_of(found[0])
+
+
+# -- the rules: pending until a decision; a rejection may start another round, an approval is final ------------------
+# `decide` applies them to a document that is in no store; for stored ones `sayso.mplp.flow` checks them and decides the
+# request.
+
+
+def create_confirm(
+    target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None
+) -> Confirm:
+    """Return a new pending Confirm, which is in no store yet (seed 003, section 6).
+
+    Args:
+        target_type: What it is about: `context`, `plan`, `trace`, `extension` or `other`.
+        target_id: Which one.
+        requested_by_role: Who asks.
+        reason: Why.
+    """
+    return Confirm(
+        target_type=TargetType(target_type), target_id=target_id, requested_by_role=requested_by_role, reason=reason
+    )
+
+
+def check_unlocked(confirm: Confirm) -> None:
+    """Raise `ConfirmLockedError` for a Confirm that is locked."""
+    if confirm.is_locked:
+        raise ConfirmLockedError(confirm.confirm_id)
+
+
+def check_target(confirm: Confirm, target_type: str, target_id: str) -> None:
+    """Raise `MismatchError` for a Confirm that is about something else."""
+    if confirm.target_type != target_type:
+        raise MismatchError(confirm.confirm_id, f"a {confirm.target_type}", f"a {target_type}")
+    if confirm.target_id != target_id:
+        raise MismatchError(confirm.confirm_id, confirm.target_id, target_id)
+
+
+def check_decision(confirm: Confirm, decision: Decision) -> None:
+    """Raise `ConfirmRefusedError` for a decision that a Confirm cannot take."""
+    check_unlocked(confirm)
+    if confirm.status is not ConfirmStatus.PENDING:
+        last = confirm.decisions[-1] if confirm.decisions else None
+        by = "" if last is None else f" by {brief(last.decided_by_role)} at {time_text(last.decided_at)}"
+        raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{by}")
+    if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or ""):
+        raise ConfirmRefusedError(confirm.confirm_id, f"a rejection needs a reason, and {_named(confirm)} got none")
+    if any(decision.decision_id == known.decision_id for known in confirm.decisions):
+        reason = f"{_named(confirm)} has a decision with the id {brief(decision.decision_id)} already"
+        raise ConfirmRefusedError(confirm.confirm_id, reason)
+
+
+def decide(confirm: Confirm, decision: Decision) -> Event:
+    """Record a decision in a Confirm that is in no store, and return the event.
+
+    Raises:
+        ConfirmRefusedError: It cannot take the decision, or the role that asked decides.
+    """
+    check_decision(confirm, decision)
+    if _may_be_requester(confirm, decision):
+        reason = f"{brief(decision.decided_by_role)} asked for {_named(confirm)}, and who asks does not decide"
+        raise ConfirmRefusedError(confirm.confirm_id, reason)
+    word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
+    event = Event(
+        event_id=id_of("event", confirm.confirm_id, decision.decision_id),
+        event_type=f"confirm.{word}",
+        timestamp=decision.decided_at,
+        data={"confirm_id": confirm.confirm_id, "decision_id": decision.decision_id, "status": str(decision.status)},
+    )
+    changes = {"status": ConfirmStatus(decision.status), "decisions": FrozenList([*confirm.decisions, decision])}
+    confirm.update_from(confirm.model_copy(update=changes))
+    return event
+
+
+def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
+    """Return the pipeline event of a decision about a plan (seed 003, section 4.3)."""
+    return StageEvent(
+        event_id=event_id,
+        event_type="plan_approved" if decision.status is DecisionStatus.APPROVED else "plan_rejected",
+        timestamp=decision.decided_at,
+        payload={
+            "confirm_id": confirm.confirm_id,
+            "plan_id": confirm.target_id,
+            "decided_by": decision.decided_by_role,
+        },
+    )
+
+
+def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
+    """Refuse a target or Confirm that cannot be submitted.
+
+    Raises:
+        NotConformantError: It does not fit the protocol; the problems name the fields.
+        ConfirmRefusedError: It is locked, decided, or about something else.
+    """
+    if isinstance(target, Plan):
+        if target.status not in {PlanStatus.DRAFT, PlanStatus.PROPOSED}:
+            reason = f"plan {brief(target.plan_id)} is {target.status}, and only a draft is submitted"
+            raise ConfirmRefusedError(target.plan_id, reason)
+        target.export()
+        if not any(step.description.strip() for step in target.steps):
+            raise NotConformantError("Plan", ["/steps: no step says what is to be done"])
+    if confirm is None:
+        return
+    check_unlocked(confirm)
+    if isinstance(target, Plan):
+        check_target(confirm, TargetType.PLAN, target.plan_id)
+    if confirm.status not in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:
+        reason = f"{_named(confirm)} is {confirm.status} by its own account, which counts for nothing here"
+        raise ConfirmRefusedError(confirm.confirm_id, reason)
+    confirm.export()
+
+
+def _may_be_requester(confirm: Confirm, decision: Decision) -> bool:
+    """Say whether the deciding role could be the requesting one, by the rule of a store for two names."""
+    asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
+    try:
+        return Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))
+    except ValueError:  # no person can have such a name, and in a document it is a name all the same
+        return decided == asked
+
+
+def _named(confirm: Confirm) -> str:
+    return f"Confirm {brief(confirm.confirm_id)}"
 
 
 # -- W3C traces ----------------------------------------------------------------------------------------------------

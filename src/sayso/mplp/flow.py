@@ -30,23 +30,21 @@ from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, gate_for, plan_with, running
 from sayso.mplp.confirm import (
     SUBMITTED,
     Confirm,
-    confirm_id_of,
-    confirm_of,
-    decisions_of,
-    is_about,
-    round_facts,
-    run_of,
-)
-from sayso.mplp.document import Event, StageEvent
-from sayso.mplp.lifecycle import (
     check_decision,
     check_submission,
     check_target,
     check_unlocked,
+    confirm_id_of,
+    confirm_of,
     create_confirm,
     decide,
+    decisions_of,
+    is_about,
+    round_facts,
+    run_of,
     stage_of,
 )
+from sayso.mplp.document import Event, StageEvent
 from sayso.mplp.lookup import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
