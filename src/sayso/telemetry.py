@@ -142,7 +142,9 @@ class _Span:
             if self._span is not None:
                 self._span.set_attributes(attributes)
                 if "error.type" in attributes:
-                    self._span.set_status(_error())
+                    from opentelemetry.trace import StatusCode
+
+                    self._span.set_status(StatusCode.ERROR)
             if instruments is not None:
                 named = {**_EXECUTE, **_metric_attributes(self._request), **attributes}
                 instruments.executing.record(time.monotonic() - self._begun, named)
@@ -162,12 +164,6 @@ def _outcome(raised: BaseException) -> str:
     if isinstance(raised, Suspended):
         return "suspended"
     return "failed" if isinstance(raised, Exception) else "unknown"
-
-
-def _error() -> Any:
-    from opentelemetry.trace import StatusCode
-
-    return StatusCode.ERROR
 
 
 def _entered(span: Span) -> Callable[[], object]:

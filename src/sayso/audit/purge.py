@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.audit.verifier import rows_of
+from sayso.audit.verifier import requests_in, rows_of
 from sayso.model.journal import ended_at
 from sayso.model.request import FINAL, LIVE, Request
 from sayso.model.reviewer import Identity
@@ -60,7 +60,9 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
     if not is_dry:
         store.sweep()
     requests = needed = words = 0
-    for request in _old(store, before):
+    for request in requests_in(store, Filter(states=FINAL)):
+        if request.purged_at is not None or ended_at(request) >= before:
+            continue
         if _is_needed(store, request.run_id) if is_dry else not _is_gone(store, request, before, by, channel):
             needed += 1
             continue
@@ -74,16 +76,6 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
             store.purge_run(run_id, by, before=before, channel=channel)
     live = store.count(Filter(states=LIVE))
     return Purged(requests, runs, live, needed, words, is_dry or store.scrub())
-
-
-def _old(store: Store, before: datetime) -> Iterator[Request]:
-    cursor: str | None = None
-    while True:
-        page = store.list(Filter(states=FINAL), cursor=cursor, limit=_PAGE)
-        yield from (one for one in page.requests if one.purged_at is None and ended_at(one) < before)
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 def _is_gone(store: Store, request: Request, before: datetime, by: Identity, channel: str) -> bool:

@@ -102,7 +102,8 @@ def _body(store: Store, request: Request) -> dict[str, Any]:
         },
         "outcome": facts["outcome"] | {
             "state": str(request.state),
-            "returned": None if execution is None or execution.result is None else _result(execution.result),
+            "returned": None if execution is None or execution.result is None
+            else cast("Any", canonical.display(canonical.load(execution.result)))["result"],
             "error": None if execution is None else execution.error,
         },
         "chain": {"before": before, "rows": [list(row) for row in rows]},
@@ -113,10 +114,6 @@ def _shown(subject: Call | Question) -> dict[str, Any]:
     if isinstance(subject, Question):
         return {"question": subject.text, "text": subject.text}
     return {"arguments": subject.arguments, "text": subject.shown_text}
-
-
-def _result(text: str) -> Any:
-    return cast("Any", canonical.display(canonical.load(text)))["result"]
 
 
 def _facts(own: list[Entry]) -> dict[str, Any]:

@@ -15,14 +15,16 @@ from typing import NamedTuple
 
 from sayso import errors
 from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, first_link
-from sayso.stores.base import Store
+from sayso.model.request import Request
+from sayso.stores.base import Filter, Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
 from sayso.stores.records import digest_of, row_of
 
-__all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "row_problem", "rows_of", "verify"]
+__all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "requests_in", "row_problem", "rows_of", "verify"]
 
 _PAGE = 1000
+_OF_RECORDS = tuple(chain_of(kind, "") for kind in RECORDS)
 _RECORDS = "sayso:records"  # where a break stands of a record that cannot be read
 
 
@@ -111,7 +113,7 @@ class _Walk:
                 self.trails[entry.request_id], wrong = _after(self.trails.get(entry.request_id), entry)
             if wrong is not None:
                 self.broken[entry.run_id] = wrong
-            elif _is_of_record(entry.run_id):
+            elif entry.run_id.startswith(_OF_RECORDS):
                 self.records[entry.run_id] = entry
         self._last = entry
 
@@ -148,6 +150,16 @@ def rows_of(
         if len(page) < _PAGE:
             return
         after = page[-1].run_id, page[-1].seq
+
+
+def requests_in(store: Store, wanted: Filter, *, newest: bool = False) -> Iterator[Request]:
+    """Yield requests page by page, in the order of asking; what has expired by now is not recorded."""
+    cursor, has_more = None, True
+    while has_more:
+        page = store.list(wanted, cursor=cursor, limit=500, newest=newest)
+        yield from page.requests
+        cursor = page.cursor
+        has_more = cursor is not None
 
 
 def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:
@@ -195,10 +207,6 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
     except errors.StoreCorruptError as error:
         walk.broken.setdefault(_RECORDS, Break(_RECORDS, 1, str(error)))
     return Verified(walk.rows, walk.chains, tuple(walk.broken.values()), requests, unopened)
-
-
-def _is_of_record(run_id: str) -> bool:
-    return any(run_id == chain_of(kind, "") or run_id.startswith(chain_of(kind, "")) for kind in RECORDS)
 
 
 def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry]) -> Iterator[Break]:

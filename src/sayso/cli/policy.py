@@ -16,18 +16,19 @@ from typing import Any, NamedTuple
 import click
 
 from sayso import clock, config, errors
+from sayso.audit.verifier import requests_in
 from sayso.cli.context import CliContext, NoStoreYetError, as_date, json_option
 from sayso.cli.output import WRONG, plural
 from sayso.model import canonical
 from sayso.model.escaping import escape
 from sayso.model.grant import Budget
-from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.policy import Answer, Policy
 from sayso.policy.replay import Replay
 from sayso.policy.replay import replay as replayed
 from sayso.policy.rules import short_name
+from sayso.stores.base import Filter
 from sayso.view.summary import short
 
 _DAYS = 30
@@ -244,7 +245,7 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     """
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
     new, before = Policy.load(file), Policy.load() if file is not None else None
-    requests = takewhile(lambda request: request.created_at >= begin, _newest_first(cli))
+    requests = takewhile(lambda one: one.created_at >= begin, requests_in(cli.store, Filter(), newest=True))
     found = replayed(requests, new, before)
     return cli.answer({"since": clock.written(begin), **found.as_json()}, _shown(found))
 
@@ -294,23 +295,12 @@ def _shown(found: Replay) -> Iterator[str]:
 # -- what the commands share ---------------------------------------------------------------------------------------
 
 
-def _newest_first(cli: CliContext) -> Iterator[Request]:
-    """Yield all requests; unlike `Review.list` this writes nothing, so it does not write down what has expired."""
-    from sayso.stores.base import Filter
-
-    cursor, is_first = None, True
-    while cursor is not None or is_first:
-        page = cli.store.list(Filter(), cursor=cursor, limit=200, newest=True)
-        yield from page.requests
-        cursor, is_first = page.cursor, False
-
-
 def _tools(cli: CliContext) -> tuple[dict[str, Schema], dict[str, str]]:
     """Return the tools that the store has requests of, by name, with their newest schemas, and who asked for them."""
     found, asked_by = dict[str, Schema](), dict[str, str]()
     try:
-        for request in islice(_newest_first(cli), _NEWEST):
-            if request.kind == "call" and request.call.tool not in found:
+        for request in islice(requests_in(cli.store, Filter(kind="call"), newest=True), _NEWEST):
+            if request.call.tool not in found:
                 found[request.call.tool] = Schema.from_text(request.call.schema)
                 asked_by[request.call.tool] = request.requester.subject
     except (NoStoreYetError, errors.ConfigError):

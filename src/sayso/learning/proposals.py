@@ -18,6 +18,7 @@ from statistics import NormalDist, median_low
 from typing import Any, Literal, NamedTuple, cast
 
 from sayso import errors
+from sayso.audit.verifier import requests_in
 from sayso.learning.data import HASTE, proposed_and_approved, span_of
 from sayso.model.canonical import display
 from sayso.model.canonical.tags import MASK, dumps
@@ -248,21 +249,12 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
             except errors.PolicyError:  # no pattern can name the tool
                 continue
     if by_tool:
-        for request in islice(_calls(store), most):
+        calls = (one for one in requests_in(store, Filter(kind="call"), newest=True) if one.purged_at is None)
+        for request in islice(calls, most):
             for one in by_tool.get(request.call.tool, ()):
                 one.ask(request)
     found = [one.proposal() for some in by_tool.values() for one in some if one.counts["fits"] >= FEWEST]
     return tuple(sorted(found, key=lambda one: (len(one.against), -one.seen.low, one.tool, one.verdict)))
-
-
-def _calls(store: Store) -> Iterator[Request]:
-    cursor = None
-    while True:
-        page = store.list(Filter(), cursor=cursor, limit=500, newest=True)
-        yield from (request for request in page.requests if request.kind == "call" and request.purged_at is None)
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 @dataclass

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
+from sayso.audit.verifier import requests_in
 from sayso.model import lifecycle
 from sayso.model.request import Request, State
 from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
@@ -61,14 +62,7 @@ def journal_run_of(confirm_id: str) -> str:
 
 def requests_of(store: Store, run_id: str) -> list[Request]:
     """Return all requests of a run, oldest first; those past their end are expired, recorded or not."""
-    found: list[Request] = []
-    cursor: str | None = None
-    while True:
-        page = store.list(Filter(run_id=run_id), cursor=cursor, limit=_PAGE)
-        found += page.requests
-        cursor = page.cursor
-        if cursor is None:
-            return [_as_of_now(request) for request in found]
+    return [_as_of_now(request) for request in requests_in(store, Filter(run_id=run_id))]
 
 
 def find_confirm(store: Store, wanted: str) -> StoredConfirm:

@@ -148,7 +148,7 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
         raise ModelError(
             model, f"replied with {kind_of(cast('object', given))}, where text or a list of calls is needed"
         )
-    if _is_torn(text):
+    if not text.isascii() and text.encode(errors="ignore").decode() != text:
         raise ModelError(model, "replied with half a surrogate pair, which is no text")
     read: list[ModelCall] = []
     if calls:
@@ -244,10 +244,6 @@ def _pair(given: object) -> tuple[str, object] | None:
         return None
     items = cast("Sequence[object]", given)
     return (items[0], items[1]) if len(items) == 2 and isinstance(items[0], str) else None
-
-
-def _is_torn(text: str) -> bool:
-    return not text.isascii() and text.encode(errors="ignore").decode() != text
 
 
 def kind_of(value: object) -> str:

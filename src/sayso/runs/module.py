@@ -89,7 +89,9 @@ def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], s
         review.answer(request.id, answer)
         return
     if isinstance(answer, str) and answer.startswith("{"):
-        answer = _object(request, answer)
+        answer, problem = read_arguments(answer)
+        if problem is not None:
+            raise errors.InvalidChangesError(request.id, [problem])
     match answer:
         case str() if answer.lower() in _YES:
             review.approve(request.id, seen=seen)
@@ -102,13 +104,6 @@ def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], s
             review.approve(request.id, arguments={}, seen=seen)
         case _:
             review.approve(request.id, changes=answer, seen=seen)
-
-
-def _object(request: Request, text: str) -> dict[str, Any]:
-    arguments, problem = read_arguments(text)
-    if problem is not None:
-        raise errors.InvalidChangesError(request.id, [problem])
-    return arguments
 
 
 def check_shown(signal: ConfirmationRequired, request: Request) -> None:

@@ -44,6 +44,7 @@ from sayso.runs.messages import Message, ModelCall, ModelError, Reply, read_argu
 _KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
 _LONGEST = 300  # characters of a provider's complaint that are passed on
 _DENIED = {401, 403}
+_OFFER = {"parameters": "parameters_json_schema"}
 
 
 class ProviderModel:
@@ -73,7 +74,9 @@ class ProviderModel:
 
     async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
         """See `Model.turn`."""
-        history, parameters = list(_history(messages)), _parameters(tools)
+        history = list(_history(messages))
+        offers = [ToolDefinition(**{_OFFER.get(name, name): part for name, part in tool.items()}) for tool in tools]
+        parameters = models.ModelRequestParameters(function_tools=offers)
         said = False
         with self._faults():
             async with self._model() as model:
@@ -127,7 +130,8 @@ class ProviderModel:
     def _reply(self, response: ModelResponse) -> Reply:
         if response.state != "complete":
             raise ModelError(self.name, f"broke off its reply ({response.state})")
-        calls = [_call(part) for part in response.parts if isinstance(part, ToolCallPart)]
+        parts = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        calls = [ModelCall(part.tool_call_id, part.tool_name, *read_arguments(part.args)) for part in parts]
         text = response.text or ""
         if not calls and not text and response.finish_reason in {"content_filter", "error", "length"}:
             raise ModelError(self.name, f"gave an empty reply ({response.finish_reason})")
@@ -233,19 +237,6 @@ def _complaint(body: object) -> str:
         inner = cast("dict[str, object]", body)
         body = inner.get("error") or inner.get("message") or "no reason given"
     return str(body or "no reason given")[:_LONGEST]
-
-
-def _call(part: ToolCallPart) -> ModelCall:
-    arguments, problem = read_arguments(part.args)
-    return ModelCall(part.tool_call_id, part.tool_name, arguments, problem)
-
-
-def _parameters(tools: list[dict[str, Any]]) -> models.ModelRequestParameters:
-    return models.ModelRequestParameters(function_tools=[_tool(**tool) for tool in tools])
-
-
-def _tool(*, name: str, parameters: dict[str, Any], description: str | None = None) -> ToolDefinition:
-    return ToolDefinition(name=name, description=description, parameters_json_schema=parameters)
 
 
 def _history(messages: Iterable[Message]) -> Generator[ModelMessage]:

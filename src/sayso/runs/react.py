@@ -351,16 +351,12 @@ class ReAct(Module):
             return waiting.tool == ASK
         return subject.tool in {tool.gate.tool, canonical.function_name(tool.handler)}
 
-    def _own_store(self, waiting: Waiting) -> Store:
-        """Return the store in which a tool's own calls wait."""
+    async def _store(self, waiting: Waiting) -> Store:
+        """Return the store that has the request: the tool's, or that of a function which its handler called."""
         tool = self.tools.get(waiting.tool)
         if tool is None:
             raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause is gone; nothing was run")
-        return config.default_store() if waiting.tool == ASK else tool.store
-
-    async def _store(self, waiting: Waiting) -> Store:
-        """Return the store that has the request: the tool's, or that of a function which its handler called."""
-        own = self._own_store(waiting)
+        own = config.default_store() if waiting.tool == ASK else tool.store
         return await verb(own, _having, own, waiting.request)
 
     # -- words -------------------------------------------------------------------------------------------------

@@ -75,9 +75,8 @@ class ReActState:
     def add_reply(self, reply: Reply) -> list[ModelCall]:
         """Add a turn of the model; return its calls, each with an id of its own."""
         message, calls, ids = reply.message, reply.calls, {call.id for call in reply.calls}
-        if "" in ids or len(ids) < len(
-            calls
-        ):  # labels that tell nothing apart; then the provider's own form is of no use
+        # Labels that tell nothing apart; then the provider's own form is of no use.
+        if "" in ids or len(ids) < len(calls):
             named = [(f"call_{self.turns + 1}_{n}", call) for n, call in enumerate(calls, 1)]
             calls = [ModelCall(label, call.name, call.arguments, call.problem) for label, call in named]
             message = Reply(reply.text, calls, reply.usage).message

@@ -165,14 +165,8 @@ class Workflow(Runnable):
         steps = {**self._steps, key: _Step(runnable, frozenset(named) | taken | read, given)}
         vars(self.function)["__signature__"] = inputs_of(_inputs(steps), self._hooks)
         self._steps = steps
-        for known in (
-            "gate",
-            "rest",
-            "schema",
-            "shape",
-            "signature",
-            "_exact",
-        ):  # its input is its steps', and it hides what they hide
+        # Its input is its steps', and it hides what they hide.
+        for known in ("gate", "rest", "schema", "shape", "signature", "_exact"):
             vars(self).pop(known, None)
         return self
 
