@@ -84,17 +84,6 @@ class RunContract(Scene):
 
     # -- in hand -----------------------------------------------------------------------------------------------
 
-    def test_who_does_not_hold_a_run_writes_nothing_of_it(self) -> None:
-        mine = self.run()
-        self.store.save_run(RunUpdate(mine, [Step("/", "{}")]))
-        lease = self.lease
-        theirs = self.run(run_id=mine.id)
-        error = refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(theirs, [Step("/x", "{}")])))
-        assert error.run_id == mine.id
-        self.store.leave_run(RunUpdate(theirs, [Step("/x", "{}")]), RunState.ENDED)
-        assert self.store.get_run(mine.id) == RunSnapshot(mine, (Step("/", "{}"),))
-        lease.release()
-
     def test_a_run_that_was_handed_back_is_taken_with_its_steps(self) -> None:
         run = self.paused(Step("/", "{}"))
         mine = Lease()
@@ -115,26 +104,6 @@ class RunContract(Scene):
         winner = next(lease for lease, one in zip(leases, told, strict=True) if isinstance(one, RunSnapshot))
         assert self.store.get_run(run.id).run.holder == winner.holder
 
-    def test_a_run_is_taken_from_who_let_it_go_or_died(self) -> None:
-        run, taker = self.run(), Lease()
-        self.store.save_run(RunUpdate(run, []))
-        refusal(errors.RunBusyError, lambda: self.store.take_run(run.id, taker.holder))
-        self.lease.release()
-        assert self.store.take_run(run.id, taker.holder).run == run
-        with patch.object(worker, "current", return_value="host/boot/space/1/1"):
-            theirs = self.run()
-            self.store.save_run(RunUpdate(theirs, []))
-        refusal(errors.RunBusyError, lambda: self.store.take_run(theirs.id, taker.holder))
-        with patch.object(worker, "is_gone", return_value=True):
-            assert self.store.take_run(theirs.id, taker.holder).run == theirs
-
-    def test_an_ended_run_is_shown_and_not_taken(self) -> None:
-        run = self.run()
-        self.store.leave_run(RunUpdate(run, [Step("/", "{}")]), RunState.ENDED)
-        kept = self.store.take_run(run.id, Lease().holder)
-        assert (kept.run.state, kept.run.holder, len(kept.steps)) == (RunState.ENDED, None, 1)
-        assert self.store.get_run(run.id) == kept
-
     # -- together with a request -------------------------------------------------------------------------------
 
     def test_a_request_and_its_run_are_recorded_together_or_not_at_all(self) -> None:
@@ -146,12 +115,6 @@ class RunContract(Scene):
         refusal(errors.RunBusyError, lambda: self.store.ask(sample_call(), RunUpdate(other, [step])))
         assert (self.everything(), len(self.steps(run))) == (before, 1)
 
-    def test_a_run_is_saved_by_who_finds_its_request_asked_already(self) -> None:
-        first = self.store.ask(sample_call("run_same"))
-        run = self.run()
-        assert self.store.ask(sample_call("run_same"), RunUpdate(run, [Step("/", "{}", first.id)])) == first
-        assert len(self.steps(run)) == 1
-
     def test_a_run_is_handed_back_with_the_request_for_which_it_waits(self) -> None:
         run, request = self.run(), sample_call()
         saved = RunUpdate(run, [Step("/", "{}", request.id)], RunState.PAUSED)
@@ -161,11 +124,6 @@ class RunContract(Scene):
         refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(run, [])))
         assert self.store.ask(request, saved) == self.recorded(request)  # sent again, when the answer was lost
         assert self.store.get_run(run.id) == kept
-
-    def test_a_run_stays_in_hand_where_another_request_holds_its_call(self) -> None:
-        first, run = self.store.ask(sample_call("run_same")), self.run()
-        found = self.store.ask(sample_call("run_same"), RunUpdate(run, [Step("/", "{}", first.id)], RunState.PAUSED))
-        assert (found, self.store.get_run(run.id).run) == (first, run)
 
     def test_a_run_is_handed_back_with_the_end_of_its_call(self) -> None:
         run, request = self.run(), self.started("mine")
@@ -180,15 +138,6 @@ class RunContract(Scene):
         refusal(errors.RunNotFoundError, lambda: self.store.get_run(run.id))
         assert self.store.finish(request.id, "mine", Outcome("done"), saved).state is State.DONE
         assert self.steps(run) == (Step("/", '{"value":1}'),)
-
-    def test_how_a_call_ended_is_recorded_even_where_its_run_is_in_other_hands(self) -> None:
-        run, request = self.run(), self.started("mine")
-        self.store.save_run(RunUpdate(run, []))
-        lease = self.lease
-        saved = RunUpdate(self.run(run_id=run.id), [Step("/", "{}")])
-        refusal(errors.RunBusyError, lambda: self.store.finish(request.id, "mine", Outcome("done"), saved))
-        assert (self.store.get(request.id).state, self.steps(run)) == (State.DONE, ())
-        lease.release()
 
     # -- found again -------------------------------------------------------------------------------------------
 
