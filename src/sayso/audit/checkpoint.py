@@ -176,8 +176,6 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
     Durable on return. It is also written if the newest one lacks this signer's signature.
 
     Args:
-        store: Where.
-        signer: Who signs it.
         since: The result of the last call, so that earlier checkpoints need not be read again, and what they named is
             still required.
 
@@ -219,7 +217,6 @@ def history(store: Store, *, since: History | None = None, trusted: str | None =
     """Return what the checkpoints say, after checking their chain, their signatures and their order.
 
     Args:
-        store: Where.
         since: An earlier result, which stays as it is; only the checkpoints after it are read.
         trusted: The public key that must have signed the newest; its link to the one before vouches for the others.
     """
@@ -286,13 +283,7 @@ class Schedule:
 
 @contextmanager
 def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = None) -> Generator[Schedule]:
-    """Write checkpoints in a thread while the block runs; one that fails is logged, and tried again the next time.
-
-    Args:
-        store: Where.
-        every: How long to wait between two.
-        signer: Who signs them.
-    """
+    """Write checkpoints in a thread while the block runs; one that fails is logged, and tried again the next time."""
     ended, log, schedule = threading.Event(), logging.getLogger("sayso"), Schedule()
 
     def work() -> None:

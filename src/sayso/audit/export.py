@@ -44,11 +44,8 @@ def exported(
     """Yield the lines of an export, each with its end.
 
     Args:
-        store: Whose journal.
-        form: In which format.
         since: Only rows of this instant or later.
         until: Only rows before this instant.
-        run_id: Only of this run.
 
     Raises:
         StoreCorruptError: A row holds what is never written.

@@ -47,13 +47,6 @@ class Purged(NamedTuple):
 def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry: bool = False) -> Purged:
     """Remove what requests and runs were about that ended before an instant; a dry one only counts.
 
-    Args:
-        store: Where.
-        before: Only what ended before it.
-        by: Who removes it, for the journal.
-        channel: Through which channel.
-        is_dry: Change nothing.
-
     Raises:
         StoreError: One of its kinds; what was removed by then stays removed, and the next try goes on.
     """

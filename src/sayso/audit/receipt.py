@@ -170,7 +170,6 @@ def verify_receipt(content: bytes, *, trusted: str | None = None) -> SignedDocum
     """Return a receipt, after verifying it. Needs no store.
 
     Args:
-        content: The whole file.
         trusted: The public key that must have signed it; None believes the one that it names.
 
     Raises:

@@ -176,7 +176,6 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
     """Recompute every link of one chain or of all, and compare every request with its rows.
 
     Args:
-        store: The store.
         run_id: Only the chain of this run.
         known: Rows that must be there; those of other runs are ignored.
     """

@@ -45,7 +45,6 @@ def decided(
     """Yield the requests that a person has decided, the one that was asked last first; purged ones are left out.
 
     Args:
-        store: Where they are.
         since: Only those that were asked then or later.
         until: Only those that were asked before.
         tool: Only of this function, by its name or `module:name`.

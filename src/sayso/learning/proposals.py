@@ -232,8 +232,6 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
     """Return the rules that decisions suggest, after a replay on the newest calls of the store.
 
     Args:
-        store: Where past calls are.
-        tools: The decisions about each function.
         most: At most so many requests are read for the replay, the newest.
 
     Raises:

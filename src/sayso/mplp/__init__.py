@@ -102,7 +102,6 @@ def document_of(store: Store, wanted: str) -> dict[str, Any]:
     """Return a Confirm as JSON values that fit the protocol; writes and publishes nothing.
 
     Args:
-        store: Where it is.
         wanted: The id of a Confirm, or of a request.
 
     Raises:

@@ -114,7 +114,6 @@ class Confirm(Document):
         Reads nothing but what is given, and changes nothing.
 
         Args:
-            request: The request.
             rounds: Where it was asked again, the requests of the further rounds.
         """
         asked = (request, *rounds)
@@ -431,9 +430,6 @@ def create_confirm(
 
     Args:
         target_type: What it is about: `context`, `plan`, `trace`, `extension` or `other`.
-        target_id: Which one.
-        requested_by_role: Who asks.
-        reason: Why.
     """
     return Confirm(
         target_type=TargetType(target_type), target_id=target_id, requested_by_role=requested_by_role, reason=reason

@@ -43,9 +43,7 @@ def mask_secrets(made: dict[str, Any], places: Sequence[tuple[str, str]], secret
     """Return JSON values with secrets masked in every text of some places.
 
     Args:
-        made: The values.
         places: A name in `made`, and a name below it: where it has text of people or programs.
-        secrets: What is masked.
     """
     result = dict(made)
     for part, name in places if secrets else ():

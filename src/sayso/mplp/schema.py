@@ -226,7 +226,6 @@ def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]
     """Return what does not conform, at most a hundred lines: a JSON pointer, and the problem.
 
     Args:
-        kind: Which schema.
         document: JSON values, as `parse_json` returns them.
         field: Check the value of this field alone; one that the protocol does not have is a problem.
     """

@@ -81,7 +81,6 @@ class Resolution:
     What it is depends on the request: a call takes an approval, a question any value as its answer.
 
     Attributes:
-        given: The value.
         cancel: Set where it is a `Cancel`.
     """
 

@@ -515,23 +515,19 @@ def _verdict(answer: Any) -> Any:
 
 def _check_defaults(tool: str, params: Mapping[str, Any]) -> None:
     """Refuse default parameters that cannot be made, because they ask for arguments themselves."""
-    for name, value in params.items():
-        needed = _needed(value) if callable(value) else None
-        if needed is not None:
+    for name, made in params.items():
+        try:
+            parameters = inspect.signature(made).parameters.values() if callable(made) else ()
+        except (TypeError, ValueError):  # of a builtin, Python may not know
+            continue
+        needed = [
+            p.name for p in parameters if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}
+        ]
+        if needed:
             raise ConfigError(
-                f"default_params[{name!r}] of {tool} is called without arguments, and its parameter {needed!r} needs"
+                f"default_params[{name!r}] of {tool} is called without arguments, and its parameter {needed[0]!r} needs"
                 " one; give a value, or a callable that needs none (`lambda: ...`)"
             )
-
-
-def _needed(made: Callable[..., Any]) -> str | None:
-    """Return the first parameter that a call without arguments leaves without a value."""
-    try:
-        parameters = inspect.signature(made).parameters.values()
-    except (TypeError, ValueError):  # of a builtin, Python may not know
-        return None
-    variable = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    return next((p.name for p in parameters if p.default is p.empty and p.kind not in variable), None)
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:

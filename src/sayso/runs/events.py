@@ -242,7 +242,6 @@ def event_of(
     """Return the event for a request that waits.
 
     Args:
-        request: It.
         note: What there is to say about it this time.
         path: Of the handler that made the call, where the call does not know.
     """
@@ -285,7 +284,6 @@ def approval_note(request: Request, shown: dict[str, Any] | None = None) -> dict
     """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it.
 
     Args:
-        request: It.
         shown: Its arguments as people may see them, where the caller has them already.
     """
     facts, shown = request.context or {}, request.effective.arguments if shown is None else shown

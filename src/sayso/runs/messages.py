@@ -163,7 +163,6 @@ async def reply_to(
     """Ask a model once and return its reply, after looking at it: an adapter may be somebody else's.
 
     Args:
-        model: The model.
         name: How errors name it.
         messages, tools: As for `Model.turn`.
         on_text: Gets each piece of text as it comes.

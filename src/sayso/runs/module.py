@@ -67,8 +67,6 @@ def record(store: Store, request: Request, response: Response, *, seen: str | No
     """Take a response for a decision. Durable on return; nothing happens where the request is decided already.
 
     Args:
-        store: Where the request lives.
-        request: As it stands.
         response: What the person said; None and white space say nothing.
         seen: Fingerprint of the call that the person looked at.
 

@@ -486,12 +486,10 @@ class Runnable(Definition):
         """Return a run: iterate over its events, `await` its `collect()`, or call its `run()` in a script.
 
         Args:
-            args: The input.
             parent_id: Id of a run to go on with; its own input then counts, and not what is given here.
             run_id: An id for a new run; a run that is known by it goes on.
             resume: Decisions and answers by id.
             approval_decisions: The same, by the approval face's name.
-            kwargs: The input.
 
         Raises:
             TypeError: There is no such argument, or one is given twice.

@@ -214,10 +214,7 @@ def tool(
     """Make a `Tool` of a function: `@tool`, or with options.
 
     Args:
-        function: The handler.
-        name, description: As for `Tool`.
-        require_confirmation: The confirmation face's word for `requires_approval=True`.
-        options: Those of `Tool`.
+        require_confirmation: The confirmation face's word for `requires_approval=True`; all others are those of `Tool`.
     """
     check_known("tool", options, {*options_of(Tool), "require_confirmation"})
     if not isinstance(require_confirmation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped

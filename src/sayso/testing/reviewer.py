@@ -109,15 +109,7 @@ class ScriptedReviewer:
         return self._decide(request)
 
     def _waiting(self) -> Request | None:
-        cursor: str | None = None
-        while True:
-            page = self._review.list(state=State.PENDING, cursor=cursor)
-            for request in page.requests:
-                if request.id not in self._left:
-                    return request
-            cursor = page.cursor
-            if cursor is None:
-                return None
+        return next((one for one in self._review.list(state=State.PENDING) if one.id not in self._left), None)
 
     def _decide(self, request: Request) -> Request:
         step = self._steps.popleft()
