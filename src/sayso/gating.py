@@ -33,34 +33,44 @@ OnExpiry = Literal["reject", "ask"]
 OnReject = Literal["raise", "return"] | Callable[[signals.ConfirmationRejected], Any]
 
 
-class ConfirmOptions(TypedDict, total=False):
-    """The options of `sayso.confirm_first`, in both of its forms; `gate` explains them."""
+class RequestOptions(TypedDict, total=False):
+    """What functions, tools, agents and workflows take by one name; `gate` explains them."""
 
-    when: bool | Callable[..., Any] | Policy
     always: bool
-    prompt: str | Callable[..., Any] | None
-    description: str | None
     expires: timedelta | str
     approval_expires: timedelta | str
-    name: str | None
     quorum: int
     roles: Collection[str]
-    redact: Collection[str]
-    redactor: Callable[[dict[str, Any]], Any] | None
     risk: str | None
-    retries: int
     idempotent: bool
     verify: Callable[..., Any] | None
     store: Store | str | None
     escalate_after: timedelta | str | None
     escalate_to: Collection[str | Reviewer]
     notify_arguments: bool
+
+
+class CallOptions(TypedDict, total=False):
+    """What functions and tools take beside that, by one name."""
+
     ambiguous: type[BaseException] | Collection[type[BaseException]]
     key: str | Callable[..., Any] | None
     effect: str | Callable[..., Any] | None
     title: str | Callable[..., Any] | None
     summary: str | Callable[..., Any] | None
     suspends: type[BaseException] | Collection[type[BaseException]]
+
+
+class ConfirmOptions(RequestOptions, CallOptions, total=False):
+    """The options of `sayso.confirm_first`, in both of its forms; `gate` explains them."""
+
+    when: bool | Callable[..., Any] | Policy
+    prompt: str | Callable[..., Any] | None
+    description: str | None
+    name: str | None
+    redact: Collection[str]
+    redactor: Callable[[dict[str, Any]], Any] | None
+    retries: int
 
 
 class GateOptions(ConfirmOptions, total=False):

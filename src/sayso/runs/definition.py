@@ -10,10 +10,9 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypedDict, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
@@ -23,11 +22,11 @@ from sayso.errors import ArgumentError, ConfigError
 from sayso.gates import Gate
 from sayso.gates.masking import HookError
 from sayso.gates.options import check_hook, check_known, check_redact, has_own_name, quorum_of
-from sayso.gating import OnReject
+from sayso.gating import CallOptions, OnReject, RequestOptions
 from sayso.model import canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal
 from sayso.model.redaction import Redaction
-from sayso.model.reviewer import Escalation, Reviewer
+from sayso.model.reviewer import Escalation
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Policy, Verdict, allow
 from sayso.runs.events import Failed, NestedCallHeld, plain
@@ -54,40 +53,22 @@ class ApprovalPolicyDecision(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class CommonOptions(TypedDict, total=False):
+class CommonOptions(RequestOptions, total=False):
     """What all of them take, beside what each names itself."""
 
     requires_approval: bool | Callable[..., Any] | Policy
-    always: bool
     approval_prompt: str | Callable[..., Any] | None
     approval_description: str | Callable[..., Any] | None
     approval_redact_keys: Collection[str]
     approval_redactor: Callable[[dict[str, Any]], Any] | None
     approval_ui: Any
     approval_kind: str | None
-    expires: timedelta | str
-    approval_expires: timedelta | str
-    quorum: int
-    roles: Collection[str]
-    risk: str | None
-    idempotent: bool
-    verify: Callable[..., Any] | None
-    store: Store | str | None
     tracing_provider: Any
-    escalate_after: timedelta | str | None
-    escalate_to: Collection[str | Reviewer]
-    notify_arguments: bool
 
 
-class ToolOptions(CommonOptions, total=False):
+class ToolOptions(CommonOptions, CallOptions, total=False):
     """What tools take; `default_params` is apart, because it changes which arguments a call needs."""
 
-    ambiguous: type[BaseException] | Collection[type[BaseException]]
-    key: str | Callable[..., Any] | None
-    effect: str | Callable[..., Any] | None
-    title: str | Callable[..., Any] | None
-    summary: str | Callable[..., Any] | None
-    suspends: type[BaseException] | Collection[type[BaseException]]
     on_reject: OnReject
 
 
