@@ -149,7 +149,7 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
         Halt: The call had to be approved, and there is no request that was.
     """
     runnable, history = step.runnable, step.history
-    if runnable.is_free or not history.is_from_store(step.place) or known["status"]["code"] != "success":
+    if runnable.is_free or step.place not in history.from_store or known["status"]["code"] != "success":
         return known
     await history.read_requests()
     gate, request = runnable.gate, history.requests.at.get(step.place)
@@ -178,7 +178,7 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
             here.memory, here.at = NestedCalls(step), step.place
             history.handlers.add(here)
             try:
-                if history.has_earlier_pass(step.place):
+                if step.place in history.passes:
                     step.answers = await answers(step)
                 if waits is not None:
                     return await adrive(_waiting(step, waits))
@@ -462,7 +462,8 @@ class _NestedCall:
 
     def _recalled(self, digest: str, *, must_be_held: bool) -> Attempt | None:
         history, mine = self._history, f"!{digest}."
-        body, made, noted = history.known.get(self._place), history.requests.made.get(digest, ()), history.count(mine)
+        body, made = history.known.get(self._place), history.requests.made.get(digest, ())
+        noted = sum(mine in place for place in list(history.known))
         if body is None:
             if len(made) <= noted:
                 return None
@@ -470,7 +471,8 @@ class _NestedCall:
             value = result_shown(made[noted])
             history.put(self._place, {"value": live_value(value, self._function)})
             return Attempt(value, None)
-        if must_be_held and history.is_from_store(self._place) and len(made) < history.count(mine, from_store=True):
+        stored = list(history.from_store) if must_be_held else ()
+        if self._place in stored and len(made) < sum(mine in place for place in stored):
             return None
         kept = body["value"]
         if kept is None or isinstance(kept, Deferred):

@@ -248,7 +248,7 @@ async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> Out
         decisions.stop_if_cancelled(step)
         value = await run_step(step, given)
     except Halt as halt:
-        others = step.attempt.waits() - 1
+        others = len(step.attempt.waiting) - 1
         if halt.status.reason in {"approval_required", "input_required"} and others > 0:
             halt.status.message = f"{halt.status.message} (and {others} more)"
         return step.output_event(halt.status, halt.output, error=halt.error)

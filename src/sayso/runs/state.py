@@ -253,6 +253,8 @@ class RunHistory:
         is_left: The lease has ended: a handler's thread that nobody could stop begins nothing more, either.
         is_released: The store knows that it has ended.
         handlers: The scopes of the handlers that are under way.
+        from_store: The places of which what is known was read from the store, and not done here.
+        passes: The places of handlers of which the store knows questions, or gated calls.
         requests: What the requests say, where steps come from the store.
     """
 
@@ -265,8 +267,8 @@ class RunHistory:
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
         self._lease = lease  # kept alive: the lease lasts as long as this object does
         self.handlers: set[Scope] = set()
-        self._from_store = set(self.known)
-        self._passes = {re.split("[!?]", place)[0] for place in self._from_store if "!" in place or "?" in place}
+        self.from_store = set(self.known)
+        self.passes = {re.split("[!?]", place)[0] for place in self.from_store if "!" in place or "?" in place}
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
         self._on_their_way: dict[Checkpoint, asyncio.Future[None]] = {}
@@ -289,27 +291,15 @@ class RunHistory:
         """Return the places where something waits for a person."""
         return [(place, body) for place, body in list(self.known.items()) if "waits" in body]
 
-    def is_from_store(self, place: str) -> bool:
-        """Say whether what is known of a place was read from the store, and not done here."""
-        return place in self._from_store
-
-    def has_earlier_pass(self, place: str) -> bool:
-        """Say whether the store knows of questions, or of gated calls, of the handler at this place."""
-        return place in self._passes
-
     async def read_requests(self) -> None:
         """Read what the requests of the run say, once."""
         if not self.requests.is_read:
             await verb(self.store, self.requests.read)
 
-    def count(self, what: str, *, from_store: bool = False) -> int:
-        """Return how many places with this in them are known, or were read from the store."""
-        return sum(what in place for place in list(self._from_store if from_store else self.known))
-
     def know(self, place: str, body: Body) -> None:
         """Note what happened at a place, and is saved by somebody else."""
         self.known[place] = body
-        self._from_store.discard(place)
+        self.from_store.discard(place)
 
     def put(self, place: str, body: Body) -> None:
         """Add a step; the next checkpoint saves it."""
@@ -413,6 +403,7 @@ class RunAttempt:
         emit: Takes every event; None where nobody listens.
         acts_for: The persons for whom the program acts.
         notes: What there is to say about a request when it is emitted again, by id.
+        waiting: What waits for a person, each with its rank.
         approved: Requests that were approved when this attempt began, by id; each is looked up here once, and the start
             itself says whether the approval still counts.
     """
@@ -423,13 +414,13 @@ class RunAttempt:
         self.history, self.emit, self.acts_for = history, emit, acts_for
         self.notes: dict[str, Body] = {}
         self.approved: dict[str, Request] = {}
-        self._waiting: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
+        self.waiting: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
 
     def wait(self, rank: tuple[int, ...], event: ApprovalEvent | InteractionEvent) -> None:
         """Emit what waits for a person; the list of what is pending is in the order of the ranks."""
         if self.emit is not None:
             self.emit(event)
-        self._waiting.append((rank, event))
+        self.waiting.append((rank, event))
 
     def note_of(self, request_id: str) -> Body:
         """Return what there is to say about a request when it is emitted, from earlier calls of the run as well."""
@@ -439,14 +430,10 @@ class RunAttempt:
                 found |= body.get("note") or {}
         return {**found, **self.notes.get(request_id, {})}
 
-    def waits(self) -> int:
-        """Return how many wait for a person."""
-        return len(self._waiting)
-
     def pending(self) -> dict[str, list[Body]]:
         """Return what waits, in the order of a model's turns and calls, and in that of a workflow's steps."""
         found: dict[str, list[Body]] = {}
-        for _, event in sorted(self._waiting, key=itemgetter(0)):
+        for _, event in sorted(self.waiting, key=itemgetter(0)):
             name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
             found.setdefault(name, []).append(entry_of(event))
         return found
