@@ -8,6 +8,7 @@
 #   make lint             format, lint, types, layers
 #   make format           write the formatting, fix what can be fixed
 #   make pictures         take the screenshots of docs/assets anew
+#   make screenshots      take those anew with which the tests compare pages, after a change of looks
 #   make words            bring the texts of the inbox into the catalogues of its languages   (ARGS=fr begins French)
 #   make mutants          remove the guards one at a time; each removal must turn a named test red
 #   make simulate         a million schedules of simulated machines, each decided by a seed   (ARGS='--seed 7' replays one,
@@ -40,7 +41,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-frameworks lint format pictures words mutants simulate bench bench-scale contrast faults docs clean
+.PHONY: help demo test test-all test-frameworks lint format pictures screenshots words mutants simulate bench bench-scale contrast faults docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -71,6 +72,9 @@ pictures: $(VENV)/.ready-test $(VENV)/.browser
 	$(VENV)/bin/python -m pytest -k pictures_of_a_day tests/server/test_browser_looks.py
 	@mkdir -p docs/assets
 	cp build/screenshots/inbox-light.png build/screenshots/request-light.png docs/assets/
+
+screenshots: $(VENV)/.ready-test $(VENV)/.browser
+	SAYSO_SCREENSHOTS=write SAYSO_BROWSER=required $(VENV)/bin/python -m pytest tests/server/test_browser_pictures.py
 
 words: $(VENV)/.ready-test
 	@$(VENV)/bin/python -m tests.support.catalogues $(ARGS)
