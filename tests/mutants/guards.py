@@ -1402,6 +1402,16 @@ MUTANTS = [
         "server/test_push.py::test_nothing_else_is_approved_from_a_notification",
     ),
     Mutant(
+        "what a notification cannot show whole is not approved there", "server/push.py",
+        "card.headline(request, _ALL)", "card.headline(request, 100 * _ROOM)",
+        "server/test_push.py::test_nothing_else_is_approved_from_a_notification",
+    ),
+    Mutant(
+        "what one approval starts several times is not approved from a notification", "server/push.py",
+        " and card.starts(request) is None", "",
+        "server/test_push.py::test_nothing_else_is_approved_from_a_notification",
+    ),
+    Mutant(
         "a rule that wants approval from notifications is of low risk and for one reviewer", "policy/verdict.py",
         "if self.approve_from_notification and not (", "if False and not (",
         "server/test_push.py::test_a_rule_that_could_not_count_is_refused",

@@ -378,6 +378,10 @@ def test_nothing_else_is_approved_from_a_notification(store: Store, ada: Browser
         ).id,
         "its risk is higher": store.ask(sample_call(None, {"a": 1}, risk="high", approve_from_notification=True)).id,
         "its risk is not known": store.ask(sample_call(None, {"a": 2}, approve_from_notification=True)).id,
+        "names hide a value": store.ask(
+            sample_call(None, {"a": {one * 21_000: 1 for one in "xy"}}, risk="low", approve_from_notification=True)
+        ).id,
+        "it may start again": asked(RULE, "again", retries=5),
     }  # fmt: skip
     wrong = []
     for why, request_id in not_so.items():

@@ -44,6 +44,7 @@ EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10
 _KIND, _LONGEST_TTL = "device", timedelta(days=28)
 _ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 16, 500
+_ALL = 100_000_000  # characters: more than a call of a megabyte has, drawn on one line
 _GONE = frozenset({404, 410})
 _TOLD = frozenset(State) - {State.RUNNING, State.DONE}
 _URGENT = frozenset({"asked", "reminder", "escalated"})
@@ -95,7 +96,8 @@ def may_approve_there(store: Store, request: Request) -> bool:
     """Say whether a request may be approved from its notification, which shows all that is to be judged, or cannot.
 
     The policy must say so of a call of low risk, which one reviewer of any role decides as it was asked. What a program
-    says with a token is its own word, and nothing of it may deceive the eye or be left out of the one line.
+    says with a token is its own word, nothing of it may deceive the eye or be left out of the one line, and it starts
+    once.
     """
     if request.kind != "call" or request.state is not State.PENDING or not request.approve_from_notification:
         return False
@@ -104,7 +106,7 @@ def may_approve_there(store: Store, request: Request) -> bool:
     if request.edited is not None or request.returned is not None or card.cautions(request):
         return False
     taken = () if request.effect is None else store.by_effect(request.effect)
-    is_whole = card.headline(request, _ROOM) == card.headline(request, 100 * _ROOM)
+    is_whole = card.headline(request, _ROOM) == card.headline(request, _ALL) and card.starts(request) is None
     return is_whole and all(other.id == request.id for other in taken)
 
 
