@@ -28,6 +28,12 @@ def test_no_name_holds_what_is_seen_as_nothing(blank: str) -> None:
             Reviewer("ada", roles={"finance", name})
 
 
+@pytest.mark.parametrize("colon", [":", "\uff1a", "\ufe55"])
+def test_no_issuer_holds_a_colon_however_wide(colon: str) -> None:  # `folded` would be that of somebody else
+    with pytest.raises(ValueError, match="contains a colon"):
+        Identity(f"a{colon}b", "c")
+
+
 def test_the_refusal_says_which_character_it_is() -> None:
     with pytest.raises(ValueError, match=r"U\+034F, U\+FE0F"):
         Reviewer("a\u034fd\ufe0fa")

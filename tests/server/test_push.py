@@ -32,6 +32,7 @@ from sayso.server.auth.options import SignIn
 from sayso.server.auth.signing import TokenSigner
 from sayso.server.push import DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Store
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import held, state_of
@@ -274,7 +275,7 @@ def turned_on(page: Browser, phone: Phone, name: str = "phone") -> Any:
 
 
 def test_a_reviewer_sees_tries_and_removes_their_own_devices(
-    app: Starlette, push: Push, ada: Browser, service: Receiver
+    app: Starlette, store: Store, push: Push, ada: Browser, service: Receiver
 ) -> None:
     phone = Phone(service)
     assert "phone" in turned_on(ada, phone).text
@@ -291,6 +292,9 @@ def test_a_reviewer_sees_tries_and_removes_their_own_devices(
     assert "this browser</small>" not in bob.get("/settings").text
     assert {bob.submit(f"/devices/{verb}", **theirs).status_code for verb in ("remove", "test", "odd")} == {404}
     assert push.devices(ADA) == [device]
+    store.keep(Record("device", "altered", {"name": "whose?"}))
+    assert push.devices() == [device]
+    store.drop("device", "altered")
     ada.submit("/devices/remove", **form)
     assert push.devices() == []
 
@@ -382,6 +386,10 @@ def test_nothing_else_is_approved_from_a_notification(store: Store, ada: Browser
             sample_call(None, {"a": {one * 21_000: 1 for one in "xy"}}, risk="low", approve_from_notification=True)
         ).id,
         "it may start again": asked(RULE, "again", retries=5),
+        "something is to be read first": asked(RULE, "prompt", prompt="Is the backup there?"),
+        "the program tells facts": store.ask(
+            sample_call(None, {"a": 3}, risk="low", approve_from_notification=True, context={"backup": "missing"})
+        ).id,
     }  # fmt: skip
     wrong = []
     for why, request_id in not_so.items():

@@ -41,7 +41,7 @@ def grants(ctx: click.Context) -> None:
 @json_option
 @click.pass_obj
 def _ls(cli: CliContext, *, ended: bool) -> int:
-    """List the grants that count, newest first, and what is used of the budgets of policies."""
+    """List the grants that count, and what is used of budgets."""
     found = cli.reader.grants(ended=ended)
     rows = [row for grant in found for row in grant_rows(grant)]
     used = [_budget_row(cli.store, one) for one in cli.store.budgets()]

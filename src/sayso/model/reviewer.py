@@ -64,7 +64,7 @@ class Identity:
     subject: str
 
     def __post_init__(self) -> None:
-        if ":" in _checked(self.issuer, "issuer"):
+        if ":" in _folded(_checked(self.issuer, "issuer")):
             raise ValueError(f"issuer {self.issuer!r} contains a colon, which ends it where identities are written")
         _checked(self.subject, "subject")
 

@@ -18,6 +18,7 @@ import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -105,6 +106,8 @@ def may_approve_there(store: Store, request: Request) -> bool:
         return False
     if request.edited is not None or request.returned is not None or card.cautions(request):
         return False
+    if request.prompt is not None or request.context or request.acts_for:  # to be read first, and not in a notification
+        return False
     taken = () if request.effect is None else store.by_effect(request.effect)
     is_whole = card.headline(request, _ROOM) == card.headline(request, _ALL) and card.starts(request) is None
     return is_whole and all(other.id == request.id for other in taken)
@@ -170,7 +173,10 @@ class Push:
 
     def devices(self, reviewer: Reviewer | None = None) -> list[Device]:
         """Return the devices that are told, of one person or of all; those whose time is over are removed."""
-        found = [Device.of(record) for record in all_records(self._store, _KIND)]
+        found: list[Device] = []
+        for record in all_records(self._store, _KIND):
+            with suppress(errors.StoreCorruptError):  # one that somebody altered is told nothing; the others are
+                found.append(Device.of(record))
         now, key = clock.now(), self.public_key() if found else ""
         for one in found:
             if _is_over(one, now) or one.record.body.get("vapid") != key:  # no message signed by another key is taken
@@ -188,7 +194,10 @@ class Push:
         record = None if key is None else self._store.record(_KIND, key)
         if record is None or key is None:
             return
-        if not Device.of(record).reviewer.identity.is_same(reviewer.identity):
+        is_theirs = False
+        with suppress(errors.StoreCorruptError):
+            is_theirs = Device.of(record).reviewer.identity.is_same(reviewer.identity)
+        if not is_theirs:
             self._drop(key)
             return
         self._store.swap(record, replace(record, body={**record.body, **_who(reviewer)}, due=clock.now() + LASTS))
