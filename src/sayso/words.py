@@ -7,7 +7,6 @@ errors, commands, log lines, and whatever is stored or sent are English.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 _RIGHT_TO_LEFT = frozenset({"ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"})
-_LETTERS_TO_LEFT = frozenset({"R", "AL", "AN"})
 
 
 class Catalogue(Protocol):
@@ -96,18 +94,18 @@ def later(message: str) -> str:
 
 
 def isolated(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return values as they stand within a text: letters of theirs do not turn the text around them, nor it them.
+    """Return values as they stand within a text that is written from right to left: neither turns the other.
 
     Texts that people are shown are escaped (`sayso.model.escaping`), so none of them can end its isolation.
     """
-    is_rtl = _spoken.get().is_rtl
-    if not is_rtl and all(not isinstance(value, str) or value.isascii() for value in values.values()):
+    if not _spoken.get().is_rtl:
         return values
     return {
-        name: "\u2068" + value + "\u2069" if isinstance(value, str) and (is_rtl or _turns(value)) else value
+        name: "\u2068" + value + "\u2069" if isinstance(value, str) and not value.isdecimal() else value
         for name, value in values.items()
     }
 
 
-def _turns(text: str) -> bool:
-    return not text.isascii() and any(unicodedata.bidirectional(letter) in _LETTERS_TO_LEFT for letter in text)
+def unisolated(text: str) -> str:
+    """Return a text of `say` for a place that escapes all of it, isolations too."""
+    return text.replace("\u2068", "").replace("\u2069", "")

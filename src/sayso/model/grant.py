@@ -29,6 +29,7 @@ from sayso.model.ids import new_grant_id
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
+from sayso.words import say
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -156,8 +157,8 @@ class Grant:
 
     def lines(self) -> list[str]:
         """Return what a call must be, one line a field, as people are shown it; secrets are masked."""
-        found = [f"{escape(path)} {_words(condition)}" for path, condition in self.conditions.items()]
-        return found + [f"{escape(path)} may be anything" for path in self.without]
+        found = [_line(escape(path), condition) for path, condition in self.conditions.items()]
+        return found + [say("%(path)s may be anything", path=escape(path)) for path in self.without]
 
     # -- drawing it from a call --------------------------------------------------------------------------------
 
@@ -331,14 +332,14 @@ def _digest(grant_id: str, path: str, tree: Any) -> str:
     return hashlib.sha256(f"{grant_id}\0{path}\0{dumps_sorted(tree)}".encode()).hexdigest()
 
 
-def _words(condition: Condition) -> str:
+def _line(path: str, condition: Condition) -> str:
     match condition.kind:
         case "at_most":
-            return f"is at most {condition.value}"
+            return say("%(path)s is at most %(value)s", path=path, value=condition.value)
         case "secret":
-            return "is the same (secret)"
+            return say("%(path)s is the same (secret)", path=path)
         case _:
-            return f"is {shown_value(json.loads(condition.value))}"
+            return say("%(path)s is %(value)s", path=path, value=shown_value(json.loads(condition.value)))
 
 
 def _plain(conditions: Mapping[str, Condition]) -> dict[str, tuple[str, str]]:

@@ -55,7 +55,7 @@ from sayso.server.pages.views import change_view
 from sayso.server.push import Push
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
-from sayso.words import later, say, speaking
+from sayso.words import later, say, speaking, unisolated
 
 _LONGEST_UNDO = timedelta(seconds=60)
 
@@ -133,7 +133,7 @@ def _of_http(http: Http, fault: Exception) -> Response:
         if stranger is not None:
             stranger()
         return _stranger(http, has_terminal=stranger is not None)
-    response = _page(http, fault.status_code, escape(fault.detail))
+    response = _page(http, fault.status_code, escape(unisolated(fault.detail)))
     response.headers.update(fault.headers or {})
     return response
 

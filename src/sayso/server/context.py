@@ -35,7 +35,7 @@ from sayso.server.auth.signing import Links, TokenSigner
 from sayso.server.language import language_of
 from sayso.server.push import Push
 from sayso.stores.base import Store
-from sayso.words import Language, choose
+from sayso.words import Language, choose, say
 
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
@@ -218,17 +218,21 @@ async def read_form(http: Http, *, is_known: bool) -> Form:
     """Return the fields of a form, parsed in a thread so that nobody else has to wait; raises `HTTPException`."""
     longest, patience = (_LONGEST_FORM, _TIMEOUT) if is_known else (_LONGEST_OF_STRANGER, _TIMEOUT_OF_STRANGER)
     if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "a form of this inbox is needed")
+        raise HTTPException(415, say("a form of this inbox is needed"))
     try:
         async with asyncio.timeout(patience):
             body = await _read(http, longest)
     except TimeoutError:
-        raise HTTPException(408, f"the form did not come in {patience:.0f} s; nothing was done") from None
+        raise HTTPException(
+            408, say("the form did not come in %(count)s s; nothing was done", count=f"{patience:.0f}")
+        ) from None
     return await run_in_threadpool(_parsed, body)
 
 
 async def _read(http: Http, longest: int) -> bytes:
-    too_long = HTTPException(413, f"the form is too long: it may have {longest:,} bytes; nothing was done")
+    too_long = HTTPException(
+        413, say("the form is too long: it may have %(most)s bytes; nothing was done", most=f"{longest:,}")
+    )
     length = http.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > longest:
         raise too_long  # before any of it is read
@@ -248,12 +252,14 @@ def _parsed(body: bytes) -> Form:
                 separator="&",
             ))  # fmt: skip
         except ValueError:
-            raise HTTPException(400, "the form cannot be read") from None
+            raise HTTPException(400, say("the form cannot be read")) from None
 
 
 def not_admitted(person: Reviewer) -> HTTPException:
     """Return the answer to somebody who is known, but may not review here."""
-    return HTTPException(403, f"you are {person.identity}, and may not review here; nothing was decided")
+    return HTTPException(
+        403, say("you are %(who)s, and may not review here; nothing was decided", who=str(person.identity))
+    )
 
 
 def return_address(http: Http, wanted: str) -> str:
@@ -336,11 +342,11 @@ def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
 
     async def route(http: Http) -> Response:
         if not is_same_origin(http):
-            raise HTTPException(403, "this did not come from a page of this inbox; nothing was decided")
+            raise HTTPException(403, say("this did not come from a page of this inbox; nothing was decided"))
         session = await signed_in(http)
         form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
-            raise HTTPException(403, "this form is not of your session any more; nothing was decided")
+            raise HTTPException(403, say("this form is not of your session any more; nothing was decided"))
         context = RequestContext(http, session, form)
         return await run_in_threadpool(lambda: _compressed(http, act(context)))
 

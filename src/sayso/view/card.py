@@ -17,8 +17,19 @@ from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.view.layout import Layout, wrapped
 from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
+from sayso.words import later, say, say_n
 
 _COMMENT_ROOM = 300
+_STATES = {
+    State.PENDING: later("pending"), State.APPROVED: later("approved"), State.RUNNING: later("running"),
+    State.DONE: later("done"), State.FAILED: later("failed"), State.UNKNOWN: later("unknown"),
+    State.REJECTED: later("rejected"), State.FEEDBACK: later("feedback"), State.ANSWERED: later("answered"),
+    State.CANCELLED: later("cancelled"), State.EXPIRED: later("expired"),
+}  # fmt: skip
+_BY = {state: f"{word} by %(who)s" for state, word in _STATES.items()}
+later("rejected by %(who)s")
+later("cancelled by %(who)s")
+_NAMED = (later("requester"), later("key"), later("context"), later("function"))
 _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3
 
@@ -33,28 +44,31 @@ def decided(request: Request, now: datetime) -> str:
     decision = request.decision
     if request.state is State.EXPIRED:
         end = request.expires_at if request.approval_expires_at is None else request.approval_expires_at
-        what = "nobody decided" if decision is None else f"approved by {said_by(decision, now)} and not used in time"
-        return f"expired {ago(end, now)}; {what}"
+        what = say("nobody decided")
+        if decision is not None:
+            what = say("approved by %(who)s and not used in time", who=said_by(decision, now))
+        return say("expired %(ago)s; %(what)s", ago=ago(end, now), what=what)
     if decision is None:
-        return str(request.state)
+        return say(_STATES[request.state])
     match decision.verb:
         case "approve":
-            verb = "approved" if request.edited is None else "approved with changes"
+            said = later("approved by %(who)s") if request.edited is None else later("approved with changes by %(who)s")
         case "feedback":
-            verb = "sent back with feedback"
+            said = later("sent back with feedback by %(who)s")
         case "answer":
-            verb = f"answered {_answer(decision)}"
+            said = later("answered %(answer)s by %(who)s")
         case "reject" | "cancel":
-            verb = str(request.state)
+            said = _BY[request.state]
+    answer = _answer(decision) if decision.verb == "answer" else ""
     words = "" if decision.comment is None else f": {brief(decision.comment, _COMMENT_ROOM)}"
-    return f"{verb} by {said_by(decision, now)}{words}"
+    return say(said, who=said_by(decision, now), answer=answer) + words
 
 
 def stands(request: Request, now: datetime) -> str:
     """Return where a request stands, in one line."""
     if request.state is State.PENDING:
         missing = f", {_more(request)}" if request.votes else ""
-        return f"pending, expires {time_left(request.expires_at, now)}{missing}"
+        return say("pending, expires %(when)s", when=time_left(request.expires_at, now)) + missing
     is_granted = (
         request.state is not State.EXPIRED and request.decision is not None and request.decision.verb == "approve"
     )
@@ -67,7 +81,7 @@ def _answer(decision: Decision) -> str:
 
 def _more(request: Request) -> str:
     count = request.missing_votes
-    return f"{count} more reviewer{'' if count == 1 else 's'} must approve"
+    return say_n("%(num)s more reviewer must approve", "%(num)s more reviewers must approve", count)
 
 
 def _progress(request: Request, now: datetime) -> str:
@@ -75,34 +89,42 @@ def _progress(request: Request, now: datetime) -> str:
     end = request.approval_expires_at
     match request.state:
         case State.APPROVED:
-            what = "not started yet" if execution is None else _started_before(execution)
+            what = say("not started yet") if execution is None else _started_before(execution)
             if request.held_until is not None and now < request.held_until:
-                return f"can be undone, starts {time_left(request.held_until, now)} at the earliest"
-            return what if end is None else f"{what}, the approval ends {time_left(end, now)}"
+                when = time_left(request.held_until, now)
+                return say("can be undone, starts %(when)s at the earliest", when=when)
+            if end is None:
+                return what
+            return say("%(what)s, the approval ends %(when)s", what=what, when=time_left(end, now))
         case State.RUNNING if execution is not None:
-            return (
-                f"running, started {ago(execution.started_at, now)} (attempt {execution.attempt}{_starts(execution)})"
-            )
+            return say(
+                "running, started %(ago)s (attempt %(attempt)s%(starts)s)", ago=ago(execution.started_at, now),
+                attempt=execution.attempt, starts=_starts(execution),
+            )  # fmt: skip
         case State.UNKNOWN if execution is not None:
-            return f"started {ago(execution.started_at, now)}, OUTCOME UNKNOWN"
+            return say("started %(ago)s, OUTCOME UNKNOWN", ago=ago(execution.started_at, now))
         case _:
             when = "" if execution is None or execution.finished_at is None else f" {ago(execution.finished_at, now)}"
-            return f"{request.state}{when}"
+            return say(_STATES[request.state]) + when
 
 
 def _started_before(execution: Execution) -> str:
     if execution.attempt == 0:
-        return f"started {_times(execution.stopped)}, and stopped to ask something else"
-    return f"attempt {execution.attempt} failed{_starts(execution)}, it may be tried again"
+        return say("started %(times)s, and stopped to ask something else", times=_times(execution.stopped))
+    return say(
+        "attempt %(attempt)s failed%(starts)s, it may be tried again",
+        attempt=execution.attempt,
+        starts=_starts(execution),
+    )
 
 
 def _starts(execution: Execution) -> str:
     """Return how many starts there were, where attempts alone do not say it."""
-    return f", started {_times(execution.starts)}" if execution.stopped else ""
+    return say(", started %(times)s", times=_times(execution.starts)) if execution.stopped else ""
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return say("once") if count == 1 else say("%(count)s times", count=count)
 
 
 def outcome_rows(request: Request) -> Iterator[str]:
@@ -111,11 +133,12 @@ def outcome_rows(request: Request) -> Iterator[str]:
     if execution is None:
         return
     if execution.result is not None:
-        yield f"  returned {brief(canonical.load(execution.result).get('result'), _RESULT_ROOM)}"
+        result = canonical.load(execution.result).get("result")
+        yield "  " + say("returned %(value)s", value=brief(result, _RESULT_ROOM))
     if execution.error is not None:
-        yield f"  error {brief(execution.error, _RESULT_ROOM)}"
+        yield "  " + say("error %(value)s", value=brief(execution.error, _RESULT_ROOM))
     if execution.resolved_by is not None:
-        yield f"  resolved by {name_of(execution.resolved_by)}"
+        yield "  " + say("resolved by %(who)s", who=name_of(execution.resolved_by))
 
 
 NARROW = 60
@@ -134,10 +157,22 @@ def headline(request: Request, limit: int = 100) -> str:
     """Return the call that would run, or the question, on one line of about `limit` characters (60 or more)."""
     subject, gone = request.subject, _gone(request)
     if isinstance(subject, Question):
-        return f"question {brief(subject.text, limit - 9)}" if gone is None else f"question ({gone})"
+        return say("question %(text)s", text=question_line(request, limit))
     if gone is not None:
         return f"{token(subject.name, limit - len(gone) - 2)}({gone})"
     return line(subject.name, request.effective.shown, limit)
+
+
+def question_line(request: Request, limit: int = 100) -> str:
+    """Return a question on one line of about `limit` characters."""
+    subject, gone = request.subject, _gone(request)
+    text = subject.text if isinstance(subject, Question) else ""
+    return brief(text, limit - 9) if gone is None else f"({gone})"
+
+
+def reviewers(count: int) -> str:
+    """Return how many have to agree, in words."""
+    return say_n("%(num)s reviewer", "%(num)s different reviewers", count)
 
 
 def subject_rows(request: Request, *, width: int, full: bool = False) -> list[str]:
@@ -145,20 +180,24 @@ def subject_rows(request: Request, *, width: int, full: bool = False) -> list[st
     subject, gone = request.subject, _gone(request)
     if isinstance(subject, Question):
         if gone is not None:
-            return [f"  the question was {gone}"]
-        return _columned({"question": subject.text}, 2, width, full=full)
+            return ["  " + say("the question was %(gone)s", gone=gone)]
+        return _columned({say("question"): subject.text}, 2, width, full=full)
     call = request.effective
-    rows = _columned(call.shown, 4, width, full=full) if gone is None else [f"    arguments were {gone}"]
+    rows = (
+        _columned(call.shown, 4, width, full=full)
+        if gone is None
+        else ["    " + say("arguments were %(gone)s", gone=gone)]
+    )
     return [
         f"  {token(call.name, _VALUE_ROOM)}",
-        f"    from {token(call.tool, width - 14)}",
-        *(rows or ["    (no arguments)"]),
+        "    " + say("from %(tool)s", tool=token(call.tool, width - 14)),
+        *(rows or ["    " + say("(no arguments)")]),
     ]
 
 
 def _gone(request: Request) -> str | None:
     """Return when a purge removed what was asked; None where it is there. No argument can say so: those have names."""
-    return None if request.purged_at is None else f"removed on {request.purged_at:%Y-%m-%d}"
+    return None if request.purged_at is None else say("removed on %(day)s", day=f"{request.purged_at:%Y-%m-%d}")
 
 
 def is_whole(request: Request, width: int = NARROW) -> bool:
@@ -205,9 +244,12 @@ def program_words(request: Request, room: int) -> str:
 
 def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
     """Return what became of the other requests with the effect of one that is shown, one sentence each."""
-    found = [f"the same effect: {short(other.id)} {stands(other, now)}" for other in others[-_EFFECTS_SHOWN:]]
+    found = [
+        say("the same effect: %(id)s %(stands)s", id=short(other.id), stands=stands(other, now))
+        for other in others[-_EFFECTS_SHOWN:]
+    ]
     left_out = len(others) - len(found)
-    return [*([f"the same effect: {left_out} earlier requests"] if left_out else []), *found]
+    return [*([say("the same effect: %(count)s earlier requests", count=left_out)] if left_out else []), *found]
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
@@ -215,9 +257,9 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
     unsure = {"title", *unverified(request)}
     given = {name: getattr(request, name) for name in _WORDS if getattr(request, name) is not None}
     parts = {
-        "the program says, unverified:": {name: text for name, text in given.items() if name in unsure},
-        "the gate's author says:": {n: text for n, text in given.items() if n in _AUTHORS - unsure},
-        "context from the program:": {n: text for n, text in given.items() if n in {"context"} - unsure},
+        say("the program says, unverified:"): {name: text for name, text in given.items() if name in unsure},
+        say("the gate's author says:"): {n: text for n, text in given.items() if n in _AUTHORS - unsure},
+        say("context from the program:"): {n: text for n, text in given.items() if n in {"context"} - unsure},
     }
     return [
         row
@@ -232,11 +274,19 @@ def cautions(request: Request) -> list[str]:
     named: dict[str, Any] = {"run": request.run_id, "requester": str(request.requester)}
     named |= {name: getattr(request, name) for name in ("key", "risk", *_WORDS)}
     if isinstance(subject, Question):
-        found = [f"the question {what}" for what in warnings(subject.text)]
+        found = [say("the question %(what)s", what=what) for what in warnings(subject.text)]
     else:
-        found = [*_hidden(request), *(f"argument {what}" for what in warnings(request.effective.shown))]
+        found = [
+            *_hidden(request),
+            *(say("argument %(what)s", what=what) for what in warnings(request.effective.shown)),
+        ]
         named |= {"function": subject.tool}
-    return found + [f"the {name} {what}" for name, text in named.items() if text for what in warnings(text)]
+    return found + [
+        say("the %(name)s %(what)s", name=say(name), what=what)
+        for name, text in named.items()
+        if text
+        for what in warnings(text)
+    ]
 
 
 def _hidden(request: Request) -> Iterator[str]:
@@ -246,49 +296,54 @@ def _hidden(request: Request) -> Iterator[str]:
         return
     count = masked_besides(call.shown, Redaction().mask(canonical.load(call.form)))
     if count:
-        values = "1 value" if count == 1 else f"{count:,} values"
-        yield f"the program hides {values} that sayso would not mask by itself"
+        yield say_n(
+            "the program hides %(num)s value that sayso would not mask by itself",
+            "the program hides %(num)s values that sayso would not mask by itself", count,
+        )  # fmt: skip
 
 
 def _caution_rows(caution: str, width: int) -> list[str]:
     # Where a warning goes on it carries a mark, as it may quote what would look like a row of its own.
     first, *rest = wrapped(caution, width - _CAUTION_INDENT)
-    return [f"  warning: {first[2:]}", *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
+    return ["  " + say("warning: %(what)s", what=first[2:]), *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
 
 
 def starts(request: Request) -> str | None:
     """Return how often one approval may start the call, where that is not just once."""
     if request.idempotent:
-        return "again whenever it failed or its end is unknown: the program calls it idempotent"
-    return f"up to {request.retries + 1} times, again after each failure" if request.retries else None
+        return say("again whenever it failed or its end is unknown: the program calls it idempotent")
+    return (
+        say("up to %(count)s times, again after each failure", count=request.retries + 1) if request.retries else None
+    )
 
 
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     """Return who asked, when and in which run, and what an approval needs, each on a row of its own."""
-    facts = [("asked by", name_of(request.requester, room)), ("asked", ago(request.created_at, now))]
-    facts.append(("in run", token(request.run_id, room + _AFTER_NAME)))
+    facts = [(say("asked by"), name_of(request.requester, room)), (say("asked"), ago(request.created_at, now))]
+    facts.append((say("in run"), token(request.run_id, room + _AFTER_NAME)))
     if request.key is not None:
-        facts.append(("with the key", token(request.key, room + _AFTER_NAME)))
-    facts += [("on behalf of", name_of(person, room)) for person in request.acts_for]
+        facts.append((say("with the key"), token(request.key, room + _AFTER_NAME)))
+    facts += [(say("on behalf of"), name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
-        facts.append(("risk", token(request.risk, room)))
+        facts.append((say("risk"), token(request.risk, room)))
     needs = request.quorum
     if needs.count > 1 or needs.roles:
-        facts.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
-        facts += [("with the role", token(role, room)) for role in sorted(needs.roles)]
+        facts.append((say("needs"), reviewers(needs.count)))
+        facts += [(say("with the role"), token(role, room)) for role in sorted(needs.roles)]
     may_start = starts(request)
     if may_start is not None:
-        facts.append(("may start", may_start))
+        facts.append((say("may start"), may_start))
     facts += escalation_facts(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
-    facts += [("approved by", said_by(vote, now)) for vote in votes]
+    facts += [(say("approved by"), said_by(vote, now)) for vote in votes]
     if request.returned is not None and request.state is State.PENDING:
-        facts.append(("edit refused", brief(request.returned, room)))
+        facts.append((say("edit refused"), brief(request.returned, room)))
     if request.claimed_by is not None and request.claimed_at is not None:
-        facts.append(("claimed by", f"{name_of(request.claimed_by, room)}, {ago(request.claimed_at, now)}"))
+        facts.append((say("claimed by"), f"{name_of(request.claimed_by, room)}, {ago(request.claimed_at, now)}"))
     if request.state is State.PENDING:
-        facts.append(("expires", f"{time_left(request.expires_at, now)}; no answer is a no"))
-    return [f"  {name:{_FACT_ROOM}}{fact}" for name, fact in facts]
+        facts.append((say("expires"), say("%(when)s; no answer is a no", when=time_left(request.expires_at, now))))
+    room = max([_FACT_ROOM, *(columns(name) + 1 for name, _ in facts)])
+    return [f"  {padded(name, room)}{fact}" for name, fact in facts]
 
 
 def escalation_facts(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
@@ -297,10 +352,10 @@ def escalation_facts(request: Request, now: datetime, room: int) -> Iterator[tup
     if escalation is None or (at is None and request.state is not State.PENDING):
         return
     due = request.created_at + escalation.after
-    when = ago(at, now) if at is not None else time_left(due, now) if now < due else "now"
-    yield ("escalates" if at is None else "escalated", when)
-    yield from (("to the role", token(role, room)) for role in sorted(escalation.roles))
-    yield from (("to", name_of(person, room)) for person in escalation.people)
+    when = ago(at, now) if at is not None else time_left(due, now) if now < due else say("now")
+    yield (say("escalates") if at is None else say("escalated"), when)
+    yield from ((say("to the role"), token(role, room)) for role in sorted(escalation.roles))
+    yield from ((say("to"), name_of(person, room)) for person in escalation.people)
 
 
 def ask_rows(

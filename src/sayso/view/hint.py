@@ -10,23 +10,32 @@ from typing import Any, cast
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.schema import Schema
+from sayso.words import later, say
 
 _MOST_CHOICES = 50
 _MOST_PARTS = 12, 6, 4, 2  # of each level: a short schema can have any number of parts by its references
 _ROOM = 60
 _LONGEST = 200
 _LIMITS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "more than",
-    "maximum": "at most",
-    "exclusiveMaximum": "less than",
-    "multipleOf": "a multiple of",
-    "minLength": "length at least",
-    "maxLength": "length at most",
-    "minItems": "items at least",
-    "maxItems": "items at most",
-    "pattern": "matching",
+    "minimum": later("at least %(value)s"),
+    "exclusiveMinimum": later("more than %(value)s"),
+    "maximum": later("at most %(value)s"),
+    "exclusiveMaximum": later("less than %(value)s"),
+    "multipleOf": later("a multiple of %(value)s"),
+    "minLength": later("length at least %(value)s"),
+    "maxLength": later("length at most %(value)s"),
+    "minItems": later("items at least %(value)s"),
+    "maxItems": later("items at most %(value)s"),
+    "pattern": later("matching %(value)s"),
 }
+
+_KINDS = frozenset({
+    later("string"), later("number"), later("integer"), later("boolean"), later("array"), later("object"),
+})  # fmt: skip
+
+
+def _kind(name: Any) -> str:
+    return say(str(name)) if name in _KINDS else str(name)
 
 
 def choices_of(schema: Schema) -> list[Any]:
@@ -59,21 +68,21 @@ def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True)
     if "anyOf" in part or "oneOf" in part:
         parts = part.get("anyOf") or part["oneOf"]
         more = ["…"] if len(parts) > most else []
-        return " or ".join([*(kind_of(schema, one, depth + 1, patterns=patterns) for one in parts[:most]), *more])
+        return say(" or ").join([*(kind_of(schema, one, depth + 1, patterns=patterns) for one in parts[:most]), *more])
     if "const" in part:
         return brief(part["const"], _ROOM)
     named = part.get("type")
-    kind = " or ".join(map(str, cast("list[Any]", named))) if isinstance(named, list) else named
+    kind = say(" or ").join(map(_kind, cast("list[Any]", named))) if isinstance(named, list) else named and _kind(named)
     if part.get("x-sayso-type") == "decimal":  # written as text, whose pattern says no more than this
-        return "number"
-    words = escape(str(part.get("format") or part.get("contentEncoding") or kind or "anything"))
+        return say("number")
+    words = escape(str(part.get("format") or part.get("contentEncoding") or kind or say("anything")))
     if part.get("type") == "array" and isinstance(part.get("items"), dict):
-        words = f"array of {kind_of(schema, part['items'], depth + 1, patterns=patterns)}"
+        words = say("array of %(kind)s", kind=kind_of(schema, part["items"], depth + 1, patterns=patterns))
     if part.get("type") == "object" and "properties" in part:
         named = list(part["properties"].items())
         inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1, patterns=patterns)}" for name, one in named[:most]]
-        words = f"object ({', '.join(inside + (['…'] if len(named) > most else []))})"
-    limits = (f"{word} {brief(part[name], _ROOM)}" for name, word in _LIMITS.items() if name in part)
-    if not patterns and "pattern" in part:
-        limits = (*(limit for limit in limits if not limit.startswith("matching ")), "in a form of its own")
+        words = say("object (%(fields)s)", fields=", ".join(inside + (["…"] if len(named) > most else [])))
+    named = [name for name in _LIMITS if name in part and (patterns or name != "pattern")]
+    limits = [say(_LIMITS[name], value=brief(part[name], _ROOM)) for name in named]
+    limits += [say("in a form of its own")] if not patterns and "pattern" in part else []
     return ", ".join([words, *limits])

@@ -15,7 +15,7 @@ from sayso.model.ids import ID_LENGTH
 from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
 from sayso.model.reviewer import Delegation, Identity
 from sayso.view.layout import Layout, columns
-from sayso.words import say
+from sayso.words import say, say_n
 
 __all__ = [
     "RUN_ROOM",
@@ -96,7 +96,7 @@ def warnings(tree: Json) -> list[str]:
     found: dict[str, None] = {}
     for steps, what in ((steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)):
         if len(found) == _MOST:
-            return [*found, "and there may be more like these; the rest was not looked at"]
+            return [*found, say("and there may be more like these; the rest was not looked at")]
         found[f"{escape(place(steps))}: {what}" if steps else what] = None
     return list(found)
 
@@ -114,12 +114,13 @@ def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
     start = f"{word(name, limit // 2)}("
     for shown in range(min(len(named), limit // 8), 0, -1):
         missing = len(named) - shown
-        end = f", … ({missing:,} more argument{'s' if missing > 1 else ''}))" if missing else ")"
+        more = say_n("%(num)s more argument", "%(num)s more arguments", missing)
+        end = f", … ({more}))" if missing else ")"
         items = [(f"{escape(key)}=", item) for key, item in list(named.items())[:shown]]
         text = start + ", ".join(fill(items, limit - len(start) - len(end) - 2 * (shown - 1))) + end
         if len(text) <= limit:
             return text
-    return f"{start}… ({len(named):,} argument{'s' if len(named) != 1 else ''}))"
+    return f"{start}… ({say_n('%(num)s argument', '%(num)s arguments', len(named))}))"
 
 
 def lines(
@@ -166,14 +167,17 @@ def _payload_texts(tree: Json) -> Iterator[str]:
 def _warnings(text: str) -> Iterator[str]:
     hidden = hidden_in(text)
     if hidden:
-        more = f" and {len(hidden) - _LISTED:,} more" if len(hidden) > _LISTED else ""
-        yield f"contains hidden characters ({', '.join(hidden[:_LISTED])}{more})"
+        more = " " + say("and %(count)s more", count=f"{len(hidden) - _LISTED:,}") if len(hidden) > _LISTED else ""
+        yield say("contains hidden characters (%(found)s)", found=", ".join(hidden[:_LISTED]) + more)
     turned = mixed_direction(text)
     if turned is not None:
-        yield f"mixes right-to-left letters (U+{ord(turned):04X}) with others, and may not be drawn in its order"
+        yield say(
+            "mixes right-to-left letters (%(letter)s) with others, and may not be drawn in its order",
+            letter=f"U+{ord(turned):04X}",
+        )
     mixed = mixed_script(text)
     for found, scripts in list(mixed.items())[:_LISTED]:
         shown = quoted(found) if len(found) <= 60 else word(found, 60)
-        yield f"the word {shown} mixes {' and '.join(scripts)} letters"
+        yield say("the word %(word)s mixes %(scripts)s letters", word=shown, scripts=say(" and ").join(scripts))
     if len(mixed) > _LISTED:
-        yield f"{len(mixed) - _LISTED:,} more words mix scripts"
+        yield say("%(count)s more words mix scripts", count=f"{len(mixed) - _LISTED:,}")

@@ -44,12 +44,13 @@ from sayso.server.context import (
 )  # fmt: skip
 from sayso.server.pages.rendering import render_public
 from sayso.server.push import Push
+from sayso.words import later, say
 
 _log = logging.getLogger("sayso.server")
 
 _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
 _ANSWER = ("code", "state", "iss", "error")
-_NO_FLOW = "this sign-in did not begin in this browser, was used, or took too long; start again from the inbox"
+_NO_FLOW = later("this sign-in did not begin in this browser, was used, or took too long; start again from the inbox")
 
 
 async def link_page(http: Http) -> Response:
@@ -65,7 +66,7 @@ async def use_link(http: Http) -> Response:
     settings = settings_of(http)
     token = (await _sign_in_form(http)).get("token", "")
     if not settings.sign_in.has_links:
-        raise HTTPException(403, "this inbox takes no login links; nobody was signed in")
+        raise HTTPException(403, say("this inbox takes no login links; nobody was signed in"))
     person = await run_in_threadpool(settings.links.use, token)
     if person is not None:
         on_used: Callable[[str], None] | None = http.app.state.on_link_used
@@ -89,7 +90,7 @@ async def _sign_in_form(http: Http) -> Form:
     except Problem as fault:
         raise HTTPException(429, fault.detail, fault.headers) from None
     if not is_same_origin(http):
-        raise HTTPException(403, "this did not come from a page of this inbox; nobody was signed in")
+        raise HTTPException(403, say("this did not come from a page of this inbox; nobody was signed in"))
     return await read_form(http, is_known=False)
 
 
@@ -117,7 +118,7 @@ def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
     try:
         settings.failures.count(settings.sender(http))
     except Problem as problem:
-        message = "too many attempts to sign in failed; nobody was signed in, try again later"
+        message = say("too many attempts to sign in failed; nobody was signed in, try again later")
         return HTTPException(429, message, problem.headers)
     return fault
 
@@ -165,10 +166,11 @@ async def oidc_finish(http: Http) -> Response:
     if flow is None:
         if await run_in_threadpool(session_of, http) is not None:  # the button after going back, or of another tab
             return redirect(path_to(http))
-        raise _count_failure(http, HTTPException(403, _NO_FLOW))
+        raise _count_failure(http, HTTPException(403, say(_NO_FLOW)))
     if answer.get("error"):
         raise _count_failure(
-            http, HTTPException(403, f"the provider signed nobody in: {escape(answer['error'][:200])}")
+            http,
+            HTTPException(403, say("the provider signed nobody in: %(fault)s", fault=escape(answer["error"][:200]))),
         )
     try:
         person = await run_in_threadpool(_person, http, answer, flow)
@@ -200,9 +202,9 @@ def _flow(http: Http, state: str) -> dict[str, Any] | None:
 def _public_error(http: Http, fault: SignInError) -> HTTPException:
     _log.warning("%s; from %s", escape(str(fault)), escape(settings_of(http).sender(http)))
     if fault.is_away:
-        return HTTPException(503, "the provider does not answer; nobody was signed in, try again in a moment")
+        return HTTPException(503, say("the provider does not answer; nobody was signed in, try again in a moment"))
     return HTTPException(
-        403, "the provider's answer cannot be believed; nobody was signed in, and the server's log says why"
+        403, say("the provider's answer cannot be believed; nobody was signed in, and the server's log says why")
     )
 
 

@@ -30,6 +30,7 @@ from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
 from sayso.view.summary import name_of, time_left
+from sayso.words import later, say
 
 FEWEST = 3
 """So many alike calls are folded; with two, opening the row would cost more than it saves."""
@@ -39,7 +40,9 @@ _MOST_COLUMNS, _MOST_PARTS, _DEEPEST = 40, 12, 4
 _LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM, _NAME_ROOM = 160, 40, 140, 60, 40
 _MOST_DIGITS, _LONGEST_NUMBER = 15, 60
 _ABSENT: Json = {"$absent": None}
-_WORDS = ("title", "summary", "effect", "prompt", "description", "rule")
+_WORDS = (
+    later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"),
+)  # fmt: skip
 
 _EXACT = Context(prec=200)
 _encoded = json.JSONEncoder(sort_keys=True).encode
@@ -136,7 +139,7 @@ def _arguments(requests: Sequence[Request]) -> list[Column]:
     trees = [cast("Json", request.effective.shown) for request in requests]
     names = dict.fromkeys(name for tree in trees for name in fields_of(tree) or ())
     if len(names) > _MOST_COLUMNS:
-        return [Column("(all arguments)", "argument", trees)]
+        return [Column(say("(all arguments)"), "argument", trees)]
     found = list[tuple[str, Sequence[Json]]]()
     for name in names:
         shown, values = _name(name), [(fields_of(tree) or {}).get(name, _ABSENT) for tree in trees]
@@ -177,9 +180,11 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
     for request, ours, theirs in zip(requests, known, words, strict=True):
         for name, text in facts(request, now):
             ours[name] = f"{ours[name]}, {text}" if name in ours else text
-        ours["run"] = run_name(request.run_id)
-        theirs |= {name: text for name in _WORDS if (text := getattr(request, name)) is not None}
-        theirs |= {f"context: {_name(name)}": value(item) for name, item in (request.context or {}).items()}
+        ours[say("run")] = run_name(request.run_id)
+        theirs |= {say(name): text for name in _WORDS if (text := getattr(request, name)) is not None}
+        theirs |= {
+            say("context: %(name)s", name=_name(name)): value(item) for name, item in (request.context or {}).items()
+        }
     for source, rows in (("fact", known), ("program", words)):
         for name in dict.fromkeys(name for row in rows for name in row):
             yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
@@ -217,17 +222,20 @@ def _notes(column: Column) -> Sequence[str]:
         return [""] * count
     (usual, often), *_ = Counter(texts).most_common(1)
     if often >= min(count - 1, _SHARE * count):
-        said = "all others" if often == count - 1 else f"{often} of {count}"
+        said = say("all others") if often == count - 1 else say("%(part)s of %(whole)s", part=often, whole=count)
         shown = _brief(column.trees[texts.index(usual)])
         return ["" if text == usual else f"{said}: {shown}" for text in texts]
     middle = median(map(abs, numbers)) if numbers else Decimal(0)
     if not numbers or middle == 0:
         return [""] * count
-    return [f"{abs(one) / middle:.1f} times the median" if abs(one) > _FAR * middle else "" for one in numbers]
+    return [
+        say("%(times)s times the median", times=f"{abs(one) / middle:.1f}") if abs(one) > _FAR * middle else ""
+        for one in numbers
+    ]
 
 
 def _brief(tree: Json) -> str:
-    return "not given" if tree == _ABSENT else brief(tree, _VALUE_ROOM)
+    return say("not given") if tree == _ABSENT else brief(tree, _VALUE_ROOM)
 
 
 def _drawn(column: Column) -> Column:
@@ -256,12 +264,12 @@ def _heads(shown: Sequence[Argument]) -> list[str]:
 
 def _shown(column: Column, tree: Json) -> Argument:
     if tree == _ABSENT:
-        return Argument(column.name, "absent", "not given" if column.source == "argument" else "-")
+        return Argument(column.name, "absent", say("not given") if column.source == "argument" else "-")
     if column.source == "argument" or not isinstance(tree, str):
         return draw(column.name, tree)
     if column.source == "fact" or (len(tree) <= _LONG and "\n" not in tree):
         return Argument(column.name, "text", tree if column.source == "fact" else escape(tree))
-    return Argument(column.name, "block", escape(tree, block=True), f"{len(tree):,} characters")
+    return Argument(column.name, "block", escape(tree, block=True), say("%(count)s characters", count=f"{len(tree):,}"))
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
@@ -377,9 +385,17 @@ def _gist(requests: Sequence[Request]) -> str:
     columns = _arguments(requests)
     differing = _summed([column for column in columns if not column.is_common], columns)
     said = chain(
-        (f"{one.name} {' + '.join(one.totals)} in total" for one in differing if one.totals),
+        (
+            say("%(name)s %(totals)s in total", name=one.name, totals=" + ".join(one.totals))
+            for one in differing
+            if one.totals
+        ),
         (f"{one.name}={_brief(one.trees[0])}" for one in columns if one.is_common),
-        (f"{len(set(one.texts))} different {one.name}" for one in differing if not one.totals),
+        (
+            say("%(count)s different %(name)s", count=len(set(one.texts)), name=one.name)
+            for one in differing
+            if not one.totals
+        ),
     )
     shown, room = list[str](), _GIST_ROOM
     for part in said:

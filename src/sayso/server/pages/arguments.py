@@ -25,6 +25,7 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import Change, value
 from sayso.model.request import Call
 from sayso.view.layout import Layout
+from sayso.words import later, say
 
 # How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3
@@ -169,8 +170,8 @@ def _zones(name: str, before: Json, after: Json) -> Iterator[str]:
         if tag in {"$datetime", "$time"} and tag == tag_in(after):
             had, has = (_ZONE.search(str(tree[tag]), 5) is not None for tree in (before, after))
             if had is not has:
-                lost = "had a time zone and has none any more: it is another instant on each machine"
-                yield f"{name} {lost if had else 'had no time zone and has one now'}"
+                lost = later("%(name)s had a time zone and has none any more: it is another instant on each machine")
+                yield say(lost if had else later("%(name)s had no time zone and has one now"), name=name)
             return
         for key in before.keys() & after.keys():
             yield from _zones(name, before[key], after[key])
@@ -230,7 +231,7 @@ def draw(name: str, tree: Json) -> Argument:
     is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
     rows = Layout(_WIDTH, None).rows(tree)
     if len(rows) > 1:
-        return Argument(name, "block", "\n".join(rows), f"{len(rows):,} lines")
+        return Argument(name, "block", "\n".join(rows), say("%(count)s lines", count=f"{len(rows):,}"))
     return Argument(name, "number" if is_number else "code", rows[0] if rows else "")
 
 
@@ -238,7 +239,7 @@ def _text(name: str, text: str) -> Argument:
     language = language_of(name, text)
     if "\n" in text or len(text) > _ONE_LINE:
         drawn = escape(text, block=True)
-        found = Argument(name, "block", drawn, f"{len(text):,} characters")
+        found = Argument(name, "block", drawn, say("%(count)s characters", count=f"{len(text):,}"))
         return found if language is None else found._replace(code=highlighted(drawn, language), language=language)
     if not _is_plain(text):
         return Argument(name, "code", value(text))

@@ -23,11 +23,12 @@ from sayso.model.request import Request, State
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import FEWEST, Table, fold, table_of
 from sayso.server.pages.listing import alike_to
-from sayso.server.pages.rendering import Row, render, row_of
+from sayso.server.pages.rendering import Row, known, render, row_of
 from sayso.server.pages.request import undo_of, why_not
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.summary import token
+from sayso.words import say
 
 _VERBS = ("approve", "reject")
 _UNDO = "undo"
@@ -73,7 +74,7 @@ def confirm(context: RequestContext) -> Response:
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
         odd=sum(len(part.table.odd) for part in parts if part.table is not None),
-        risks=", ".join(sorted({items[one.id].row.level for one in chosen} & {"high", "critical"})),
+        risks=", ".join(map(known, sorted({items[one.id].row.level for one in chosen} & {"high", "critical"}))),
     )  # fmt: skip
 
 
@@ -159,22 +160,22 @@ def _item(
 ) -> _Item:  # fmt: skip
     left_out = why_not(context, request, now)
     if request.state is not State.PENDING:
-        left_out = "It does not wait any more."
+        left_out = say("It does not wait any more.")
     elif "approve" in verbs and request.kind == "question":
-        left_out = "It is a question, and takes an answer of its own."
+        left_out = say("It is a question, and takes an answer of its own.")
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)
     rows = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=others) if is_whole else ()
     entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
-    said = [f"{token(one.by)} commented: {escape(one.text)}" for one in comments_in(entries)]
+    said = [say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in(entries)]
     return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now))
 
 
 def _verb(name: str) -> str:
     if name not in _VERBS:
-        raise HTTPException(400, "several can be approved or rejected at once, nothing else")
+        raise HTTPException(400, say("several can be approved or rejected at once, nothing else"))
     return name
 
 
 def _wrong_number() -> HTTPException:
-    return HTTPException(400, f"choose between 1 and {_MOST:,} requests")
+    return HTTPException(400, say("choose between 1 and %(most)s requests", most=f"{_MOST:,}"))

@@ -18,13 +18,20 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.server.context import RequestContext
 from sayso.view.summary import token
+from sayso.words import later, say
 
 CARE = frozenset({"assign", "claim", "comment", "extend", "release", "snooze", "wake"})
 """What `care_for` does."""
-_SPANS = {"1h": "1 hour", "4h": "4 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+_SPANS = {
+    "1h": later("1 hour"), "4h": later("4 hours"), "24h": later("24 hours"),
+    "7d": later("7 days"), "30d": later("30 days"),
+}  # fmt: skip
 
 
-_SNOOZES = {"1h": "1 hour", "15m": "15 minutes", "4h": "4 hours", "24h": "a day", "3d": "3 days"}
+_SNOOZES = {
+    "1h": later("1 hour"), "15m": later("15 minutes"), "4h": later("4 hours"),
+    "24h": later("a day"), "3d": later("3 days"),
+}  # fmt: skip
 
 
 _LONGEST_NAME = 400
@@ -103,17 +110,19 @@ def _assign(context: RequestContext, request: Request) -> None:
 def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
     """Return whom a name means: who is signed in, with their roles; else a name by the issuer of who writes it."""
     if len(name) > _LONGEST_NAME:
-        raise NotDoneError(f"A name has at most {_LONGEST_NAME} characters. Nothing was changed.")
+        raise NotDoneError(say("A name has at most %(most)s characters. Nothing was changed.", most=_LONGEST_NAME))
     known = [one for one in context.settings.sessions.people() if one.identity.goes_by(name)]
     if len(known) > 1:
-        raise NotDoneError(f"Several people go by {escape(name)}: write ISSUER:NAME. Nothing was changed.")
+        raise NotDoneError(
+            say("Several people go by %(name)s: write ISSUER:NAME. Nothing was changed.", name=escape(name))
+        )
     if known:
         return known[0]
     issuer, colon, subject = name.partition(":")
     try:
         return Identity(issuer, subject) if colon else Identity(context.reviewer.issuer, name)
     except ValueError as error:
-        raise NotDoneError(f"{escape(str(error))}; nothing was changed.") from None
+        raise NotDoneError(say("%(fault)s; nothing was changed.", fault=escape(str(error)))) from None
 
 
 # -- snooze --------------------------------------------------------------------------------------------------------
@@ -123,13 +132,13 @@ def snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
     """Return for how long a request can be snoozed: it comes back before it ends."""
     if request.state is not State.PENDING:
         return []
-    return [(span, said) for span, said in _SNOOZES.items() if now + duration.parse(span) < request.expires_at]
+    return [(span, say(said)) for span, said in _SNOOZES.items() if now + duration.parse(span) < request.expires_at]
 
 
 def _snooze(context: RequestContext, request: Request) -> None:
     span = context.form.get("for", "")
     if span not in _SNOOZES:
-        raise NotDoneError("Say for how long; nothing was changed.")
+        raise NotDoneError(say("Say for how long; nothing was changed."))
     context.review.snooze(request.id, span)
 
 
@@ -141,12 +150,12 @@ def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
     end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
     if request.state not in {State.PENDING, State.APPROVED} or end is None:
         return []
-    return [(span, said) for span, said in _SPANS.items() if now + duration.parse(span) > end]
+    return [(span, say(said)) for span, said in _SPANS.items() if now + duration.parse(span) > end]
 
 
 def _extend(context: RequestContext, request: Request) -> None:
     if context.form.get("span", "") not in dict(later_ends(request, clock.now())):
-        raise NotDoneError("That is no later end; nothing was changed.")
+        raise NotDoneError(say("That is no later end; nothing was changed."))
     try:
         context.review.extend(request.id, context.form.get("span", ""))
     except errors.ConfigError as fault:

@@ -18,6 +18,7 @@ from sayso.model.canonical import Json, display, value_of
 from sayso.model.escaping import escape
 from sayso.model.schema import Schema, SchemaError
 from sayso.server.pages.forms import LABELS, Way, Widget
+from sayso.words import say, unisolated
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _UNCHANGED = object()
@@ -112,7 +113,9 @@ class _Reader:
         if way == widget.way and (way == "value" or new is not _UNCHANGED):
             return new  # whoever writes a value where there was none means that value
         if way != "value" and new is not _UNCHANGED:
-            return self._refused(widget, f"a value is given, and “{LABELS[way]}” is chosen; choose one of them")
+            return self._refused(
+                widget, say("a value is given, and “%(way)s” is chosen; choose one of them", way=say(LABELS[way]))
+            )
         if way == widget.way:
             return _UNCHANGED
         match way:
@@ -143,7 +146,7 @@ class _Reader:
             return self._refused(widget, str(error))
 
     def _refused(self, widget: Widget, why: str) -> object:
-        problem = f"{widget.path}: {why}"
+        problem = f"{widget.path}: {unisolated(why)}"
         self.problems += [] if problem in self.problems else [problem]  # a field may be read twice
         return _UNCHANGED
 
@@ -172,9 +175,9 @@ class _Reader:
             if not name and value is _UNCHANGED:
                 continue
             if not name or name in taken | found.keys():
-                self._refused(part, "what is added needs a name that is not there yet")
+                self._refused(part, say("what is added needs a name that is not there yet"))
             elif value is _UNCHANGED:
-                self._refused(part, f"{escape(name)}, which is added, needs a value")
+                self._refused(part, say("%(name)s, which is added, needs a value", name=escape(name)))
             else:
                 found[name] = value
         return found
@@ -210,11 +213,11 @@ def _typed(widget: Widget, text: str) -> object:
     match widget.kind:
         case "bool":
             if text not in {"true", "false"}:
-                raise ValueError("choose true or false")
+                raise ValueError(say("choose true or false"))
             return text == "true"
         case "choice":
             if not (text.isascii() and text.isdigit() and int(text) < len(widget.choices)):
-                raise ValueError("choose one of them")
+                raise ValueError(say("choose one of them"))
             return widget.choices[int(text)]
         case "lines":
             return [line.strip() for line in text.split("\n") if line.strip()]
@@ -222,7 +225,7 @@ def _typed(widget: Widget, text: str) -> object:
             try:
                 return strict_json.loads(text)
             except ValueError as error:
-                raise ValueError(f"this is no JSON: {error}") from None
+                raise ValueError(say("this is no JSON: %(fault)s", fault=str(error))) from None
         case "number":
             return _read_number(text.strip())
         case _:

@@ -21,6 +21,7 @@ from sayso.model.request import Request
 from sayso.server.context import RequestContext
 from sayso.server.pages.listing import DECIDED, all_of
 from sayso.view import card
+from sayso.words import ENGLISH, say, speaking
 
 COLUMNS = (
     "id", "kind", "run", "tool", "call", "arguments", "risk", "requester", "on_behalf_of", "asked_at", "state",
@@ -37,7 +38,7 @@ def export(context: RequestContext) -> Response:
     """Send what the history shows with these filters, newest first, as a file."""
     kind: str = context.http.path_params["kind"]
     if kind not in _MEDIA:
-        raise HTTPException(404, "history is there as csv and as jsonl")
+        raise HTTPException(404, say("history is there as csv and as jsonl"))
     rows = map(_row, islice(all_of(context, DECIDED, newest=True), _MOST))
     # As ASCII: characters that cannot be seen, or turn the text around, stand there as JSON writes them.
     lines = map(_jsonl, rows) if kind == "jsonl" else chain([csv_row(COLUMNS)], map(_csv, rows))
@@ -55,7 +56,7 @@ def _row(request: Request) -> list[Any]:
     decision, is_call = request.decision, request.kind == "call"
     asked = [
         request.id, request.kind, request.run_id, request.call.tool if is_call else None,
-        card.headline(request, _ROOM),
+        _headline(request),
         {name: display(tree) for name, tree in request.effective.shown.items()} if is_call else None, request.risk,
         request.requester.qualified, [who.qualified for who in request.acts_for], clock.written(request.created_at),
         str(request.state),
@@ -67,6 +68,11 @@ def _row(request: Request) -> list[Any]:
         clock.written(decision.at), round((decision.at - request.created_at).total_seconds(), 3), request.answer,
         decision.comment, [vote.by.qualified for vote in request.votes],
     ]  # fmt: skip
+
+
+def _headline(request: Request) -> str:
+    with speaking(ENGLISH):  # programs read the file
+        return card.headline(request, _ROOM)
 
 
 def _jsonl(row: list[Any]) -> str:

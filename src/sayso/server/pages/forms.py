@@ -23,6 +23,7 @@ from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
 from sayso.view.hint import kind_of, kinds_of
 from sayso.view.layout import Layout
+from sayso.words import later, say
 
 Kind = Literal[
     "text",
@@ -42,7 +43,7 @@ Kind = Literal[
 ]
 Way = Literal["value", "null", "absent"]
 
-LABELS: dict[Way, str] = {"value": "this value", "null": "null", "absent": "leave out"}
+LABELS: dict[Way, str] = {"value": later("this value"), "null": "null", "absent": later("leave out")}
 
 _WIDTH = 96
 _ONE_LINE = 60
@@ -119,8 +120,8 @@ class Widget:
 
     def labels(self) -> list[tuple[Way, str]]:
         """Return the ways with their words."""
-        default = {"absent": f"leave out ({self.default})"} if self.default else {}
-        return [(way, default.get(way, LABELS[way])) for way in self.ways]
+        default = {"absent": say("leave out (%(default)s)", default=self.default)} if self.default else {}
+        return [(way, default.get(way, say(LABELS[way]))) for way in self.ways]
 
 
 def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[tuple[Widget, ...], list[str]]:
@@ -217,11 +218,11 @@ class _Builder:
     def _why_fixed(self, part: Node, kind: Node, tree: Json) -> str | None:
         """Return why a field cannot be changed; None where it can."""
         if part.get("readOnly") is True and not self._has_code:
-            return "set by the class itself"
+            return say("set by the class itself")
         if tree == MASK or tag_in(tree) == "$secret":
-            return "masked; it stays what it really is"
+            return say("masked; it stays what it really is")
         needs_code = not self._has_code and "x-sayso-code" in kind and _class_of(kind) is not None
-        return "can only be changed where the program's code is" if needs_code else None
+        return say("can only be changed where the program's code is") if needs_code else None
 
     def _without_null(self, part: Node) -> tuple[Node, bool]:
         """Return the type of a value that is not null, and whether it may be null."""
@@ -346,7 +347,7 @@ def _is_visible(text: str) -> bool:
 def _choice(values: list[Any], tree: Json) -> Widget | None:
     options = [(str(place), brief(one, _ROOM)) for place, one in enumerate(values)]
     if tree is None:
-        return Widget("choice", options=(("", "choose…"), *options), choices=tuple(values))
+        return Widget("choice", options=(("", say("choose…")), *options), choices=tuple(values))
     shown = display(tree)
     places = [str(place) for place, one in enumerate(values) if type(one) is type(shown) and one == shown]
     return Widget("choice", places[0], options=tuple(options), choices=tuple(values)) if places else None
@@ -380,7 +381,7 @@ def _scalar(kind: Node, tree: Json) -> Widget | None:
 def _bool(tree: Json) -> Widget | None:
     options = (("true", "true"), ("false", "false"))
     if tree is None:
-        return Widget("bool", options=(("", "choose…"), *options))
+        return Widget("bool", options=(("", say("choose…")), *options))
     return Widget("bool", "true" if tree else "false", options=options) if isinstance(tree, bool) else None
 
 

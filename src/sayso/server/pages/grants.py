@@ -9,6 +9,7 @@ from sayso import clock, errors
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.rendering import render
 from sayso.view.summary import time_left
+from sayso.words import say
 
 _MOST_ENDED = 50
 
@@ -26,11 +27,11 @@ def act_on_grant(context: RequestContext) -> Response:
     grant_id, verb = context.http.path_params["grant_id"], context.http.path_params["verb"]
     verbs = {"revoke": context.review.revoke, "agree": context.review.agree}
     if verb not in verbs:
-        raise HTTPException(404, "there is no such thing to do")
+        raise HTTPException(404, say("there is no such thing to do"))
     try:
         verbs[verb](grant_id)
     except errors.GrantNotFoundError:
-        raise HTTPException(404, "there is no such grant; nothing was changed") from None
+        raise HTTPException(404, say("there is no such grant; nothing was changed")) from None
     except errors.DecisionRefusedError as fault:
         raise HTTPException(403, str(fault)) from None
     return redirect(context.path("grants"))

@@ -22,15 +22,17 @@ from starlette.responses import Response
 
 from sayso import clock
 from sayso.learning import HASTE, Report, decisions_by_person, report
+from sayso.model import duration
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.stores.base import Filter, Store
 from sayso.view.summary import name_of, token
+from sayso.words import later, say
 
 MOST = 5_000
-QUESTIONS = "questions"
+QUESTIONS = later("questions")
 _PAGE = 1_000
 _MOST_PERIODS = 31
 
@@ -223,7 +225,7 @@ def insights(context: RequestContext) -> Response:
     """Show what the decisions of the last days say."""
     days = context.query("days") or "30"
     if days not in map(str, WINDOWS):
-        raise HTTPException(400, f"there are figures of {', '.join(map(str, WINDOWS))} days")
+        raise HTTPException(400, say("there are figures of %(days)s days", days=", ".join(map(str, WINDOWS))))
     cache: Insights = context.http.app.state.insights
     found, taught = cache.of(int(days))
     history = partial(context.path, "history")
@@ -254,7 +256,7 @@ def _tools(tools: Sequence[tuple[str, Tally]], history: Callable[..., str]) -> l
     short = [tool.rpartition(":")[2] for tool, _ in tools]
     count = Counter(short)
     return [
-        _Named(QUESTIONS, history(verb="answer"), tally) if tool == QUESTIONS
+        _Named(say(QUESTIONS), history(verb="answer"), tally) if tool == QUESTIONS
         else _Named(token(name if count[name] == 1 else tool), history(tool=name), tally)
         for (tool, tally), name in zip(tools, short, strict=True)
     ]  # fmt: skip
@@ -280,6 +282,10 @@ def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, sai
     return Bar(name, link, parts, said)
 
 
+def _of(part: int, whole: int) -> str:
+    return say("%(part)s of %(whole)s", part=f"{part:,}", whole=f"{whole:,}")
+
+
 def _decisions(rows: Sequence[_Named]) -> list[Bar]:
     """Return how many requests each has had and what became of them, on one scale."""
     most = max((row.tally.asked for row in rows), default=0)
@@ -287,7 +293,8 @@ def _decisions(rows: Sequence[_Named]) -> list[Bar]:
         bar(row.name, row.link, [
             ("approved", tally.approved - tally.changed), ("changed", tally.changed), ("answered", tally.answered),
             ("refused", tally.refused), ("expired", tally.expired),
-        ], most, f"{tally.asked:,}" + (f", {rate:.0%} approved" if rate is not None else ""))
+        ], most, f"{tally.asked:,}" if rate is None
+            else say("%(count)s, %(rate)s approved", count=f"{tally.asked:,}", rate=f"{rate:.0%}"))
         for row in rows[:_MOST_BARS] for tally in [row.tally] for rate in [tally.approval_rate]
     ]  # fmt: skip
 
@@ -298,7 +305,7 @@ def _edited(taught: Report, history: Callable[..., str]) -> list[Bar]:
     return [
         bar(f"{token(one.tool.rpartition(':')[2])}: {token(one.name)}",
             history(tool=one.tool.rpartition(":")[2], verb="approve"),
-            [("changed", one.changed.part)], one.changed.whole, f"{one.changed.part:,} of {one.changed.whole:,}")
+            [("changed", one.changed.part)], one.changed.whole, _of(one.changed.part, one.changed.whole))
         for one in found
     ]  # fmt: skip
 
@@ -308,7 +315,7 @@ def _hasty(reviewers: Sequence[_Named]) -> list[Bar]:
     found = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
     return [
         bar(row.name, row.link, [("hasty", row.tally.hasty)], len(row.tally.spans),
-            f"{row.tally.hasty:,} of {len(row.tally.spans):,}")
+            _of(row.tally.hasty, len(row.tally.spans)))
         for row in found if row.tally.spans
     ]  # fmt: skip
 
@@ -317,15 +324,26 @@ def _expired(tools: Sequence[_Named]) -> list[Bar]:
     """Return which functions' requests end without a decision, and how often."""
     found = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
     return [
-        bar(row.name, row.link.replace("verb=answer", "state=expired") if row.name == QUESTIONS
+        bar(row.name, row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
             else f"{row.link}&state=expired", [("expired", row.tally.expired)], row.tally.asked,
-            f"{row.tally.expired:,} of {row.tally.asked:,}")
+            _of(row.tally.expired, row.tally.asked))
         for row in found
     ]  # fmt: skip
 
 
-_SCALE = {"1s": 1, "10s": 10, "1m": 60, "10m": 600, "1h": 3_600, "6h": 21_600, "1d": 86_400, "7d": 604_800}
-_LONGEST = _SCALE["7d"]
+_SCALE = (1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800)  # seconds
+_LONGEST = _SCALE[-1]
+
+
+_MONTHS = (
+    later("%(day)s Jan"), later("%(day)s Feb"), later("%(day)s Mar"), later("%(day)s Apr"), later("%(day)s May"),
+    later("%(day)s Jun"), later("%(day)s Jul"), later("%(day)s Aug"), later("%(day)s Sep"), later("%(day)s Oct"),
+    later("%(day)s Nov"), later("%(day)s Dec"),
+)  # fmt: skip
+
+
+def _day(at: datetime) -> str:
+    return say(_MONTHS[at.month - 1], day=f"{at:%d}")
 
 
 class Chart(NamedTuple):
@@ -337,13 +355,13 @@ class Chart(NamedTuple):
 
 def counts_chart(periods: Sequence[Period]) -> Chart:
     """Return how many were approved, refused and answered, and how many ended without a decision."""
-    kinds = ("approved", "answered", "refused", "expired")
+    kinds = (later("approved"), later("answered"), later("refused"), later("expired"))
     counted = [[(kind, getattr(period.tally, kind)) for kind in kinds] for period in periods]
     most = max((sum(count for _, count in counts) for counts in counted), default=0)
     if not most:
         return Chart()
-    names = [f"{period.begin:%d %b}" for period in periods]
-    said = [", ".join(f"{count} {kind}" for kind, count in counts if count) for counts in counted]
+    names = [_day(period.begin) for period in periods]
+    said = [", ".join(f"{count} {say(kind)}" for kind, count in counts if count) for counts in counted]
     columns = [
         bar(name, "", counts, most, f"{name}: {one}") for name, counts, one in zip(names, counted, said, strict=True)
     ]
@@ -359,11 +377,16 @@ def waits_chart(hours: Sequence[Tally]) -> Chart:
             columns.append(Bar(name, "", (), ""))
             continue
         low, high = _height(median.total_seconds()), _height(p90.total_seconds())
-        said = f"asked from {name}:00: half within {brief_span(median)}, nine of ten within {brief_span(p90)}"
+        said = say(
+            "asked from %(hour)s:00: half within %(half)s, nine of ten within %(most)s", hour=name,
+            half=brief_span(median), most=brief_span(p90),
+        )  # fmt: skip
         columns.append(Bar(name, "", [("span", low, round(max(high - low, 2), 2)), ("median", low, 2)], said))
     if not any(column.parts for column in columns):
         return Chart()
-    return Chart(columns, [(_height(seconds), name) for name, seconds in _SCALE.items()])
+    return Chart(
+        columns, [(_height(seconds), duration.text(timedelta(seconds=seconds)).replace(" ", "")) for seconds in _SCALE]
+    )
 
 
 def _height(seconds: float) -> float:

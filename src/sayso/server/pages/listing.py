@@ -31,17 +31,23 @@ from sayso.server.pages.amounts import amount_of
 from sayso.server.pages.rendering import render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
+from sayso.words import later, say
 
 PAGE, LOOK = 50, 2_000
 _FOLDED = 1_000  # alike calls are found among so many, in 30 ms
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 SORTS = {
-    "": "oldest first", "newest": "newest first", "end": "ending soonest", "risk": "highest risk",
-    "amount": "largest amount",
+    "": later("Oldest first"), "newest": later("Newest first"), "end": later("Ending soonest"),
+    "risk": later("Highest risk"), "amount": later("Largest amount"),
 }  # fmt: skip
 _SEARCH_WORDS = {"assigned:me": "mine", "mentions:me": "mentions", "snoozed": "snoozed"}
-_CHIPS = {"q": "search", "mine": "claimed by me", "mentions": "mentions me"}
+_CHIPS = {
+    "q": later("search"), "mine": later("claimed by me"), "mentions": later("mentions me"), "state": later("state"),
+    "tool": later("tool"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
+    "agent": later("agent"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
+    "from": later("from"), "to": later("to"),
+}  # fmt: skip
 _ORDERS = ("sort", "fold")
 _RISKS = ("critical", "high", "medium", "low")
 
@@ -217,7 +223,8 @@ class _Search:
         self._newest, self._review = newest, context.review
         self.order = "" if newest else asked["sort"]
         if self.order not in SORTS:
-            raise ValueError(f"{self.order!r} is no order; there are {', '.join(filter(None, SORTS))}")
+            known = ", ".join(filter(None, SORTS))
+            raise ValueError(say("%(given)s is no order; there are %(known)s", given=repr(self.order), known=known))
         self.folds = asked["fold"] != "no"
         self._filters: dict[str, Any] = {
             "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
@@ -232,7 +239,7 @@ class _Search:
         self._size = PAGE if size is None else size
         number, dot, place = cursor.partition(".")
         if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(self._lists):
-            raise ValueError("this is not a cursor of this list; begin again without one")
+            raise ValueError(say("this is not a cursor of this list; begin again without one"))
         for at, states in list(enumerate(self._lists))[int(number) :]:
             if len(self._found) == self._size:
                 return self._found, f"{at}."
@@ -249,7 +256,7 @@ class _Search:
         """
         start, colon, begin = cursor.partition(":")
         if not colon or not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
-            raise ValueError("this is not a cursor of this list; begin again without one")
+            raise ValueError(say("this is not a cursor of this list; begin again without one"))
         found, goes_on = self.page(start, LOOK if self.order else _FOLDED)
         if self.order:
             key, place = _KEYS[self.order], {state: at for at, states in enumerate(self._lists) for state in states}
@@ -302,7 +309,9 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
         yield lambda request: any(_is_named(who, by) for who in _deciders(request))
     if verb:
         if verb not in _VERBS:
-            raise ValueError(f"{verb!r} is no decision; there are {', '.join(_VERBS)}")
+            raise ValueError(
+                say("%(given)s is no decision; there are %(known)s", given=repr(verb), known=", ".join(_VERBS))
+            )
         yield lambda request: request.decision is not None and request.decision.verb == verb
     if channel:
         yield lambda request: request.decision is not None and request.decision.channel.casefold() == channel.casefold()
@@ -335,7 +344,7 @@ def _day(text: str) -> datetime | None:
     except ValueError:
         day = None
     if day is None or not 1970 <= day.year <= 9000:
-        raise ValueError(f"{text!r} is no day; write it as 2026-01-31")
+        raise ValueError(say("%(given)s is no day; write it as 2026-01-31", given=repr(text)))
     return day
 
 

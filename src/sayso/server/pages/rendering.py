@@ -17,6 +17,7 @@ from starlette.requests import Request as Http
 from starlette.responses import HTMLResponse
 
 from sayso import __version__, clock
+from sayso.learning import Share
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
@@ -54,6 +55,14 @@ def known(word: str) -> str:
     return say(str(word)) if word in _KNOWN else word
 
 
+def _share(share: Share) -> str:
+    """Return a share with its lower bound as people read it."""
+    return say(
+        "%(part)s of %(whole)s (at least %(low)s %%)", part=f"{share.part:,}", whole=f"{share.whole:,}",
+        low=int(share.low * 100),
+    )  # fmt: skip
+
+
 def percent(share: float | None) -> str:
     """Return a share as people read it."""
     return "-" if share is None else f"{share:.0%}"
@@ -64,7 +73,9 @@ def brief_span(span: timedelta | None) -> str:
     if span is None:
         return "-"
     seconds = span.total_seconds()
-    return f"{seconds:.1f}s" if seconds < 10 else duration.text(timedelta(seconds=round(seconds)))
+    return (
+        say("%(count)ss", count=f"{seconds:.1f}") if seconds < 10 else duration.text(timedelta(seconds=round(seconds)))
+    )
 
 
 @cache
@@ -79,7 +90,7 @@ def _environment() -> Environment:
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
-        "span": brief_span, "ago": _ago, "known": known,
+        "span": brief_span, "ago": _ago, "known": known, "share": _share,
     }  # fmt: skip
     return made
 
@@ -185,7 +196,8 @@ def row_of(
         headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
         says=card.program_words(request, 160),
         amount=amount_text(request), risk=risk, level=level, requester=name_of(request.requester, 30),
-        votes=f"{count - request.missing_votes} of {count} approvals" if is_pending and count > 1 else "",
+        votes=say("%(given)s of %(count)s approvals", given=count - request.missing_votes, count=count)
+        if is_pending and count > 1 else "",
         run=run_name(run_id), run_id=run_id,
         asked=ago(request.created_at, now), at=clock.written(request.created_at),
         claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
@@ -199,9 +211,9 @@ def row_of(
 
 def parts_of(request: Request) -> tuple[str, str]:
     """Return what a list says of a request first, a call's name or a question, and the arguments of a call."""
-    headline = card.headline(request, _HEADLINE)
     if request.kind != "call":
-        return headline.removeprefix("question "), ""
+        return card.question_line(request, _HEADLINE), ""
+    headline = card.headline(request, _HEADLINE)
     name = _name_in(headline, request.effective.name)
     return name, headline.removeprefix(name)
 
@@ -234,23 +246,23 @@ def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]
 
 def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> list[tuple[str, str]]:
     """Return who asked, when, and what an approval needs, as names and values."""
-    found = [("asked by", name_of(request.requester))]
-    found += [("on behalf of", name_of(person)) for person in request.acts_for]
+    found = [(say("asked by"), name_of(request.requester))]
+    found += [(say("on behalf of"), name_of(person)) for person in request.acts_for]
     if request.kind == "call":
-        found.append(("function", escape(request.call.tool)))
+        found.append((say("function"), escape(request.call.tool)))
     needs = request.quorum
     if needs.count > 1 or needs.roles:
-        found.append(("needs", "1 reviewer" if needs.count == 1 else f"{needs.count} different reviewers"))
-        found += [("with the role", token(role)) for role in sorted(needs.roles)]
+        found.append((say("needs"), card.reviewers(needs.count)))
+        found += [(say("with the role"), token(role)) for role in sorted(needs.roles)]
     may_start = card.starts(request)
     if may_start is not None:
-        found.append(("may start", may_start))
+        found.append((say("may start"), may_start))
     found += card.escalation_facts(request, now, _HEADLINE)
     if request.state is State.PENDING:
-        found += [("approved by", said_by(vote, now)) for vote in request.votes]
+        found += [(say("approved by"), said_by(vote, now)) for vote in request.votes]
     if request.returned is not None and request.state is State.PENDING:
-        found.append(("edit refused", escape(request.returned)))
+        found.append((say("edit refused"), escape(request.returned)))
     if request.claimed_by is not None and request.claimed_at is not None:
         said = filter(None, (ago(request.claimed_at, now), absence(request.claimed_by, away)))
-        found.append(("claimed by", ", ".join((name_of(request.claimed_by), *said))))
+        found.append((say("claimed by"), ", ".join((name_of(request.claimed_by), *said))))
     return found

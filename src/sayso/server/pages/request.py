@@ -36,13 +36,14 @@ from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
 from sayso.stores.base import Filter
-from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 from sayso.view.summary import name_of
+from sayso.words import later, say
 
 _TITLE_ROOM, _MOST_EARLIER = 80, 3
+_GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
 _VERBS = _DECIDE | CARE | {"preview", "preview-grant", "resolve", "undo"}
@@ -117,7 +118,7 @@ def _page(
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
         comments=remarks(context, entries), story=story_of(context, request),
         earlier=_earlier(context, request, now),
-        left=PROGRAM_GONE if context.review.program_is_gone(request) else None,
+        left=say(_GONE) if context.review.program_is_gone(request) else None,
         snoozes=snoozes(request, now), snoozed=_snoozed(context, request), moves=moves,
         colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
@@ -166,7 +167,11 @@ def _arguments(request: Request) -> _Arguments:
     if request.kind != "call":
         return _Arguments((), "", None)
     call = request.effective
-    gone = None if request.purged_at is None else f"The arguments were removed on {request.purged_at:%Y-%m-%d}."
+    gone = (
+        None
+        if request.purged_at is None
+        else say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}")
+    )
     try:
         names: Sequence[str] = list(schema_of(request).names)
     except errors.StoreCorruptError:  # the page says so where its fields would be
@@ -214,8 +219,8 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     mine = (one.id for one in others if one.id != request.id and _is_for_me(context, one, now))
     total = f"{len(ids)}{'+' if listing.next_page else ''}"
     back = context.path() + (f"?{listing.words}" if listing.words else "")
-    return _Queue([_waiting(one) for one in listing.requests], listing.words, back,
-                  total if at < 0 else f"{at + 1} of {total}", next(mine, ""))  # fmt: skip
+    place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
+    return _Queue([_waiting(one) for one in listing.requests], listing.words, back, place, next(mine, ""))
 
 
 def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool:
@@ -274,12 +279,15 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
     except errors.ClaimedError as fault:
-        by = escape(fault.by)
-        return f"{by} took it on, or was assigned it, {fault.age}. To decide it yourself, take it away first."
+        return say(
+            "%(by)s took it on, or was assigned it, %(ago)s. To decide it yourself, take it away first.",
+            by=escape(fault.by), ago=fault.age,
+        )  # fmt: skip
     except errors.OwnRequestError:
-        return "You asked for this, or it was asked on your behalf. Somebody else must decide."
+        return say("You asked for this, or it was asked on your behalf. Somebody else must decide.")
     except errors.MissingRoleError as fault:
-        return f"To decide this, you need the role {' or '.join(escape(role) for role in fault.roles)}."
+        roles = say(" or ").join(map(escape, fault.roles))
+        return say("To decide this, you need the role %(roles)s.", roles=roles)
     except errors.DecisionRefusedError as fault:
         return escape(str(fault))
     return None
@@ -296,11 +304,11 @@ def _fields(request: Request) -> tuple[Widget, ...]:
 def _title(request: Request) -> str:
     """Return what heads the page: the name of the function, or which plan is to be carried out."""
     if request.kind == "question":
-        return "A question"
+        return say("A question")
     call = request.effective
     title = call.shown.get("title")
     if call.tool == PLAN_TOOL and isinstance(title, str):
-        return f"Plan {brief(title, _TITLE_ROOM)}"
+        return say("Plan %(title)s", title=brief(title, _TITLE_ROOM))
     return escape(call.name)
 
 
@@ -351,10 +359,10 @@ def act(context: RequestContext) -> Response:
     asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
     seen = context.form.get("seen", "")
     if verb not in _VERBS:
-        raise HTTPException(404, "there is no such thing to do")
+        raise HTTPException(404, say("there is no such thing to do"))
     request = context.review.get(asked)
     if request.id != asked or not seen:
-        raise HTTPException(400, "the form does not say which request it showed; nothing was decided")
+        raise HTTPException(400, say("the form does not say which request it showed; nothing was decided"))
     try:
         if seen != request.current_fingerprint and verb != "comment":
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
@@ -415,7 +423,7 @@ def _grant(context: RequestContext, request: Request, seen: str) -> None:
     terms = _terms(context, request) if _is_open(request, "call") else {}
     count = context.form.get("count", "")
     if not (count.isascii() and count.isdigit() and len(count) < 6):
-        raise _RefusedError("Say for how many more calls, as a whole number; nothing was decided.")
+        raise _RefusedError(say("Say for how many more calls, as a whole number; nothing was decided."))
     try:
         context.review.grant(
             request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
@@ -442,7 +450,7 @@ def _terms(context: RequestContext, request: Request) -> dict[str, Any]:
     """
     given = _given(request, _edit(context, request))
     if "arguments" in given:
-        raise _RefusedError("A grant keeps every field; leave none out of the call itself. Nothing was decided.")
+        raise _RefusedError(say("A grant keeps every field; leave none out of the call itself. Nothing was decided."))
     form, changes = context.form, given.get("changes")
     shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
     paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}
@@ -453,7 +461,9 @@ def _terms(context: RequestContext, request: Request) -> dict[str, Any]:
         if condition.kind != "at_most" or not typed or path in {*without, *exactly}:
             continue
         if not _BOUND.fullmatch(typed):
-            raise _RefusedError(f"{escape(path)}: the upper bound is a number from 0; nothing was decided.")
+            raise _RefusedError(
+                say("%(path)s: the upper bound is a number from 0; nothing was decided.", path=escape(path))
+            )
         before, bound = shown.conditions.get(path), Decimal(typed)
         is_as_shown = before is not None and before.kind == "at_most" and bound == Decimal(before.value)
         if not is_as_shown or bound < Decimal(condition.value):
@@ -484,7 +494,7 @@ def _alike(context: RequestContext, request: Request, sent: _Submitted) -> dict[
         looked_at, earlier = sent.alike
         lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
         terms = [line for path, line in lines if own is None or not path.startswith(own)]
-        terms += [] if looked_at.run is None else ["only in this run"]
+        terms += [] if looked_at.run is None else [say("only in this run")]
     rows = list(zip(drawn.conditions, drawn.lines(), bounds, strict=True))
     shown = [row for row in rows if own is None or not row[0].startswith(own)]
     return {
@@ -500,7 +510,7 @@ def _is_open(request: Request, kind: str) -> bool:
 def _feedback(context: RequestContext, request: Request) -> str | None:
     note = context.field("note")
     if note is None and request.state is State.PENDING:
-        missing = "To send it back, write into the note what should be different; nothing was decided."
+        missing = say("To send it back, write into the note what should be different; nothing was decided.")
         raise _RefusedError(missing, _edit(context, request).widgets if request.kind == "call" else None)
     return note
 
@@ -517,7 +527,7 @@ def _answer(context: RequestContext, request: Request) -> object:
 def _happened(context: RequestContext) -> bool:
     happened = context.form.get("happened")
     if happened not in {"yes", "no"}:
-        raise _RefusedError("Say whether it happened or not; nothing was decided.")
+        raise _RefusedError(say("Say whether it happened or not; nothing was decided."))
     return happened == "yes"
 
 
@@ -526,7 +536,7 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
     request = context.review.get(request_id)
     sent = _Submitted(refusal=escape(str(fault)), note=context.form.get("note", ""))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
-        sent = replace(sent, refusal="This does not fit; nothing was decided.", problems=fault.problems)
+        sent = replace(sent, refusal=say("This does not fit; nothing was decided."), problems=fault.problems)
         if _is_open(request, "call"):
             sent = replace(sent, widgets=_edit(context, request).widgets)
         elif _is_open(request, "question"):

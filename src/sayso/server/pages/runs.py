@@ -30,6 +30,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view.document import event_rows, moment
+from sayso.words import say
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000
@@ -109,7 +110,7 @@ def story_of(context: RequestContext, request: Request) -> list[Told] | None:
     except errors.RunNotFoundError:
         return None
     except _UNREADABLE:
-        return [Told("step", "", "The steps of this run cannot be read.")]  # the call itself still can be decided
+        return [Told("step", "", say("The steps of this run cannot be read."))]  # the call itself still can be decided
 
 
 def _requests_of(body: Body) -> set[Any]:
@@ -164,7 +165,9 @@ def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> 
 
 def _short(tree: Any, hidden: frozenset[str]) -> str:
     """Return a value in short, its texts without what is masked: what is shortened first is not found any more."""
-    return brief(_scrubbed(tree, hidden), _ROOM) if is_light(tree, _MOST_READ) else "a value too large to show here"
+    return (
+        brief(_scrubbed(tree, hidden), _ROOM) if is_light(tree, _MOST_READ) else say("a value too large to show here")
+    )
 
 
 def _scrubbed(tree: Any, hidden: frozenset[str]) -> Any:

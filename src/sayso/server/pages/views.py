@@ -19,6 +19,7 @@ from sayso import errors
 from sayso.model.escaping import escape, storable
 from sayso.server.context import RequestContext, redirect
 from sayso.stores.records import Record
+from sayso.words import say
 
 FILTERS = (
     "q", "state", "tool", "run", "risk", "mine", "mentions", "snoozed", "agent", "by", "verb", "channel", "from", "to",
@@ -75,17 +76,20 @@ def change_view(context: RequestContext) -> Response:
             store.drop(kind, known.key)
         return redirect(context.path())
     if verb != "save":
-        raise HTTPException(404, "there is no such thing to do")
+        raise HTTPException(404, say("there is no such thing to do"))
     name = " ".join(storable(context.field("name") or "").split())
     if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
         raise HTTPException(
-            400, f"a view has a name of 1 to {_LONGEST_NAME} characters, and a filter; nothing was saved"
+            400,
+            say("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved", most=_LONGEST_NAME),
         )
     key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
     known = store.record(kind, key)
     _must_be_allowed(context, known, is_shared=is_shared)
     if known is None and store.count_records(kind, _MOST) >= _MOST:
-        raise HTTPException(400, f"there are {_MOST} views already; remove one first. Nothing was saved")
+        raise HTTPException(
+            400, say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
+        )
     store.keep(Record(kind, key, {"name": name, "words": words, "by": context.reviewer.identity.folded}))
     return redirect(f"{context.path()}?{words}")
 

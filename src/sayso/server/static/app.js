@@ -6,6 +6,18 @@
   const one = (selector, root = document) => root.querySelector(selector);
   const rows = () => all("[data-row]");
 
+  // -- texts, in the language of the page, which brings them along; English stands here ------------------------
+  const said = JSON.parse((one("#words") || {}).textContent || "{}");
+  const isRtl = document.documentElement.dir === "rtl";
+  const filled = (text, values) => text.replace(/%\((\w+)\)s|%%/g, (all, name) => (
+    !name ? "%" : isRtl && typeof values[name] === "string" ? `\u2068${values[name]}\u2069` : values[name]
+  ));
+  const say = (text, values = {}) => filled(said[text] || text, values);
+  const sayN = (one, many, num) => {
+    const { forms = [one, many], at } = said[one] || {};
+    return filled(forms[at ? at[num < at.length ? num : 100 + num % 100] : Number(num !== 1)], { num });
+  };
+
   // -- what only makes sense with scripts ------------------------------------------------------------------
   all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
   const atOnce = one("form[data-send-at-once]");
@@ -26,23 +38,27 @@
   }
 
   // -- countdowns ------------------------------------------------------------------------------------------
-  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const units = [
+    [(count) => say("%(count)sd", { count }), 86400], [(count) => say("%(count)sh", { count }), 3600],
+    [(count) => say("%(count)sm", { count }), 60], [(count) => say("%(count)ss", { count }), 1],
+  ];
   const left = (seconds) => {
-    if (seconds <= 0) return "expired";
+    if (seconds <= 0) return say("expired");
     const first = units.findIndex(([, size]) => seconds >= size);
     let rest = seconds;
     const parts = units.slice(first, first + 2).map(([unit, size]) => {
       const count = Math.floor(rest / size);
       rest -= count * size;
-      return count ? count + unit : "";
+      return count ? unit(count) : "";
     });
-    return "in " + parts.filter(Boolean).join(" ");
+    return say("in %(span)s", { span: parts.filter(Boolean).join(" ") });
   };
-  // Times are told as the reader's clock has them; the title keeps UTC beside it.
+  // Times are told as the reader's clock has them, in the page's language; the title keeps UTC beside it.
+  const tag = document.documentElement.lang, spoken = navigator.languages.find((one) => one.split("-")[0] === tag.split("-")[0]) || tag;
   all("time[datetime][title]").forEach((part) => {
     const at = new Date(part.dateTime);
     if (isNaN(at)) return;
-    const local = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    const local = at.toLocaleString(spoken, { dateStyle: "medium", timeStyle: "medium" });
     if ("clock" in part.dataset) part.textContent = local;
     else part.title = `${local} (${part.dateTime})`;
   });
@@ -62,7 +78,7 @@
   document.addEventListener("submit", (event) => {
     // One rule for what is risky: one request or several, with a grant or without, by key, click or Enter.
     const risk = event.submitter && event.submitter.dataset.risk;
-    if (risk && !confirm(`Risk ${risk}. Approve?`)) event.preventDefault();
+    if (risk && !confirm(say("Risk %(risk)s. Approve?", { risk }))) event.preventDefault();
     isSent = !event.defaultPrevented;
   });
   const comment = one("#comment");
@@ -88,15 +104,15 @@
   };
   document.addEventListener("sayso:told", () => {
     const count = one("#pending").dataset.pending;
-    document.title = document.title.replace(/^Inbox \(\d+\)/, `Inbox (${count})`);
+    if (one("#news.news")) document.title = document.title.replace(/\(\d+\)/, `(${count})`);
     // Decided elsewhere while somebody looks at it: what was written stays, and can decide nothing any more.
     const state = one("[data-request] .lead .state");
     if (state && !isWritten() && state.textContent.trim() !== stateBefore) { location.reload(); return; }
-    if (state && form && state.textContent.trim() !== "pending") {
-      shut(`It is ${state.textContent.trim()}: this can decide nothing any more. Load the page to see what became of it.`);
+    if (state && form && !state.classList.contains("state-pending")) {
+      shut(say("It is %(state)s: this can decide nothing any more. Load the page to see what became of it.", { state: state.textContent.trim() }));
     } else if (state && form) {
       const by = one(`[id="at-${page.dataset.request}"]`).dataset.claimed;
-      if (by && !page.dataset.me.split("\n").includes(by)) shut(`${by} has it. To decide it yourself, take it away first: load the page.`);
+      if (by && !page.dataset.me.split("\n").includes(by)) shut(say("%(by)s has it. To decide it yourself, take it away first: load the page.", { by }));
       else reopen();
     }
     // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
@@ -139,7 +155,7 @@
   const isMoment = (text) => /^(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d/.test(text), hasZone = (text) => /(Z|[+-]\d\d:?\d\d|\])$/.test(text.trim());
   const caution = (was, is) => {
     if (!isMoment(was) || !isMoment(is) || hasZone(was) === hasZone(is)) return "";
-    return hasZone(was) ? ". Warning: it had a time zone and has none any more" : ". Warning: it had no time zone and has one now";
+    return hasZone(was) ? say(". Warning: it had a time zone and has none any more") : say(". Warning: it had no time zone and has one now");
   };
   // Of a text with lines, those that differ: the rest stands in the field.
   const lines = (was, is) => {
@@ -147,10 +163,10 @@
     let head = 0, tail = 0;
     while (head < Math.min(one.length, other.length) && one[head] === other[head]) head += 1;
     while (tail < Math.min(one.length, other.length) - head && one.at(-1 - tail) === other.at(-1 - tail)) tail += 1;
-    const part = (all) => all.slice(head, all.length - tail).join("\n") || "(nothing)";
-    return `from line ${head + 1}: ${part(one)} → ${part(other)}`;
+    const part = (all) => all.slice(head, all.length - tail).join("\n") || say("(nothing)");
+    return `${say("from line %(line)s:", { line: head + 1 })} ${part(one)} → ${part(other)}`;
   };
-  const told = (field) => [marked("del", before.get(field)[1] || "(nothing)"), " → ", marked("ins", shown(field) || "(nothing)")];
+  const told = (field) => [marked("del", before.get(field)[1] || say("(nothing)")), " → ", marked("ins", shown(field) || say("(nothing)"))];
   // What is written must not lie under what decides, which grows with each change.
   const room = new CSSStyleSheet();
   document.adoptedStyleSheets.push(room);
@@ -169,7 +185,7 @@
       const item = document.createElement("li");
       const was = before.get(field)[1], is = shown(field);
       item.textContent = `${label(field)}` + (was && is && `${was}${is}`.includes("\n") ? `, ${lines(was, is)}`
-        : `: ${was || "(nothing)"} → ${is || "(nothing)"}${caution(was, is)}`);
+        : `: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`);
       return item;
     }));
     // The card says what will run: each argument that the form changes shows what it was and what it will be.
@@ -190,7 +206,7 @@
     });
     const button = approve.closest("button");
     if ("voted" in button.dataset && !one("[data-why-not]", form)) button.disabled = !found.length;
-    approve.textContent = found.length ? `Approve with ${found.length} change${found.length > 1 ? "s" : ""}` : "Approve";
+    approve.textContent = found.length ? sayN("Approve with %(num)s change", "Approve with %(num)s changes", found.length) : say("Approve");
     clear();
   };
 
@@ -247,7 +263,7 @@
   if (counter) counter.closest("details").addEventListener("toggle", async () => {
     const found = one("[data-earlier]");
     if (found.textContent) return;
-    found.textContent = "Counting…";
+    found.textContent = say("Counting…");
     const body = new URLSearchParams(new FormData(form));
     const text = await fetch(counter.formAction, { method: "POST", body }).then((answer) => answer.text()).catch(() => "");
     const counted = one("[data-earlier]", new DOMParser().parseFromString(text, "text/html"));
@@ -259,7 +275,7 @@
   const picks = (rest = "") => all(`[name=id]${rest}, [name=alike]${rest}`);
   const count = () => {
     const chosen = picks(":checked").reduce((sum, box) => sum + Number(box.dataset.count || 1), 0);
-    one("[data-selected]").textContent = chosen ? `${chosen} selected:` : "";
+    one("[data-selected]").textContent = chosen ? say("%(count)s selected:", { count: chosen }) : "";
     all(".bulk button").forEach((button) => { button.hidden = !chosen; });
   };
   if (every) {
@@ -276,8 +292,8 @@
   const tally = () => {
     const ticks = all("[name=item]"), ticked = ticks.filter((box) => box.checked).length;
     counters.forEach((button) => {
-      const said = ticked === ticks.length ? `${ticked}` : `${ticked} of ${ticks.length}`;
-      button.firstChild.textContent = `${button.dataset.counts} ${said}`;
+      const count = ticked === ticks.length ? `${ticked}` : say("%(part)s of %(whole)s", { part: ticked, whole: ticks.length });
+      button.firstChild.textContent = button.dataset.counts.replace("{}", count);
       if (!("soonLive" in button.dataset)) button.disabled = !ticked;
     });
     all("[data-all-of]").forEach((box) => {
@@ -364,16 +380,16 @@
   const offers = () => [
     ...all("[data-key]").filter((button) => !button.disabled && !button.closest("[hidden]"))
       .map((button) => ({ name: words(button), keys: button.dataset.key, run: () => press(button.dataset.key) })),
-    ...(one("[data-edit]") ? [{ name: "Edit the arguments", keys: "e", run: edit }] : []),
-    ...(one("#note") ? [{ name: "Write a note", keys: "n", run: () => focus("#note") }] : []),
-    ...(one("[data-search]") ? [{ name: "Search", keys: "/", run: () => focus("[data-search]") }] : []),
-    ...all(".views a").map((link) => ({ name: `View: ${words(link)}`, keys: "", run: () => link.click() })),
+    ...(one("[data-edit]") ? [{ name: say("Edit the arguments"), keys: "e", run: edit }] : []),
+    ...(one("#note") ? [{ name: say("Write a note"), keys: "n", run: () => focus("#note") }] : []),
+    ...(one("[data-search]") ? [{ name: say("Search"), keys: "/", run: () => focus("[data-search]") }] : []),
+    ...all(".views a").map((link) => ({ name: say("View: %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
     ...all(".top nav ul a").map((link) => (
-      { name: `Go to ${link.firstChild.textContent.trim()}`, keys: link.dataset.go ? `g ${link.dataset.go}` : "", run: () => link.click() }
+      { name: say("Go to %(name)s", { name: link.firstChild.textContent.trim() }), keys: link.dataset.go ? `g ${link.dataset.go}` : "", run: () => link.click() }
     )),
-    ...all("[data-queued]").map((link) => ({ name: `Open ${words(link)}`, keys: "", run: () => link.click() })),
-    ...all(".what").map((link) => ({ name: `Open ${words(link)}`, keys: "", run: () => link.click() })),
-    { name: "Keyboard shortcuts", keys: "?", run: () => dialog.showModal() },
+    ...all("[data-queued]").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
+    ...all(".what").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
+    { name: say("Keyboard shortcuts"), keys: "?", run: () => dialog.showModal() },
   ];
   let fitting = [], chosen = 0;
   const mark = (place) => {
@@ -386,7 +402,7 @@
     const asked = typed.value.trim(), parts = asked.toLowerCase().split(/\s+/);
     fitting = offers().filter((offer) => parts.every((part) => offer.name.toLowerCase().includes(part))).slice(0, 30);
     if (asked) fitting.push({
-      name: `Search the inbox for “${asked}”`, keys: "", run: () => { location.href = `${one(".brand").href}?q=${encodeURIComponent(asked)}`; },
+      name: say("Search the inbox for “%(words)s”", { words: asked }), keys: "", run: () => { location.href = `${one(".brand").href}?q=${encodeURIComponent(asked)}`; },
     });
     found.replaceChildren(...fitting.map((offer, at) => {
       const item = Object.assign(document.createElement("li"), { id: `palette-${at}` });
