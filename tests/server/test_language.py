@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
+import sayso
 from sayso.server import create_app
 from sayso.server.language import asked_for, languages
+from sayso.stores.base import Store
+from tests.support.acting import held
 from tests.support.browsing import BASE, Browser, browser, fields_of
+from tests.support.pseudo import HEBREW, left_in_latin
 
 CATALOGUES = Path(__file__).parents[2] / "src" / "sayso" / "server" / "catalogues"
 _PARTS = re.compile(r"%\(\w+\)s|%%|</?[a-z][^>]*>")
@@ -98,3 +102,63 @@ def test_each_catalogue_is_offered_by_its_own_name() -> None:
     assert {tag: one.name for tag, one in languages().items()} == {
         "en": "English", "de": "Deutsch", "zh-Hans": "简体中文",
     }  # fmt: skip
+
+
+# -- no text outside of the catalogue ------------------------------------------------------------------------------
+
+
+def busy(store: Store) -> list[str]:
+    """Record some of everything, all of it in Greek; return the addresses of the pages about it."""
+    sayso.configure(store=store)
+
+    def πλήρωσε(ποσό: int, προς: str = "νίκος", κείμενο: str | None = None) -> str:
+        return "εντάξει"
+
+    πλήρωσε.__module__, πλήρωσε.__qualname__ = "κατάστημα", "πλήρωσε"
+    words = {"title": "τίτλος", "summary": "περίληψη", "description": "περιγραφή", "prompt": "ερώτημα"}
+    pay = sayso.gate(wait="raise", risk="high", quorum=2, **words)(πλήρωσε)
+    plain = sayso.gate(wait="raise", retries=2)(πλήρωσε)
+    review = sayso.Review(reviewer="βασίλης")
+
+    def asked(call: Any, *given: Any) -> str:
+        return held(call, *given).confirmation_id
+
+    pending, edited, rejected, back, last = (asked(pay, 100 + at, "α\nβ") for at in range(5))
+    alike = [asked(plain, 200 + at) for at in range(4)]
+    review.approve(pending, comment="ναι")
+    review.comment(pending, "@άντα δες")
+    review.claim(pending)
+    review.approve(edited, changes={"ποσό": 7})
+    review.reject(rejected, "όχι")
+    review.feedback(back, "αλλιώς")
+    review.cancel(last)
+    done = asked(plain, 300)
+    review.approve(done)
+    plain(300)
+    lost = asked(plain, 301)
+    review.approve(lost)
+    review.grant(asked(plain, 1_000), count=3, lasts="1h", comment="για σήμερα")
+    requests = [pending, edited, rejected, back, last, done, lost, alike[0]]
+    return [
+        "/", "/?state=pending&sort=risk&fold=no", "/?q=τίποτα", "/history", "/history?verb=answer", "/runs",
+        "/insights", "/grants", "/settings",
+        *(f"/r/{one}" for one in requests), f"/runs/{store.get(pending).run_id}",
+        *(f"/bulk?alike={alike[0]}&{verb}" for verb in ("verb=approve", "verb=reject", "")), f"/bulk?id={pending}",
+        "/r/τίποτα", "/nowhere", "/?from=τίποτα",
+    ]  # fmt: skip
+
+
+def test_no_text_of_a_page_stands_outside_of_the_catalogue(
+    app: Starlette, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(languages(), "he", HEBREW)
+    addresses, wrong = busy(store), dict[str, list[str]]()
+    someone, stranger = browser(app, "άντα"), Browser(app, base_url=BASE)
+    asked = {"accept-language": "he"}
+    pages = [(address, someone.get(address, headers=asked)) for address in addresses]
+    pages += [(f"{address} outside", stranger.get(address, headers=asked)) for address in ("/", "/login?token=x")]
+    for address, page in pages:
+        assert '<html lang="he" dir="rtl">' in page.text, address
+        if left := left_in_latin(page.text):
+            wrong[address] = left
+    assert wrong == {}

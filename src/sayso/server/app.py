@@ -120,10 +120,12 @@ _TITLES = {
     503: later("Service unavailable"),
 }
 _WRONG = later("Something went wrong")
+_PHRASES = frozenset({later("Not Found"), later("Method Not Allowed")})  # what Starlette says by itself
 
 
-def _page(http: Http, status: int, message: str) -> Response:
-    return render_public(http, "fault.html", status=status, title=say(_TITLES.get(status, _WRONG)), message=message)
+def _page(http: Http, status: int, message: str, *, is_english: bool = False) -> Response:
+    title = say(_TITLES.get(status, _WRONG))
+    return render_public(http, "fault.html", status=status, title=title, message=message, is_english=is_english)
 
 
 def _of_http(http: Http, fault: Exception) -> Response:
@@ -133,7 +135,8 @@ def _of_http(http: Http, fault: Exception) -> Response:
         if stranger is not None:
             stranger()
         return _stranger(http, has_terminal=stranger is not None)
-    response = _page(http, fault.status_code, escape(unisolated(fault.detail)))
+    detail = say(fault.detail) if fault.detail in _PHRASES else fault.detail
+    response = _page(http, fault.status_code, escape(unisolated(detail)))
     response.headers.update(fault.headers or {})
     return response
 
@@ -152,7 +155,7 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
     status = kind_of(type(fault)).status
     if status >= 500:
         _log.error("%s %s: %s", http.method, http.url.path, fault)
-    return _page(http, status, escape(str(fault)))
+    return _page(http, status, escape(str(fault)), is_english=True)
 
 
 def _unforeseen(http: Http, fault: Exception) -> Response:

@@ -29,6 +29,7 @@ _STATES = {
 _BY = {state: f"{word} by %(who)s" for state, word in _STATES.items()}
 later("rejected by %(who)s")
 later("cancelled by %(who)s")
+_RISKS = frozenset({later("low"), later("medium"), later("high"), later("critical")})
 _NAMED = (later("requester"), later("key"), later("context"), later("function"))
 _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3
@@ -264,7 +265,7 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
     return [
         row
         for head, words in parts.items() if words
-        for row in (f"  {head}", *_columned(words, 4, width, full=full))
+        for row in (f"  {head}", *_columned({say(name): text for name, text in words.items()}, 4, width, full=full))
     ]  # fmt: skip
 
 
@@ -325,7 +326,8 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
         facts.append((say("with the key"), token(request.key, room + _AFTER_NAME)))
     facts += [(say("on behalf of"), name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
-        facts.append((say("risk"), token(request.risk, room)))
+        risk = token(request.risk, room)
+        facts.append((say("risk"), say(risk) if risk in _RISKS else risk))
     needs = request.quorum
     if needs.count > 1 or needs.roles:
         facts.append((say("needs"), reviewers(needs.count)))
