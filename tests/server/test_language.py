@@ -120,6 +120,11 @@ def busy(store: Store) -> list[str]:
     plain = sayso.gate(wait="raise", retries=2)(πλήρωσε)
     review = sayso.Review(reviewer="βασίλης")
 
+    def asked_for_answer(text: str) -> str:
+        with pytest.raises(sayso.ConfirmationRequired) as caught:
+            sayso.ask(text, type=bool, wait="raise")
+        return caught.value.confirmation_id
+
     def asked(call: Any, *given: Any) -> str:
         return held(call, *given).confirmation_id
 
@@ -138,7 +143,8 @@ def busy(store: Store) -> list[str]:
     lost = asked(plain, 301)
     review.approve(lost)
     review.grant(asked(plain, 1_000), count=3, lasts="1h", comment="για σήμερα")
-    requests = [pending, edited, rejected, back, last, done, lost, alike[0]]
+    question = asked_for_answer("τι;")
+    requests = [pending, question, edited, rejected, back, last, done, lost, alike[0]]
     return [
         "/", "/?state=pending&sort=risk&fold=no", "/?q=τίποτα", "/history", "/history?verb=answer", "/runs",
         "/insights", "/grants", "/settings",

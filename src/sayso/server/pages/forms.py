@@ -84,6 +84,7 @@ class Widget:
         is_given: Whether it is sent with its object; a class sets some of its fields itself.
         problem: What is wrong with what was sent.
         entry: The name that was sent for an `entry`.
+        said: What it is called on the page, where the name is ours.
     """
 
     kind: Kind
@@ -106,11 +107,12 @@ class Widget:
     is_given: bool = True
     problem: str | None = None
     entry: str = ""
+    said: str = ""
 
     @property
     def label(self) -> str:
         """The name as people see it."""
-        return escape(self.name)
+        return self.said or escape(self.name)
 
     @property
     def can_change(self) -> bool:
@@ -171,7 +173,8 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
 def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the field of a question's answer, with nothing in it."""
     builder = _Builder(schema)
-    return tuple(builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
+    made = (builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
+    return tuple(replace(one, said=say("answer")) for one in made)
 
 
 class _Builder:
