@@ -33,9 +33,12 @@ def test_a_page_one_of_whose_scripts_comes_late_is_live(surf: Surf, late: str) -
     expect(page.locator(f"#at-{request_id}")).to_contain_text("bob has it")
 
 
+# Once the script has ended: a page that is seen again may load itself anew, which ends whoever still waits for it.
 HIDE = """(is_hidden) => {
-  Object.defineProperty(document, "hidden", {value: is_hidden, configurable: true});
-  document.dispatchEvent(new Event("visibilitychange"));
+  setTimeout(() => {
+    Object.defineProperty(document, "hidden", {value: is_hidden, configurable: true});
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
 }"""
 
 
