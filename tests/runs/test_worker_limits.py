@@ -21,15 +21,19 @@ pytestmark = pytest.mark.usefixtures("store")
 
 
 class Busy:
-    """Handlers that count how many of them are under way."""
+    """Handlers that count how many of them are under way; the first ones stay until there are `wanted` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: int = 1) -> None:
         self.now, self.most = Counter[str](), Counter[str]()
+        self._wanted, self._are_there = wanted, asyncio.Event()
 
     async def during(self, name: str) -> None:
         for one in (name, "all"):
             self.now[one] += 1
             self.most[one] = max(self.most[one], self.now[one])
+        if self.now["all"] >= self._wanted:
+            self._are_there.set()
+        await asyncio.wait_for(self._are_there.wait(), 60)
         for _ in range(20):  # for one too many to come
             await asyncio.sleep(0)
         self.now.subtract([name, "all"])
@@ -51,7 +55,7 @@ async def held(*tools: Tool, each: int) -> list[OutputEvent]:
 
 @awaited
 async def test_calls_are_limited_for_each_tool_and_for_all() -> None:
-    busy = Busy()
+    busy = Busy(wanted=3)
     tools = [busy.tool("pay"), busy.tool("ship")]
     await held(*tools, each=8)
     told = await work(*tools, concurrency=16, limits=Limits(3, {"pay": 1}))

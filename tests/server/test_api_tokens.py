@@ -32,7 +32,7 @@ from tests.support.calling import bearer, bought, caller, code_of
 
 LOOK, DECIDE, KEEP, EVERYBODY = {"review", "admin"}, {"review"}, {"review", "admin"}, {"ask", "review", "admin"}
 AT = "/v1/requests/{request_id}"
-VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend", "grant", "comment", "assign")
+VERBS = ("approve", "reject", "feedback", "answer", "cancel", "claim", "extend", "grant", "comment", "assign", "snooze")
 MAY = {
     "GET /v1/openapi.json": EVERYBODY, "GET /v1/me": EVERYBODY, "GET /v1/events": EVERYBODY,
     "GET /v1/requests": LOOK, f"GET {AT}": LOOK, f"GET {AT}/journal": LOOK, "GET /v1/journal": LOOK,
@@ -40,6 +40,7 @@ MAY = {
     **{f"POST {AT}/{verb}": DECIDE for verb in VERBS},
     f"POST {AT}/release": KEEP, f"POST {AT}/resolve": KEEP,
     "GET /v1/grants": LOOK, "POST /v1/grants/{grant_id}/agree": DECIDE, "POST /v1/grants/{grant_id}/revoke": KEEP,
+    "GET /v1/away": LOOK, "POST /v1/away": DECIDE, "POST /v1/back": DECIDE,
     "GET /v1/stop": LOOK, "POST /v1/stop": KEEP, "POST /v1/go": DECIDE,
     "GET /v1/confirms/{confirm_id}": LOOK, "GET /v1/schemas/{kind}": EVERYBODY,
     "GET /v1/tokens": {"admin"}, "DELETE /v1/tokens/{token_id}": {"admin"},
@@ -59,6 +60,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "approve": {"seen": "x"}, "feedback": {"comment": "no"}, "answer": {"value": 1}, "extend": {"span": "1h"},
     "resolve": {"happened": True}, "grant": {"seen": "x", "count": 2, "lasts": "1h"},
     "comment": {"text": "look"}, "assign": {"to": "bob"},
+    "snooze": {"until": "1h"}, "away": {"until": "1h", "to": "bob"},
 }  # fmt: skip
 
 

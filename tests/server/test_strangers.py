@@ -135,7 +135,7 @@ def test_large_bodies_of_those_who_are_known_are_parsed_beside_the_loop(
         return parse
 
     monkeypatch.setattr(context, "_parsed", seen("form", context._parsed))
-    monkeypatch.setattr(endpoint, "_must_be_strict", seen("json", endpoint._must_be_strict))
+    monkeypatch.setattr(endpoint, "parsed", seen("json", endpoint.parsed))
     page, program = browser(app), caller(app, "ask", "bot")
     where.clear()
     page.submit(f"/r/rq_{'0' * 32}/approve", note="x" * 100_000)
