@@ -38,6 +38,9 @@ pidfile = {folder}/pid
 """
 
 
+_IS_REQUIRED = os.environ.get("SAYSO_POOLER") == "required"  # now: each test is without the settings of others
+
+
 def through_pooler(server: Server, url: str) -> str:
     """Return the address of a database of a server behind a pooler; the test is left out where there is none.
 
@@ -46,7 +49,7 @@ def through_pooler(server: Server, url: str) -> str:
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         absent = "NOT TESTED: there is no PgBouncer: apt-get install pgbouncer"
-        (pytest.fail if os.environ.get("SAYSO_POOLER") == "required" else pytest.skip)(absent)
+        (pytest.fail if _IS_REQUIRED else pytest.skip)(absent)
     folder = _started(program, server.url("postgres"))
     return f"postgresql://tester@/{urlsplit(url).path[1:]}?host={folder}&port=6432&sayso_pooler=transaction"
 
