@@ -1,7 +1,8 @@
 """The MCP gateway between servers and clients that others wrote, from the package indexes.
 
-Python: `mcp`, `fastmcp`, `mcp-server-git`, `mcp-server-time` beside this interpreter. npm:
-`@modelcontextprotocol/server-filesystem` and `@modelcontextprotocol/sdk` in the folder that `MCP_NODE_MODULES` names.
+Python: `mcp`, `fastmcp`, `mcp-server-git`, `mcp-server-time` beside this interpreter, `mcp-server-sqlite` on the `PATH`
+(it needs an older `mcp`). npm: `@modelcontextprotocol/server-filesystem` and `@modelcontextprotocol/sdk` in the folder
+that `MCP_NODE_MODULES` names.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ import pytest
 import sayso
 from sayso.model.request import State
 from sayso.model.schema import Schema
-from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.installed import absent, framework
+from tests.support import commands
 from tests.support.ports import free_port
 
 mcp = framework("mcp", "mcp_gateway")
@@ -52,13 +55,13 @@ def words(name: str, folder: Path) -> list[str]:
         if shutil.which("node") is None or not FILES.exists():
             pytest.skip("NOT TESTED: server-filesystem of npm (MCP_NODE_MODULES names no folder that has it)")
         return ["node", str(FILES), str(folder)]
-    program = BIN / f"mcp-server-{name}"
-    if not program.exists():
-        pytest.skip(f"NOT TESTED: {program.name}, which is not installed")
+    program = shutil.which(f"mcp-server-{name}", path=os.pathsep.join([str(BIN), os.environ["PATH"]]))
+    if program is None:
+        absent(f"mcp-server-{name}")
     if name == "git":
         subprocess.run(["git", "init", "-q", folder], check=True)
-    options = {"git": ["--repository", str(folder)], "time": []}
-    return [str(program), *options[name]]
+    options = {"git": ["--repository", str(folder)], "time": [], "sqlite": ["--db-path", str(folder / "shop.db")]}
+    return [program, *options[name]]
 
 
 def gateway(address: str, *options: str) -> list[str]:
@@ -86,6 +89,13 @@ async def waiting(count: int = 1) -> list[sayso.Request]:
         assert asyncio.get_running_loop().time() < deadline, f"{len(found)} wait, not {count}"
         await asyncio.sleep(0.01)
     return found
+
+
+def shown(address: str, number: str) -> str:
+    """Return what a reviewer reads at a terminal."""
+    done = commands.sayso("--store", address, "show", number)
+    assert done.code == 0, done.err
+    return done.out
 
 
 def text(result: Any) -> str:
@@ -116,7 +126,7 @@ HELLO = {
 READY = {"method": "notifications/initialized"}
 
 
-@pytest.mark.parametrize("name", ["filesystem", "git", "time"])
+@pytest.mark.parametrize("name", ["filesystem", "git", "time", "sqlite"])
 def test_all_that_a_foreign_server_lists_is_equal_byte_for_byte(name: str, tmp_path: Path, address: str) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
@@ -167,6 +177,45 @@ def test_a_call_of_the_python_client_waits_is_edited_and_runs_once(address: str)
             result = await client.call_tool("convert_time", TIME)
             assert "T20:00:00+09:00" in text(result)
             assert "ada" in text(result)
+
+    run(work())
+
+
+def test_writing_to_a_database_waits_and_runs_once_as_edited_and_reading_is_let_through(
+    address: str, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
+        shop.execute("CREATE TABLE orders (id TEXT, paid INTEGER)")
+        shop.executemany("INSERT INTO orders VALUES (?, 1)", [("A-1",), ("A-2",)])
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rules]]\ntool = ["db/read_query", "db/list_*"]\nverdict = "allow"\n', encoding="utf-8")
+    rules.chmod(0o600)
+    write = {"query": "UPDATE orders SET paid = paid - 1"}
+    edited = f"{write['query']} WHERE id = 'A-2'"
+
+    async def work() -> None:
+        command = gateway(address, "--name", "db", "--policy", str(rules), "--", *words("sqlite", tmp_path))
+        async with session(command) as client:
+
+            async def paid() -> str:
+                query = "SELECT paid FROM orders ORDER BY id"
+                return text(await client.call_tool("read_query", {"query": query}))
+
+            assert "orders" in text(await client.call_tool("list_tables", {}))
+            assert await paid() == "[{'paid': 1}, {'paid': 1}]"
+            assert not sayso.Review().list().requests
+            assert "Not run yet" in text(await client.call_tool("write_query", write))
+            [request] = await waiting()
+            assert write["query"] in shown(address, request.id)
+            sayso.Review().approve(request.id, by="ada", changes={"query": edited})
+            assert await paid() == "[{'paid': 1}, {'paid': 1}]"
+            assert "[{'affected_rows': 1}]" in text(await client.call_tool("write_query", write))
+            assert await paid() == "[{'paid': 1}, {'paid': 0}]"
+            assert "Not run yet" in text(await client.call_tool("write_query", write))  # anew
+            [second] = await waiting()
+            sayso.Review().reject(second.id, "once is enough", by="ada")
+            assert "once is enough" in text(await client.call_tool("write_query", write))
+            assert await paid() == "[{'paid': 1}, {'paid': 0}]"
 
     run(work())
 

@@ -6,7 +6,8 @@
 
 What follows behind `--` goes to pytest. The versions stand in `frameworks.toml`. An environment is made once, and again
 when its versions or `pyproject.toml` change. The tests of a framework are the modules `test_NAME.py` here and in the
-folder above, and its page; none of them may be left out for want of a framework.
+folder above, and its page; none of them may be left out for want of a framework. What stands in `apart` cannot live
+beside the rest: its programs are in an environment of their own, without this checkout, and on the tests' `PATH`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,19 @@ PAGES = "tests/project/test_docs.py::test_examples_of_page_do_what_they_say"
 LIMIT = 1_800.0  # seconds that the tests of one environment may take
 
 Table = dict[str, dict[str, list[str]]]
+Apart = dict[str, list[str]]  # of a framework, what it needs in an environment of its own
 
 
 def environment(name: str, packages: list[str]) -> Path:
     """Return the interpreter of an environment that holds these packages and this checkout."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return installed(name, ["--editable", f"{ROOT}[crypto]", *TOOLS, *packages], project)
+
+
+def installed(name: str, words: list[str], project: str = "") -> Path:
+    """Return the interpreter of an environment with what pip installs for these words."""
     folder = PLACE / name
-    wanted = "\n".join([*packages, *TOOLS, sys.version, (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
+    wanted = "\n".join([*words, sys.version, project])
     stamp, digest = folder / ".ready", hashlib.sha256(wanted.encode()).hexdigest()
     python = folder / "bin" / "python"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
@@ -45,32 +53,39 @@ def environment(name: str, packages: list[str]) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         # Not compiled: most of what comes along is never imported.
         install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-compile"]
-        subprocess.run([*install, "--editable", f"{ROOT}[crypto]", *TOOLS, *packages], check=True)
+        subprocess.run([*install, *words], check=True)
         stamp.write_text(digest, encoding="utf-8")
     return python
 
 
-def tested(name: str, python: Path, tests: list[Path | str], words: list[str]) -> bool:
+def tested(name: str, python: Path, tests: list[Path | str], words: list[str], apart: Apart) -> bool:
     """Run the tests in an environment; return whether all passed."""
+    path = [os.environ["PATH"], *(str(installed(f"{one}-apart", packages).parent) for one, packages in apart.items())]
     command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *words, *tests]
     print(f"\n== {name}", flush=True)
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "SAYSO_FRAMEWORKS": "required"}, timeout=LIMIT, check=False
-        )
+            command, cwd=ROOT, timeout=LIMIT, check=False,
+            env={**os.environ, "SAYSO_FRAMEWORKS": "required", "PATH": os.pathsep.join(path)},
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         print(f"the tests in {name} did not end within {LIMIT:.0f} s")
         return False
     return done.returncode == 0
 
 
-def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path | str]]]:
-    """Return what is to be run: a name for the environment, its packages, and the tests."""
+def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path | str], Apart]]:
+    """Return what is to be run: a name for the environment, its packages, the tests, and what is apart."""
+    apart = {name: versions["apart"] for name, versions in table.items() if "apart" in versions}
     if which == "main":
         files = [HERE / "test_examples.py", *(path for name in main for path in files_of(name))]
-        return [("main", [package for name in main for package in table[name]["newest"]], files)]
+        packages = [package for name in main for package in table[name]["newest"]]
+        return [("main", packages, files, {name: apart[name] for name in main if name in apart})]
     chosen = list(table) if which == "each" else [which]
-    return [(f"{name}-{at}", table[name][at], files_of(name)) for name in chosen for at in ("newest", "lowest")]
+    return [
+        (f"{name}-{at}", table[name][at], files_of(name), {name: apart[name]} if name in apart else {})
+        for name in chosen for at in ("newest", "lowest")
+    ]  # fmt: skip
 
 
 def files_of(name: str) -> list[Path | str]:
@@ -93,8 +108,8 @@ def main() -> int:
         print(f"there is no framework {which!r}: main, each, {', '.join(table)}", file=sys.stderr)
         return 2
     failed: list[str] = []
-    for name, packages, tests in runs(which, main, table):
-        if not tests or not tested(name, environment(name, packages), tests, words[len(own) + 1 :]):
+    for name, packages, tests, apart in runs(which, main, table):
+        if not tests or not tested(name, environment(name, packages), tests, words[len(own) + 1 :], apart):
             failed.append(name)
     print(f"\nfailed: {', '.join(failed)}" if failed else "\nall passed")
     return 1 if failed else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -24,3 +24,14 @@ def framework(module: str, what: str) -> Any:
         if _MUST:
             raise
         pytest.skip(f"NOT TESTED: {what}, because {error.name} is not installed", allow_module_level=True)
+
+
+def absent(program: str) -> NoReturn:
+    """Skip what needs a program that is not installed.
+
+    Raises:
+        FileNotFoundError: It must be there.
+    """
+    if _MUST:
+        raise FileNotFoundError(program)
+    pytest.skip(f"NOT TESTED: {program}, which is not installed")
