@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from sayso.errors import SaysoError as SaysoError
     from sayso.gates import NotExecuted as NotExecuted
     from sayso.gates import current_request as current_request
+    from sayso.gates.scope import run as run
+    from sayso.gates.signals import ConfirmationCancelled as ConfirmationCancelled
+    from sayso.gates.signals import ConfirmationDenied as ConfirmationDenied
+    from sayso.gates.signals import ConfirmationExpired as ConfirmationExpired
+    from sayso.gates.signals import ConfirmationFeedback as ConfirmationFeedback
     from sayso.gating import gate as gate
     from sayso.held import Held as Held
     from sayso.held import hold as hold
@@ -55,11 +60,6 @@ if TYPE_CHECKING:
     from sayso.runs.tool import Tool as Tool
     from sayso.runs.tool import tool as tool
     from sayso.runs.workflow import Workflow as Workflow
-    from sayso.scope import run as run
-    from sayso.signals import ConfirmationCancelled as ConfirmationCancelled
-    from sayso.signals import ConfirmationDenied as ConfirmationDenied
-    from sayso.signals import ConfirmationExpired as ConfirmationExpired
-    from sayso.signals import ConfirmationFeedback as ConfirmationFeedback
 
 __version__ = "0.1.0"
 
@@ -69,10 +69,10 @@ _HOMES = {
     "ApprovalPolicyDecision": "runs.definition",
     "ApprovalResolution": "runs.decisions",
     "Cancel": "runs.decisions",
-    "ConfirmationCancelled": "signals",
-    "ConfirmationDenied": "signals",
-    "ConfirmationExpired": "signals",
-    "ConfirmationFeedback": "signals",
+    "ConfirmationCancelled": "gates.signals",
+    "ConfirmationDenied": "gates.signals",
+    "ConfirmationExpired": "gates.signals",
+    "ConfirmationFeedback": "gates.signals",
     "ConfirmationRejected": "confirmation",
     "ConfirmationRequired": "confirmation",
     "Decision": "model.request",
@@ -112,7 +112,7 @@ _HOMES = {
     "load_run": "runs.load",
     "policy": "",
     "respond_to_confirmation": "confirmation",
-    "run": "scope",
+    "run": "gates.scope",
     "suspend": "runs.interaction",
     "tool": "runs.tool",
 }

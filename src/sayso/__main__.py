@@ -9,7 +9,7 @@ import sys
 def main() -> int:
     """Run one command and return its exit code."""
     if sys.argv[1:2] == ["hook"]:
-        from sayso.agenthooks import command
+        from sayso.integrations.agenthooks import command
 
         code = command.main(sys.argv[2:])
         if code is not None:

@@ -1,8 +1,8 @@
 """The confirmation API: `confirm_first`, a decorator that raises, and functions that record a person's response.
 
 `confirm_first` is a gate that raises, and `respond_to_confirmation` is a review; both are thin layers. Which requests
-this thread or task has been told about is kept in its scope (`sayso.scope`) and returned by `get_confirmation_context`.
-Whether a call may run is decided by the store alone.
+this thread or task has been told about is kept in its scope (`sayso.gates.scope`) and returned by
+`get_confirmation_context`. Whether a call may run is decided by the store alone.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from sayso import config, errors, scope
+from sayso import config, errors
+from sayso.gates import scope
 from sayso.gates.options import check_known
+from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.gating import ConfirmOptions, gate
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
-from sayso.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.stores.base import Store
 
 __all__ = [

@@ -56,7 +56,7 @@
     ├── RunPurgedError              the run has ended, and its steps were removed
     └── OutcomeNotRecordedError     the call ran, and its outcome could not be recorded
 
-Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.signals`. Every error has its facts as
+Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.gates.signals`. Every error has its facts as
 attributes and can be pickled; an error about a request has its `id`.
 """
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
-from sayso import config, scope, signals
-from sayso.caller import Block
+from sayso import config
 from sayso.effects import Attempt, Effects, HookCall, adrive, drive
 from sayso.errors import ConfigError
-from sayso.gates import Gate, exception_classes, gated_call
+from sayso.gates import Gate, exception_classes, gated_call, scope, signals
+from sayso.gates.caller import Block
 from sayso.gates.options import NOT_GIVEN, block_of, check_known, quorum_of, redact_names, rule_options
+from sayso.gates.signals import trim, trimmed
 from sayso.model import duration
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.policy import Policy
-from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Waiter
 

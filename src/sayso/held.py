@@ -16,11 +16,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 
-from sayso import config, errors, scope, signals
-from sayso.caller import Block, Caller, started_before, withdraw
+from sayso import config, errors
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
-from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call
+from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call, scope, signals
 from sayso.gates.call import replay, send_back, wanted_again, wanted_of
+from sayso.gates.caller import Block, Caller, started_before, withdraw
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial
 from sayso.gates.options import (
     NOT_GIVEN,
@@ -32,12 +32,12 @@ from sayso.gates.options import (
     redact_names,
     rule_options,
 )
+from sayso.gates.signals import trim
 from sayso.model import canonical, duration
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Policy
-from sayso.signals import trim
 from sayso.stores.base import Store
 from sayso.wait import Waiter, until_ended
 

@@ -8,11 +8,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
-from sayso import clock, config, scope, signals
-from sayso.caller import not_found_again, open_request
+from sayso import clock, config
 from sayso.effects import Effects, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
+from sayso.gates import scope, signals
+from sayso.gates.caller import not_found_again, open_request
 from sayso.gates.options import block_of, check_known, quorum_of
+from sayso.gates.scope import Occasion, Scope, requester
+from sayso.gates.signals import say, trim
 from sayso.model import canonical, duration
 from sayso.model.escaping import storable
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -21,8 +24,6 @@ from sayso.model.lifecycle import is_due
 from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
-from sayso.scope import Occasion, Scope, requester
-from sayso.signals import say, trim
 from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.wait import Waiter

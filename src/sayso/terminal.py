@@ -20,13 +20,13 @@ from typing import Any
 from sayso import clock, config, errors
 from sayso.model.canonical import Json, display
 from sayso.model.duration import ago
-from sayso.model.edit import is_target
+from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.redaction import MASK
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State, changed
 from sayso.model.schema import Schema, SchemaError
-from sayso.reviews import Review, edited_call, schema_of
+from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.card import decided, stands

@@ -17,10 +17,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from sayso import clock, errors, scope, signals, telemetry, terminal, threads
-from sayso.caller import Block, Caller, withdraw
+from sayso import clock, errors, telemetry, terminal
 from sayso.effects import Attempt, Effects, StoreCall, offload
 from sayso.errors import StoreUnavailableError
+from sayso.gates import scope, signals, threads
+from sayso.gates.caller import Block, Caller, withdraw
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store

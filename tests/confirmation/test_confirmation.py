@@ -115,7 +115,7 @@ def test_call_that_does_not_fit_is_pythons_own_error_and_asks_nobody(delete: Cal
     for wrong in ((("a", "b"), {}), (("a",), {"path": "b"}), ((), {"pth": "a"})):
         with pytest.raises(TypeError, match="argument"):
             delete(*wrong[0], **wrong[1])
-    assert store.list(sayso.reviews.Filter()).requests == ()
+    assert store.list(sayso.stores.base.Filter()).requests == ()
 
 
 # -- the functions ---------------------------------------------------------------------------------------------------

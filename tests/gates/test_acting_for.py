@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import sayso
-from sayso import errors, scope
+from sayso import errors
+from sayso.gates import scope
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from tests.support.acting import held, payer, waiting_in

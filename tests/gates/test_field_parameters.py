@@ -16,8 +16,8 @@ from pydantic import AliasChoices, Field, Strict, StrictInt
 
 import sayso
 from sayso import errors
+from sayso.model.edit import schema_of
 from sayso.model.schema import SchemaError
-from sayso.reviews import schema_of
 from sayso.server.pages.edits import read_edit
 from sayso.server.pages.forms import argument_fields
 from sayso.view.hint import kinds_of

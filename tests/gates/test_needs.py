@@ -11,10 +11,10 @@ import sayso
 from sayso import errors
 from sayso.effects import drive
 from sayso.gates import Gate, execute
+from sayso.gates.scope import Occasion
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
-from sayso.scope import Occasion
 from sayso.stores.base import Store
 from tests.support.acting import held, state_of
 from tests.support.running import ids, started

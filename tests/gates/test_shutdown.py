@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import errors, threads
+from sayso import errors
+from sayso.gates import threads
 from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.stores.base import Store
@@ -289,7 +290,7 @@ def test_a_thread_beside_the_main_one_sets_no_handler() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_says_nothing_for_its_parent() -> None:
     text = (
-        "import os, signal, time\nfrom sayso import threads\n"
+        "import os, signal, time\nfrom sayso.gates import threads\n"
         "with threads.on_sigterm(lambda: ['parent waits']):\n"
         "    child = os.fork()\n"
         "    if child == 0:\n        with threads.on_sigterm(lambda: ['child waits']):\n"

@@ -11,7 +11,7 @@ from types import FrameType, SimpleNamespace
 
 import pytest
 
-from sayso import threads
+from sayso.gates import threads
 
 
 class Looks:

@@ -21,8 +21,8 @@ import pytest
 import sayso
 from sayso import errors, terminal, wait
 from sayso.confirmation import get_confirmation_context
+from sayso.gates.scope import requester
 from sayso.model.request import Request, State
-from sayso.scope import requester
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, held, waiting_in
 

@@ -4,12 +4,12 @@ import pytest
 
 from sayso import errors
 from sayso.gates import Gate
+from sayso.gates.signals import ConfirmationRequired
 from sayso.gating import gate
 from sayso.model import canonical
 from sayso.model.edit import edited_call
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
-from sayso.signals import ConfirmationRequired
 from sayso.stores.memory import MemoryStore
 
 

@@ -219,17 +219,17 @@ MUTANTS = [
         "gates/test_acting_for.py::test_person_is_barred_under_whatever_name_it_may_be",
     ),
     Mutant(
-        "a run that has ended bars nobody", "scope.py",
+        "a run that has ended bars nobody", "gates/scope.py",
         "_acting.pop(scope, None)", "pass",
         "gates/test_acting_for.py::test_nobody_is_barred_any_more_when_the_runs_have_ended",
     ),
     Mutant(
-        "what was asked for less is asked anew", "scope.py",
+        "what was asked for less is asked anew", "gates/scope.py",
         "if not request.quorum.covers(self.quorum):", "if False:",
         "gates/test_needs.py::test_request_that_was_asked_for_less_is_closed_and_asked_anew",
     ),
     Mutant(
-        "what is asked anew asks for no less", "scope.py",
+        "what is asked anew asks for no less", "gates/scope.py",
         "        return self._replace(\n            quorum=", "        return self\n        return self._replace(\n            quorum=",
         "gates/test_needs.py::test_what_is_asked_anew_asks_for_no_less_than_what_it_replaces",
     ),
@@ -244,7 +244,7 @@ MUTANTS = [
         "gates/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
-        "a call that blocks without a named run finds no earlier decision", "scope.py",
+        "a call that blocks without a named run finds no earlier decision", "gates/scope.py",
         "return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)", "return self.occasion",
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
@@ -254,12 +254,12 @@ MUTANTS = [
         "gates/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
     Mutant(
-        "a pool's thread is at another caller's job", "scope.py",
+        "a pool's thread is at another caller's job", "gates/scope.py",
         "if owner.process != os.getpid() or owner.is_over:", "if owner.process != os.getpid():",
         "gates/test_pool_threads.py::test_a_try_that_is_left_is_the_callers_own",
     ),
     Mutant(
-        "leaving a run ends its waits", "scope.py",
+        "leaving a run ends its waits", "gates/scope.py",
         'scope.end("its run was left while it waited")', "pass",
         "gates/test_waits_end.py::test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process",
     ),
@@ -275,7 +275,7 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
     Mutant(
-        "what is stored while its program goes is withdrawn", "caller.py",
+        "what is stored while its program goes is withdrawn", "gates/caller.py",
         "yield from withdraw(store, request.id, why, error)", "pass",
         "gates/test_waits_end.py::test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it",
     ),
@@ -389,7 +389,7 @@ MUTANTS = [
         "model/test_lifecycle.py::test_a_question_takes_no_such_decision",
     ),
     Mutant(
-        "an answer fits the question", "reviews.py",
+        "an answer fits the question", "reviews/review.py",
         'schema_of(request).fit({"answer": canonical.form_of(value)})', '{"answer": canonical.form_of(value)}',
         "gates/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
     ),
@@ -485,12 +485,12 @@ MUTANTS = [
         "gates/test_scope.py::test_pause_of_a_task_is_answered_by_who_awaited_it",
     ),
     Mutant(
-        "siblings share nothing", "scope.py",
+        "siblings share nothing", "gates/scope.py",
         "return owner.task is not None and owner.task() is task", "return True",
         "gates/test_scope.py::test_siblings_of_a_parent_with_a_run_share_nothing",
     ),
     Mutant(
-        "a child does not grant its parent", "scope.py",
+        "a child does not grant its parent", "gates/scope.py",
         "return owner.task is not None and owner.task() is task", "return owner.task is None or owner.task() is task",
         "gates/test_scope.py::test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it",
     ),
@@ -925,7 +925,7 @@ MUTANTS = [
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
-        "a pause carries the masked call", "signals.py",
+        "a pause carries the masked call", "gates/signals.py",
         "return ToolCall(subject.name, subject.arguments)",
         "return ToolCall(subject.name, __import__('json').loads(subject.form))",
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
@@ -1161,32 +1161,32 @@ MUTANTS = [
     ),
     # -- coding agents ---------------------------------------------------------------------------------------------
     Mutant(
-        "a pattern lets no second command pass behind the first", "agenthooks/options.py",
+        "a pattern lets no second command pass behind the first", "integrations/agenthooks/options.py",
         "(is_plain and fnmatchcase(str(text), rest))", "(is_shell and fnmatchcase(str(text), rest))",
         "integrations/hooks/test_agent_hooks.py::test_patterns_let_pass_what_they_show_and_nothing_behind_it",
     ),
     Mutant(
-        "an approval counts in the folder that was shown", "agenthooks/handoff.py",
+        "an approval counts in the folder that was shown", "integrations/agenthooks/handoff.py",
         "shape_of(event.tool, event.arguments, event.folder, event.agent, store.url)", "shape_of(event.tool, event.arguments)",
         "integrations/hooks/test_agent_hooks.py::test_the_same_command_in_another_folder_is_another_call",
     ),
     Mutant(
-        "the start is held by the process that runs the call", "agenthooks/handoff.py",
+        "the start is held by the process that runs the call", "integrations/agenthooks/handoff.py",
         "arguments = held.start(by=me)", "arguments = held.start()",
         "integrations/hooks/test_agent_hooks.py::test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook",
     ),
     Mutant(
-        "a pattern says all that the host executes", "agenthooks/options.py",
+        "a pattern says all that the host executes", "integrations/agenthooks/options.py",
         "or event.arguments.keys() - {name} - beside:", ":",
         "integrations/hooks/test_agent_hooks.py::test_patterns_look_at_what_the_host_executes_and_at_all_of_it",
     ),
     Mutant(
-        "a cloned folder brings no store and no grants", "agenthooks/trust.py",
+        "a cloned folder brings no store and no grants", "integrations/agenthooks/trust.py",
         "if is_project and os.path.isfile(path):", "if os.path.isfile(path):",
         "integrations/hooks/test_trusted_settings.py::test_a_cloned_folder_brings_no_store_and_no_grants",
     ),
     Mutant(
-        "settings that changed are trusted no more", "agenthooks/trust.py",
+        "settings that changed are trusted no more", "integrations/agenthooks/trust.py",
         "if _digest(name) != digest:", "if False:",
         "integrations/hooks/test_trusted_settings.py::test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call",
     ),
@@ -1201,22 +1201,22 @@ MUTANTS = [
         "integrations/hooks/test_trusted_settings.py::test_settings_above_the_home_folder_are_not_the_users_own",
     ),
     Mutant(
-        "a call's id that comes again while it runs is another call", "agenthooks/handoff.py",
+        "a call's id that comes again while it runs is another call", "integrations/agenthooks/handoff.py",
         "or not session.is_first(running.data[\"token\"], *options)", "",
         "integrations/hooks/test_agent_hooks.py::test_two_hooks_of_one_call_both_let_it_through_and_no_call_whose_id_comes_again",
     ),
     Mutant(
-        "a change to an equal value of another type is a change", "agenthooks/handoff.py",
+        "a change to an equal value of another type is a change", "integrations/agenthooks/handoff.py",
         "changed = None if canonical.is_same(arguments, event.arguments) else arguments", "changed = None if arguments == event.arguments else arguments",
         "integrations/hooks/test_agent_hooks.py::test_a_change_to_an_equal_value_of_another_type_reaches_the_host",
     ),
     Mutant(
-        "a hook that fails keeps the call from running", "agenthooks/command.py",
+        "a hook that fails keeps the call from running", "integrations/agenthooks/command.py",
         'if kind == "before":\n            return Answer(0, host.deny(', 'if kind == "":\n            return Answer(0, host.deny(',
         "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",
     ),
     Mutant(
-        "a hook that fails tells its host so", "agenthooks/settings.py",
+        "a hook that fails tells its host so", "integrations/agenthooks/settings.py",
         "call was not run >&2; exit 2", "call was not run; exit 2",
         "integrations/hooks/test_hook_settings.py::test_install_writes_a_hook_that_blocks_where_it_fails_and_ends_before_its_host_gives_up",
     ),

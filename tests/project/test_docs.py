@@ -13,8 +13,9 @@ import click
 import pytest
 
 import sayso
-from sayso import cli, config, errors, signals
+from sayso import cli, config, errors
 from sayso.cli import output
+from sayso.gates import signals
 from sayso.held import HoldOptions
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question

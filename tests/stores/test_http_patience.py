@@ -19,10 +19,10 @@ import pytest
 
 import sayso
 from sayso import config, errors, terminal
+from sayso.gates.scope import requester
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.reviews import Review
-from sayso.scope import requester
 from sayso.server import create_app
 from sayso.stores import http as stores_http
 from sayso.stores import http_transport

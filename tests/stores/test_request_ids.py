@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import clock, errors, signals
+from sayso import clock, errors
+from sayso.gates import signals
 from sayso.runs.events import parse_event
 from sayso.testing import sample_call
 

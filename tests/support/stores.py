@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, confirm_first, scope
+from sayso import config, confirm_first
+from sayso.gates import scope
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Disk, Pay, payer

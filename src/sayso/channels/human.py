@@ -8,11 +8,13 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from sayso import config, scope, signals
-from sayso.caller import Block
+from sayso import config
 from sayso.effects import Effects, adrive, drive
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
+from sayso.gates import scope, signals
+from sayso.gates.caller import Block
 from sayso.gates.options import quorum_of
+from sayso.gates.signals import trim, trimmed
 from sayso.model import duration
 from sayso.model.escaping import storable
 from sayso.model.request import Request, State
@@ -22,7 +24,6 @@ from sayso.questions import Asking
 from sayso.reviews import Review
 from sayso.runs.state import current_step
 from sayso.runs.tool import Tool
-from sayso.signals import trim, trimmed
 from sayso.stores.base import Store
 from sayso.wait import Waiter
 

@@ -1,6 +1,7 @@
 """`sayso hook`: answers the hooks of coding agents, and writes them into their settings.
 
-`sayso hook HOST` is answered by `sayso.agenthooks.command` before this module is loaded, unless its options need it.
+`sayso.integrations.agenthooks.command` answers `sayso hook HOST` before this module is loaded, unless its options need
+it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 import click
 
 from sayso import config, errors
-from sayso.agenthooks import command, settings, trust
-from sayso.agenthooks.hosts import HOSTS, Host
-from sayso.agenthooks.options import WAIT, Options
 from sayso.cli.context import CliContext
 from sayso.cli.output import complain, out
+from sayso.integrations.agenthooks import command, settings, trust
+from sayso.integrations.agenthooks.hosts import HOSTS, Host
+from sayso.integrations.agenthooks.options import WAIT, Options
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.policy import Policy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import importlib.util
 import json
 import os
@@ -18,9 +17,9 @@ from typing import Any
 import click
 
 from sayso import config, errors, policy
-from sayso.agenthooks.trust import NotTrusted, find_settings
 from sayso.cli.context import CliContext, Number
 from sayso.cli.output import complain, out
+from sayso.integrations.agenthooks.trust import NotTrusted, find_settings
 
 _RUNNERS = {"npx", "uvx", "node", "bunx", "deno", "docker", "pipx", "python", "python3", "uv", "run", "exec", "env"}
 _HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
@@ -94,10 +93,12 @@ def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) ->
     make = _upstream(command, options["url"], options["header"])
     same = {option: options[option] for option in ("run", "allow", "hold", "wait", "patience", "timeout", "elicit_as")}
     store = config.open_store(cli.address or config.store_address())
-    settings = _part("gateway").Settings(name, policy=_rules(options), store=store, **same)
-    open_session = partial(_part("gateway").Gateway, settings, make)
+    from sayso.integrations.mcp_gateway import connection, gateway
+
+    settings = gateway.Settings(name, policy=_rules(options), store=store, **same)
+    open_session = partial(gateway.Gateway, settings, make)
     if options["listen"] is None:
-        asyncio.run(_part("connection").serve_stdio(open_session))
+        asyncio.run(connection.serve_stdio(open_session))
         return 0
     host, _, port = options["listen"].rpartition(":")
     if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
@@ -107,11 +108,6 @@ def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) ->
         )
     asyncio.run(_http().serve_http(open_session, host.strip("[]"), int(port)))
     return 0
-
-
-def _part(name: str) -> Any:
-    """Return a module of the gateway; nothing of sayso imports an integration, and a command only when it is called."""
-    return importlib.import_module(f"sayso.integrations.mcp_gateway.{name}")
 
 
 def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
@@ -127,12 +123,16 @@ def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
 def _http() -> Any:
     if any(importlib.util.find_spec(package) is None for package in ("mcp", "uvicorn", "starlette")):
         raise errors.ConfigError('MCP over HTTP needs more packages: pip install "sayso[mcp]"; nothing was started')
-    return _part("connection")
+    from sayso.integrations.mcp_gateway import connection
+
+    return connection
 
 
 def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -> Any:
     if url is None:
-        return partial(_part("connection").StdioUpstream, command)
+        from sayso.integrations.mcp_gateway.connection import StdioUpstream
+
+        return partial(StdioUpstream, command)
     if not url.startswith(("http://", "https://")):
         raise click.UsageError("--url begins with https:// or http://")
     pairs = dict[str, str]()
@@ -201,5 +201,7 @@ def mcp_server(cli: CliContext) -> int:
 
     Off unless `sayso.toml` turns it on, under [mcp_server]. What the agent proposes waits for a person itself.
     """
-    importlib.import_module("sayso.integrations.mcp_server").serve(cli.store_or_new)
+    from sayso.integrations import mcp_server as server
+
+    server.serve(cli.store_or_new)
     return 0

@@ -1,7 +1,7 @@
 """One call through its gate: ask the rule, find or record the request, wait, start and execute.
 
 Everything here is a generator of effects (`sayso.effects`), so sync and async functions share it. How a call waits is
-up to its `sayso.caller.Caller`. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
+up to its `Caller`. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors, telemetry
-from sayso.caller import Caller, not_found_again, started_before
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
 from sayso.gates import captured
+from sayso.gates.caller import Caller, not_found_again, started_before
 from sayso.gates.hooks import (
     ask_rule,
     ask_verify,
@@ -33,6 +33,7 @@ from sayso.gates.hooks import (
 from sayso.gates.masking import is_as_shown, masked_call, refused_by_types, secrets_of
 from sayso.gates.options import Gate
 from sayso.gates.outcome import judged, mark_unknown, outcome_of, warn_of_late_end
+from sayso.gates.scope import Occasion, executing, requester
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
@@ -42,7 +43,6 @@ from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.policy import Happened, Verdict, verdict_of
-from sayso.scope import Occasion, executing, requester
 from sayso.stores import worker
 from sayso.stores.program import ProgramStore
 

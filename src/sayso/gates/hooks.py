@@ -24,11 +24,11 @@ from sayso import errors, telemetry
 from sayso.effects import Effects, HookCall, StoreCall
 from sayso.gates.masking import HookError, mask_facts, refuse, secrets_among
 from sayso.gates.options import Gate
+from sayso.gates.scope import Occasion, executing, requester
 from sayso.model import canonical, redaction
 from sayso.model.canonical.names import place
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Policy, Verdict, verdict_of
-from sayso.scope import Occasion, executing, requester
 from sayso.stores.program import ProgramStore
 
 _LONGEST = 200

@@ -17,9 +17,9 @@ from functools import cached_property, partial
 from types import MethodType, ModuleType
 from typing import Any, cast
 
-from sayso.caller import Block
 from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
+from sayso.gates.caller import Block
 from sayso.gates.captured import CapturedValues
 from sayso.model import canonical, duration
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword

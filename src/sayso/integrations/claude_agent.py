@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 from sayso import aio, errors
-from sayso.agenthooks.hosts import HOSTS, HookEvent, describe
+from sayso.gates.signals import ConfirmationRejected, trimmed
+from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe
 from sayso.integrations.tool_hooks import framework
 from sayso.model import canonical
-from sayso.signals import ConfirmationRejected, trimmed
 from sayso.stores.base import Store
 
 _HOST = HOSTS["claude-code"]

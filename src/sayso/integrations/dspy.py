@@ -16,6 +16,7 @@ from typing import Any, Unpack
 
 from sayso.channels.human import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
+from sayso.gates.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.held import HoldOptions
 from sayso.integrations.dspy_react import GATED, Resumable, Suspended, place
 from sayso.integrations.tool_calls import (
@@ -27,7 +28,6 @@ from sayso.integrations.tool_calls import (
     plain,
 )  # fmt: skip
 from sayso.integrations.tool_hooks import framework
-from sayso.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.stores.base import Store
 
 __all__ = ["Resumable", "Stopped", "Suspended", "gate", "human_in_the_loop"]

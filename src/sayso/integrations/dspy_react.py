@@ -17,8 +17,8 @@ from weakref import WeakSet
 from pydantic import TypeAdapter
 
 from sayso.errors import ConfigError
+from sayso.gates.scope import checked_name
 from sayso.integrations.tool_calls import fields_of, plain
-from sayso.scope import checked_name
 
 GATED: WeakSet[Callable[..., Any]] = WeakSet()  # the functions of the tools that wait for a person
 _ENDS = {"finish", "submit"}  # tools by which an agent ends; they do nothing

@@ -17,12 +17,12 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, Unpack, cast
 
 from sayso.errors import ConfigError, KeyReusedError
+from sayso.gates.signals import ConfirmationRequired
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, check_options, options_of
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import not_run
-from sayso.signals import ConfirmationRequired
 
 Wait = Literal["auto", "block", "ticket"]
 _UNKNOWN = "its server lists no tool of this name"  # what runs behind it could be another one

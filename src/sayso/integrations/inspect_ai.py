@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from sayso import aio, errors
+from sayso.gates.signals import ConfirmationRejected
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import check_options, plain
 from sayso.integrations.tool_hooks import framework
 from sayso.model.request import MODEL_WORDS, not_run
-from sayso.signals import ConfirmationRejected
 
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
 _hooks: Any = framework("inspect_ai.hooks", "inspect-ai", "Inspect")

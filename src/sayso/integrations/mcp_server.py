@@ -11,7 +11,8 @@ import hashlib
 import json
 from typing import Any
 
-from sayso import aio, clock, config, errors, signals
+from sayso import aio, clock, config, errors
+from sayso.gates import signals
 from sayso.integrations.tool_hooks import framework
 from sayso.model import canonical
 from sayso.model.ids import new_token

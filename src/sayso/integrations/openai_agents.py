@@ -16,8 +16,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, cast
 
-from sayso import aio, clock, config, errors, scope
+from sayso import aio, clock, config, errors
 from sayso.effects import Suspended, offload
+from sayso.gates import scope
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import acall_tool, check_options, options_of
 from sayso.model.request import State, not_run

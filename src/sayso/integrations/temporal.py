@@ -17,10 +17,10 @@ from typing import Any, NoReturn, Unpack
 
 from sayso import aio, errors
 from sayso.channels import Notification, UndeliverableError
+from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.held import HeldBase, HoldOptions
 from sayso.integrations.tool_calls import ToolFunction, check_options, options_of
 from sayso.integrations.tool_hooks import framework
-from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
 _activity: Any = framework("temporalio.activity", "temporal", "Temporal")
 _workflow: Any = framework("temporalio.workflow", "temporal", "Temporal")

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import sayso
-from sayso import aio, errors, scope
+from sayso import aio, errors
+from sayso.gates import scope
+from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.held import HeldBase, HoldOptions
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, State, not_run
-from sayso.signals import ConfirmationRejected, ConfirmationRequired
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter fills by itself."""

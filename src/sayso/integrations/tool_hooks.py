@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from sayso import scope
 from sayso.errors import ConfigError
+from sayso.gates import scope
 from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, plain
 

@@ -29,7 +29,7 @@ from sayso.model.ids import new_grant_id
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
-from sayso.words import say
+from sayso.model.words import say
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -16,11 +16,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from sayso import config, errors, scope
-from sayso.caller import Caller
+from sayso import config, errors
 from sayso.effects import Effects, HookCall, StoreCall
-from sayso.gates import execute, find_or_ask
+from sayso.gates import execute, find_or_ask, scope
+from sayso.gates.caller import Caller
 from sayso.gates.options import quorum_of
+from sayso.gates.scope import Occasion, requester
 from sayso.model import canonical, duration
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State
@@ -49,7 +50,6 @@ from sayso.mplp.lookup import StoredConfirm, find_confirm, find_plan, find_targe
 from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
-from sayso.scope import Occasion, requester
 from sayso.stores.base import Store
 
 T = TypeVar("T")

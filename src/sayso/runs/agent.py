@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
+from sayso.gates.signals import trimmed
 from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step
@@ -23,7 +24,6 @@ from sayso.runs.models import model_of
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import StepContext, current_step
 from sayso.runs.tool import Tool, tools_by_name
-from sayso.signals import trimmed
 
 
 async def converse(agent: Agent, step: StepContext, prompt: str) -> str:

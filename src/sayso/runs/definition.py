@@ -16,12 +16,13 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
-from sayso import compat, config
+from sayso import config
 from sayso.effects import Effects, HookCall
 from sayso.errors import ArgumentError, ConfigError
 from sayso.gates import Gate
 from sayso.gates.masking import HookError
 from sayso.gates.options import check_hook, check_known, check_redact, has_own_name, quorum_of
+from sayso.gates.signals import ConfirmationRequired
 from sayso.gating import CallOptions, OnReject, RequestOptions
 from sayso.model import canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal
@@ -29,8 +30,8 @@ from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Policy, Verdict, allow
+from sayso.runs import compat
 from sayso.runs.events import Failed, NestedCallHeld, plain
-from sayso.signals import ConfirmationRequired
 from sayso.stores.base import Store
 
 RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")

@@ -15,10 +15,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
-from sayso import clock, errors, scope, signals
-from sayso.caller import Caller, open_request
+from sayso import clock, errors
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
-from sayso.gates import Gate, gated_call, unknown_request
+from sayso.gates import Gate, gated_call, scope, signals, unknown_request
+from sayso.gates.caller import Caller, open_request
 from sayso.gates.masking import secrets_among
 from sayso.gating import value_for_no
 from sayso.model import canonical, redaction
@@ -431,7 +431,7 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
 
 
 class NestedCalls:
-    """The gated calls of one handler in one pass; a `sayso.scope.Memory`."""
+    """The gated calls of one handler in one pass; a `sayso.gates.scope.Memory`."""
 
     def __init__(self, step: StepContext) -> None:
         self._step = step

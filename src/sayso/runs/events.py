@@ -22,8 +22,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_serializer, field_validator
 
-from sayso import clock, signals
+from sayso import clock
 from sayso.effects import Suspended
+from sayso.gates import signals
 from sayso.model.escaping import Text, storable
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema

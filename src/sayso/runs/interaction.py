@@ -11,9 +11,11 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from sayso import clock, signals, telemetry
+from sayso import clock, telemetry
 from sayso.errors import ConfigError
+from sayso.gates import signals
 from sayso.gates.masking import mask_facts, secrets_among
+from sayso.gates.scope import requester
 from sayso.model import canonical
 from sayso.model.escaping import storable
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -23,7 +25,6 @@ from sayso.model.run import RunState
 from sayso.model.schema import Schema
 from sayso.runs.events import Halt, NestedCallHeld, QuestionAsked, ended_output
 from sayso.runs.state import StepContext, current_context, verb
-from sayso.scope import requester
 
 _WAITS_FOR = timedelta(hours=24)
 

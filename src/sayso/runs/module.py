@@ -17,9 +17,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
-from sayso import config, errors, scope
+from sayso import config, errors
 from sayso.confirmation import ConfirmationRequired, ResumeState, respond_to_confirmation
 from sayso.effects import offload
+from sayso.gates import scope
 from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
 from sayso.runs.events import DeltaEvent

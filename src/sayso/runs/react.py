@@ -13,9 +13,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
-from sayso import config, errors, scope, signals
+from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.gates import unknown_request
+from sayso.gates import scope, signals, unknown_request
+from sayso.gates.signals import trimmed
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State
@@ -29,7 +30,6 @@ from sayso.runs.react_state import ReActState, Waiting
 from sayso.runs.signature import Prediction, Signature
 from sayso.runs.state import result_shown, verb
 from sayso.runs.tool import Tool, tools_by_name
-from sayso.signals import trimmed
 from sayso.stores.base import Store
 from sayso.view import line
 

@@ -47,7 +47,7 @@ class ReActState:
         inputs: What it was called with, as JSON values.
         messages: What the model was told and said.
         waiting: What waits for a person, in the order of the calls.
-        occasions: How often an equal question was answered, by digest (see `sayso.scope`).
+        occasions: How often an equal question was answered, by digest (see `sayso.gates.scope`).
         acts_for: The persons for whom it acts.
     """
 

@@ -17,7 +17,8 @@ from operator import itemgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sayso import errors, scope
+from sayso import errors
+from sayso.gates import scope
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.reviewer import Identity

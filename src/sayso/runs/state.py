@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 from sayso import clock
 from sayso.effects import Effect, at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
+from sayso.gates.scope import Occasion, Scope
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
 from sayso.model.request import Request, State
@@ -44,7 +45,6 @@ from sayso.runs.events import (
     waiting_output,
 )
 from sayso.runs.events import plain as plain_json
-from sayso.scope import Occasion, Scope
 from sayso.stores.base import Filter, Store
 from sayso.stores.worker import Lease
 

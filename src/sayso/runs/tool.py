@@ -12,11 +12,11 @@ from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
 from sayso.gates import Gate, exception_classes
 from sayso.gates.options import check_hook, check_known, check_text
+from sayso.gates.signals import trim, trimmed
 from sayso.gating import OnReject, call_function, checked_on_reject, given_for_no
 from sayso.runs.definition import ToolOptions, check_handler, entry, options_of
 from sayso.runs.definition import by_name as _flat
 from sayso.runs.runnable import Run, Runnable
-from sayso.signals import trim, trimmed
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar

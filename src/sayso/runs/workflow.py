@@ -16,6 +16,7 @@ from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 
 from sayso import errors
+from sayso.gates.signals import trimmed
 from sayso.model.parameters import fields_of, hints_of
 from sayso.runs.definition import Definition, RunnableOptions, checked_name
 from sayso.runs.engine import run_step
@@ -23,7 +24,6 @@ from sayso.runs.events import Denied, Failed, Halt, most_urgent
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import LostValue, StepContext, current_step
 from sayso.runs.tool import Tool
-from sayso.signals import trimmed
 
 _OWN = object()
 _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}

@@ -30,6 +30,7 @@ from sayso import config, errors
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
+from sayso.model.words import later, say, speaking, unisolated
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcaster, EventLog
 from sayso.server.api.limits import InFlight, Rate
@@ -55,7 +56,6 @@ from sayso.server.pages.views import change_view
 from sayso.server.push import Push
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
-from sayso.words import later, say, speaking, unisolated
 
 _LONGEST_UNDO = timedelta(seconds=60)
 

@@ -27,6 +27,7 @@ from starlette.responses import RedirectResponse, Response
 from sayso import clock
 from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
+from sayso.model.words import Language, choose, say
 from sayso.reviews import Review
 from sayso.server.api.limits import Rate
 from sayso.server.auth.options import FAILURES, SignIn
@@ -35,7 +36,6 @@ from sayso.server.auth.signing import Links, TokenSigner
 from sayso.server.language import language_of
 from sayso.server.push import Push
 from sayso.stores.base import Store
-from sayso.words import Language, choose, say
 
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]

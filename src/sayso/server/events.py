@@ -29,11 +29,11 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
+from sayso.model.words import Language, speaking, spoken
 from sayso.server.auth.sessions import Session
 from sayso.server.context import is_signed_in, path_to, settings_of, signed_in
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.stores.base import Store, Unwatch
-from sayso.words import Language, speaking, spoken
 
 _log = logging.getLogger("sayso.server")
 

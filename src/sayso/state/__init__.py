@@ -1,4 +1,4 @@
-"""Import paths for compatibility with the approval API; the code is in `sayso.runs` and `sayso.compat`."""
+"""Import paths for compatibility with the approval API; the code is in `sayso.runs` and `sayso.runs.compat`."""
 
 from sayso.runs.interaction import suspend
 

@@ -15,9 +15,9 @@ from sayso.model.redaction import Redaction, masked_besides
 from sayso.model.rendering import brief
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
+from sayso.model.words import later, say, say_n
 from sayso.view.layout import Layout, wrapped
 from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
-from sayso.words import later, say, say_n
 
 _COMMENT_ROOM = 300
 _STATES = {

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.schema import Schema
-from sayso.words import later, say
+from sayso.model.words import later, say
 
 _MOST_CHOICES = 50
 _MOST_PARTS = 12, 6, 4, 2  # of each level: a short schema can have any number of parts by its references

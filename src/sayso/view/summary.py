@@ -14,8 +14,8 @@ from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_scrip
 from sayso.model.ids import ID_LENGTH
 from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
 from sayso.model.reviewer import Delegation, Identity
+from sayso.model.words import say, say_n
 from sayso.view.layout import Layout, columns
-from sayso.words import say, say_n
 
 __all__ = [
     "RUN_ROOM",

@@ -1,8 +1,8 @@
 """The hooks of coding agents, each with payloads of the host (`payloads.json`).
 
-Those of Claude Code, Codex and Gemini CLI are of real runs, in the versions that stand in `sayso.agenthooks.hosts`, and
-`test_real_hosts.py` runs the latter two again; those of Cursor are of its documented form. FOLDER stands for the
-working folder.
+Those of Claude Code, Codex and Gemini CLI are of real runs, in the versions that stand in
+`sayso.integrations.agenthooks.hosts`, and `test_real_hosts.py` runs the latter two again; those of
+Cursor are of its documented form. FOLDER stands for the working folder.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import pytest
 
 import sayso
 from sayso import audit, config
-from sayso.agenthooks import handoff
-from sayso.agenthooks.command import answer
-from sayso.agenthooks.hosts import HOSTS, describe
-from sayso.agenthooks.options import Options, read_options
-from sayso.agenthooks.session import Session, state_folder
 from sayso.errors import StoreUnavailableError
+from sayso.integrations.agenthooks import handoff
+from sayso.integrations.agenthooks.command import answer
+from sayso.integrations.agenthooks.hosts import HOSTS, describe
+from sayso.integrations.agenthooks.options import Options, read_options
+from sayso.integrations.agenthooks.session import Session, state_folder
 from sayso.model.request import Request, State
 from sayso.stores import worker
 from sayso.testing import ScriptedReviewer

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sayso.agenthooks import settings
-from sayso.agenthooks.hosts import HOSTS
 from sayso.errors import ConfigError
+from sayso.integrations.agenthooks import settings
+from sayso.integrations.agenthooks.hosts import HOSTS
 from tests.support.commands import sayso
 
 FILES = {

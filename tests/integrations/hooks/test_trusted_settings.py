@@ -9,10 +9,10 @@ import pytest
 
 import sayso as package
 from sayso import config
-from sayso.agenthooks import trust
-from sayso.agenthooks.options import Options
-from sayso.agenthooks.session import state_folder
 from sayso.errors import ConfigError
+from sayso.integrations.agenthooks import trust
+from sayso.integrations.agenthooks.options import Options
+from sayso.integrations.agenthooks.session import state_folder
 from sayso.model.request import Request
 from tests.conftest import forget_settings
 from tests.integrations.hooks.test_agent_hooks import AT_ONCE, say, verdict

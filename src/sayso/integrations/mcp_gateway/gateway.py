@@ -22,8 +22,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal, cast
 
-from sayso import aio, clock, config, errors, signals
+from sayso import aio, clock, config, errors
 from sayso.effects import offload
+from sayso.gates import signals
 from sayso.gates.outcome import NotExecuted
 from sayso.integrations.mcp_gateway.connection import (
     PROTOCOL,

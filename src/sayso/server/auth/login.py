@@ -23,6 +23,7 @@ from starlette.responses import Response
 from sayso.model.escaping import escape
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
+from sayso.model.words import later, say
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
 from sayso.server.auth.oidc import Provider, SignInError
@@ -44,7 +45,6 @@ from sayso.server.context import (
 )  # fmt: skip
 from sayso.server.pages.rendering import render_public
 from sayso.server.push import Push
-from sayso.words import later, say
 
 _log = logging.getLogger("sayso.server")
 

@@ -25,12 +25,12 @@ from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State
+from sayso.model.words import later, say
 from sayso.server.pages.amounts import currency_code, is_amount, is_currency, names_currency
 from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
 from sayso.view.summary import name_of, time_left
-from sayso.words import later, say
 
 FEWEST = 3
 """So many alike calls are folded; with two, opening the row would cost more than it saves."""

@@ -24,8 +24,8 @@ from sayso.model.canonical.decode import fields_of, items_of, tag_in
 from sayso.model.escaping import escape
 from sayso.model.rendering import Change, value
 from sayso.model.request import Call
+from sayso.model.words import later, say
 from sayso.view.layout import Layout
-from sayso.words import later, say
 
 # How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3

@@ -20,6 +20,7 @@ from sayso.model.comments import comments_in
 from sayso.model.edit import is_target
 from sayso.model.escaping import escape
 from sayso.model.request import Request, State
+from sayso.model.words import say
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import FEWEST, Table, fold, table_of
 from sayso.server.pages.listing import alike_to
@@ -28,7 +29,6 @@ from sayso.server.pages.request import undo_of, why_not
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.summary import token
-from sayso.words import say
 
 _VERBS = ("approve", "reject")
 _UNDO = "undo"

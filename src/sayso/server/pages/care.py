@@ -16,9 +16,9 @@ from sayso.model.escaping import escape
 from sayso.model.journal import Entry
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.model.words import later, say
 from sayso.server.context import RequestContext
 from sayso.view.summary import token
-from sayso.words import later, say
 
 CARE = frozenset({"assign", "claim", "comment", "extend", "release", "snooze", "wake"})
 """What `care_for` does."""

@@ -11,11 +11,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from sayso.channels.notification import DeliveryError
 from sayso.model.escaping import escape
+from sayso.model.words import say
 from sayso.reviews import Review
 from sayso.server.context import DEVICE_COOKIE, RequestContext, redirect, set_cookie
 from sayso.server.pages.settings import page_of_settings
 from sayso.server.push import LASTS, DeviceRefusedError, Push, may_approve_there
-from sayso.words import say
 
 _LONGEST_NAME, _LONGEST = 60, 2_000
 

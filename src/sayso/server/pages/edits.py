@@ -17,8 +17,8 @@ from sayso.model import strict_json
 from sayso.model.canonical import Json, display, value_of
 from sayso.model.escaping import escape
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.words import say, unisolated
 from sayso.server.pages.forms import LABELS, Way, Widget
-from sayso.words import say, unisolated
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _UNCHANGED = object()

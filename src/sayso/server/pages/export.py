@@ -18,10 +18,10 @@ from sayso import clock
 from sayso.model.canonical import display
 from sayso.model.escaping import csv_row
 from sayso.model.request import Request
+from sayso.model.words import ENGLISH, say, speaking
 from sayso.server.context import RequestContext
 from sayso.server.pages.listing import DECIDED, all_of
 from sayso.view import card
-from sayso.words import ENGLISH, say, speaking
 
 COLUMNS = (
     "id", "kind", "run", "tool", "call", "arguments", "risk", "requester", "on_behalf_of", "asked_at", "state",

@@ -21,9 +21,9 @@ from sayso.model.rendering import brief
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
+from sayso.model.words import later, say
 from sayso.view.hint import kind_of, kinds_of
 from sayso.view.layout import Layout
-from sayso.words import later, say
 
 Kind = Literal[
     "text",

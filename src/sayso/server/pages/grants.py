@@ -6,10 +6,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock, errors
+from sayso.model.words import say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.rendering import render
 from sayso.view.summary import time_left
-from sayso.words import say
 
 _MOST_ENDED = 50
 

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from sayso import clock
 from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
+from sayso.model.words import later, say
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, key_of
@@ -31,7 +32,6 @@ from sayso.server.pages.amounts import amount_of
 from sayso.server.pages.rendering import render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
-from sayso.words import later, say
 
 PAGE, LOOK = 50, 2_000
 _FOLDED = 1_000  # alike calls are found among so many, in 30 ms

@@ -24,6 +24,7 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import word
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
+from sayso.model.words import isolated, later, say, spoken
 from sayso.reviews import Review
 from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
@@ -33,7 +34,6 @@ from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, absence, is_random, name_of, short, time_left, token
-from sayso.words import isolated, later, say, spoken
 
 _HEADLINE = 120
 _LEVELS = frozenset({"low", "medium", "high", "critical"})

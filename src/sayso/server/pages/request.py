@@ -26,6 +26,7 @@ from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
+from sayso.model.words import later, say
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
@@ -40,7 +41,6 @@ from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 from sayso.view.summary import name_of
-from sayso.words import later, say
 
 _TITLE_ROOM, _MOST_EARLIER = 80, 3
 _GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")

@@ -24,13 +24,13 @@ from sayso.model.redaction import Redaction, scrub, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunState
+from sayso.model.words import say
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import render, rows_of
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view.document import event_rows, moment
-from sayso.words import say
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000

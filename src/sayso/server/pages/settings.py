@@ -26,6 +26,7 @@ from sayso.model.duration import ago
 from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import Request
+from sayso.model.words import say
 from sayso.server.auth.tokens import Token, Tokens
 from sayso.server.context import RequestContext, device_key, redirect
 from sayso.server.language import choose_language, language_choices, language_of
@@ -36,7 +37,6 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
 from sayso.view.summary import absence, name_of
-from sayso.words import say
 
 _MOST, _ERROR_ROOM = 1_000, 400
 

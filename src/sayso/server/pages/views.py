@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from sayso import errors
 from sayso.model.escaping import escape, storable
+from sayso.model.words import say
 from sayso.server.context import RequestContext, redirect
 from sayso.stores.records import Record
-from sayso.words import say
 
 FILTERS = (
     "q", "state", "tool", "run", "risk", "mine", "mentions", "snoozed", "agent", "by", "verb", "channel", "from", "to",

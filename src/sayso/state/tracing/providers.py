@@ -1,5 +1,5 @@
-"""The approval API's stores under their original import path, for compatibility; the code is in `sayso.compat`."""
+"""The approval API's stores under their original import path, for compatibility; the code is in `sayso.runs.compat`."""
 
-from sayso.compat import InMemoryTracingProvider, JsonlTracingProvider, SqliteTracingProvider
+from sayso.runs.compat import InMemoryTracingProvider, JsonlTracingProvider, SqliteTracingProvider
 
 __all__ = ["InMemoryTracingProvider", "JsonlTracingProvider", "SqliteTracingProvider"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
-from sayso.agenthooks.hosts import EXECUTED, HookEvent
+from sayso.integrations.agenthooks.hosts import EXECUTED, HookEvent
 
 WAIT = "50s"
 """How long a hook waits unless it is told otherwise: less than the shortest limit of a host (Gemini CLI, 60 s)."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
-from sayso.agenthooks.session import state_folder
+from sayso.integrations.agenthooks.session import state_folder
 
 _FILE = "sayso.toml"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from sayso.agenthooks.hosts import HOSTS, HookEvent, Host
-from sayso.agenthooks.options import Answer, Options, read_options
-from sayso.agenthooks.trust import find_settings
+from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, Host
+from sayso.integrations.agenthooks.options import Answer, Options, read_options
+from sayso.integrations.agenthooks.trust import find_settings
 
 
 def answer(host: Host, text: str | bytes, options: Options) -> Answer:
@@ -41,25 +41,25 @@ def _before(host: Host, event: HookEvent, options: Options) -> Answer:
     settings = find_settings(event.folder, is_project=options.is_project)
     if not options.holds(event):
         if options.policy is not None or settings.may_have_rules:
-            from sayso.agenthooks import handoff
+            from sayso.integrations.agenthooks import handoff
 
             return handoff.by_policy(host, event, options, settings)
         if event.tool in host.reading or options.allows(event):
             return Answer(0, host.allow)
-    from sayso.agenthooks import handoff
+    from sayso.integrations.agenthooks import handoff
 
     return handoff.hold_call(host, event, options, settings)
 
 
 def _after(host: Host, event: HookEvent) -> Answer:
-    from sayso.agenthooks.session import Session
+    from sayso.integrations.agenthooks.session import Session
 
     session = Session(host.name, event.session)
     if next(session.entries("running"), None) is None:
         if event.kind == "end":
             session.clear()
         return Answer(0, "{}")
-    from sayso.agenthooks import handoff
+    from sayso.integrations.agenthooks import handoff
 
     return handoff.report(host, event)
 

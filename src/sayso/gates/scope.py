@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
-from sayso import threads
 from sayso.effects import Attempt
+from sayso.gates import threads
 from sayso.model.ids import new_run_id
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sayso import compat, config, errors
+from sayso import config, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
+from sayso.runs import compat
 from sayso.stores.base import Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore

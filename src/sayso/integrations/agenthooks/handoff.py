@@ -15,17 +15,17 @@ from types import FrameType
 from typing import NoReturn
 
 from sayso import config, errors, policy
-from sayso.agenthooks.hosts import HookEvent, Host, describe
-from sayso.agenthooks.options import Answer, Options
-from sayso.agenthooks.session import Entry, Session, shape_of
-from sayso.agenthooks.trust import Settings
+from sayso.gates.scope import requester
+from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.held import Held, hold
+from sayso.integrations.agenthooks.hosts import HookEvent, Host, describe
+from sayso.integrations.agenthooks.options import Answer, Options
+from sayso.integrations.agenthooks.session import Entry, Session, shape_of
+from sayso.integrations.agenthooks.trust import Settings
 from sayso.model import canonical, duration
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.policy import Verdict
-from sayso.scope import requester
-from sayso.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.stores import worker
 from sayso.stores.base import Store
 

@@ -13,11 +13,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from sayso import errors, signals, telemetry
+from sayso import errors, telemetry
 from sayso.effects import Attempt, Effects, Pause, StoreCall, drive
+from sayso.gates import signals
+from sayso.gates.scope import requester
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
-from sayso.scope import requester
 from sayso.stores.program import ProgramStore
 from sayso.view.summary import is_random
 

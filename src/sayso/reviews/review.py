@@ -23,13 +23,13 @@ from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.schema import SchemaError
+from sayso.reviews.teamwork import Teamwork, identity_of
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.grants import Stop
 from sayso.stores.request_store import is_lost
 from sayso.stores.review import Search
 from sayso.stores.transaction import LEASE
-from sayso.teamwork import Teamwork, identity_of
 
 _CHUNK, _MOST_EARLIER = 200, 2_000
 
