@@ -43,9 +43,9 @@
     ├── StartRefusedError           a call was not started
     │   ├── AlreadyStartedError     it was started before
     │   ├── NotApprovedError        it is not approved (any more)
+    │   │   └── GrantEndedError     what approved it, a grant or a budget, does not any more
     │   ├── ApprovalHeldError       its reviewer can still undo the approval; it can start then
     │   ├── ApprovalExpiredError    its approval has expired
-    │   │   └── GrantEndedError     what approved it, a grant or a budget, does not any more
     │   ├── EffectTakenError        another request has the same effect
     │   ├── StoppedError            somebody stopped every start with `sayso stop`
     │   ├── CallFailedError         it was started before with its key, and failed

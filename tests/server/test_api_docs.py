@@ -8,10 +8,12 @@ from pathlib import Path
 from sayso.server.api import openapi, problems
 from sayso.server.api.openapi import endpoints
 
+PAGE = "docs/reference/http-api.md"
+
 
 def rows(root: Path, heading: str) -> list[list[str]]:
     """Return the cells of the table below a heading."""
-    page = (root / "docs/reference/http-api.md").read_text(encoding="utf-8")
+    page = (root / PAGE).read_text(encoding="utf-8")
     part = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if "| `" in line[:12]]
 
@@ -30,8 +32,11 @@ def test_every_operation_stands_on_the_page_with_who_may(root: Path) -> None:
 
 
 def test_every_code_stands_on_the_page_with_its_status(root: Path) -> None:
-    page = (root / "docs/reference/http-api.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
+    told = {
+        (status, code)
+        for status, cell in re.findall(r"^\| (\d{3}) \| (.+?) \|", (root / PAGE).read_text("utf-8"), re.MULTILINE)
+        for code in re.findall(r"`(\w+)`", cell)
+    }
     codes = {code for one in endpoints() for code in openapi.codes_of(one)} | {"not_found", "method_not_allowed"}
     kinds = [problems.kinds()[code] for code in codes]
-    assert sorted(told) == sorted((str(kind.status), kind.code, kind.title) for kind in kinds)
+    assert told == {(str(kind.status), kind.code) for kind in kinds}
