@@ -8,6 +8,7 @@ persisted. Two modes: in `block` the run waits for the person, in `pause` it end
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -600,7 +601,9 @@ class AdapterSuite:
 def program_of(module: str) -> str:
     """Return the program of `docs/guides/frameworks.md` that a test module runs."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "frameworks.md").read_text(encoding="utf-8")
-    return page.split(f"{module}.py runs it -->\n```python\n")[1].split("```")[0]
+    parts = page.split("```python\n")  # the first program is the tool that all of them hold
+    (own,) = (after for before, after in itertools.pairwise(parts) if before.endswith(f"{module}.py runs it -->\n"))
+    return parts[1].split("```")[0] + own.split("```")[0]
 
 
 def everything(store: Store) -> list[Request]:
