@@ -445,6 +445,11 @@ MUTANTS = [
         "policy/test_condition.py::test_a_value_that_is_no_bool_is_no_answer_though_the_checker_could_not_know",
     ),
     Mutant(
+        "no condition judges a NaN", "policy/condition.py",
+        " or (type(value) is float and isfinite(value)):", " or type(value) is float:",
+        "policy/test_condition.py::test_what_gives_neither_true_nor_false_is_an_error",
+    ),
+    Mutant(
         "a condition that takes too long is no answer", "policy/condition.py",
         'raise UndecidedError("looks at too many values" if is_long else "could not be evaluated") from None', "return True",
         "policy/test_rules.py::test_a_condition_that_takes_too_long_stops_the_call_and_the_replay_goes_on",

@@ -107,6 +107,8 @@ def test_a_condition_that_does_not_fit_is_refused_with_its_column(text: str, col
     ("args.count / 0 == 1", {"count": 1}, "divide by zero"),
     ("args.extra.a < 3", {"extra": {"a": "x"}}, "No matching overload"),
     ("args.note < 'x'", {"note": None}, "No matching overload"),
+    ("args.amount > 100", {"amount": float("nan")}, "args.amount is not a finite number"),
+    ("args.amount > 100", {"amount": -float("inf")}, "args.amount is not a finite number"),
 ])  # fmt: skip
 def test_what_gives_neither_true_nor_false_is_an_error(text: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UndecidedError, match=message.replace("(", r"\(").replace(")", r"\)")):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import cache
+from math import isfinite
 from typing import Any, NamedTuple, cast
 
 from sayso import errors
@@ -69,7 +70,7 @@ class Facts(NamedTuple):
         plain: dict[str, Any] = {}
         refused: dict[str, str] = {}
         for name, value in arguments.items():
-            if value is None or type(value) in {str, int, float, bool}:
+            if value is None or type(value) in {str, int, bool} or (type(value) is float and isfinite(value)):
                 plain[name] = value
                 continue
             try:
