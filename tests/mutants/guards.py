@@ -810,8 +810,13 @@ MUTANTS = [
     ),
     Mutant(
         "a budget has a limit", "stores/grants.py",
-        "return None if used + amount <= budget.limit else", "return None if True else",
+        "return None if _sum(takings, amount) <= budget.limit else", "return None if True else",
         "stores/test_contract.py::TestMemory::test_a_call_without_room_waits_for_a_person_who_is_told_why",
+    ),
+    Mutant(
+        "a sum is rounded by no context but its own", "stores/grants.py",
+        "reduce(exact.add, (one.amount for one in takings), more)", "sum((one.amount for one in takings), more)",
+        "stores/test_contract.py::TestMemory::test_a_budget_is_added_up_to_the_last_digit",
     ),
     Mutant(
         "an amount below zero makes no room", "model/grant.py",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -323,6 +323,11 @@ class BudgetContract(Scene):
         self.store.start(self.within(1, _SUM, _COUNT, run_id="run_a").id, "u")
         assert self.within(2, _SUM, _COUNT, run_id="run_a").state is State.PENDING
         assert self.within(9, run_id="run_b").state is State.APPROVED
+
+    def test_a_budget_is_added_up_to_the_last_digit(self) -> None:
+        with localcontext(prec=2):  # of the program, which may run the store's transactions in its own thread
+            self.store.start(self.within(100).id, "a")
+            assert self.within(1).state is State.PENDING
 
     def test_an_amount_that_is_no_number_from_zero_waits(self) -> None:
         endless = Decimal("1e9999999")  # no sum can hold it

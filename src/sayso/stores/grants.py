@@ -13,7 +13,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import reduce
 from typing import Any, NamedTuple, TypeVar, cast
 
 from sayso import clock, errors
@@ -31,6 +32,7 @@ GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
 """The chain of the journal in which it stands who stopped every start, and who let them go on."""
 _PAGE = 1000  # rows of the journal that are read at once
+_DIGITS = 100  # of the sum of a budget
 KINDS = (GRANT, ENDED_GRANT, BUDGET, STOP)
 """The kinds of records whose digest stands in a chain."""
 
@@ -257,8 +259,7 @@ def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) ->
         return f"the budget {budget} needs a number from 0 in args.{budget.path}"
     if _has_taken(takings, request):
         return None
-    used = _sum(takings)
-    return None if used + amount <= budget.limit else f"the budget {budget} has no room for it"
+    return None if _sum(takings, amount) <= budget.limit else f"the budget {budget} has no room for it"
 
 
 def _has_taken(takings: Sequence[Taking], request: Request) -> bool:
@@ -270,8 +271,10 @@ def _used(tx: Transaction, budget: Budget, account: str) -> Decimal | None:
     return None if takings is None else _sum(takings)
 
 
-def _sum(takings: Sequence[Taking]) -> Decimal:
-    return sum((one.amount for one in takings), Decimal(0))
+def _sum(takings: Sequence[Taking], more: Decimal = Decimal(0)) -> Decimal:
+    """Return what was taken, and `more`; what has too many digits is rounded up, so that no budget is exceeded."""
+    exact = Context(prec=_DIGITS, rounding=ROUND_CEILING)  # the program's own context may keep three digits
+    return reduce(exact.add, (one.amount for one in takings), more)
 
 
 def _takings(tx: Transaction, budget: Budget, account: str, now: datetime) -> Sequence[Taking] | None:
