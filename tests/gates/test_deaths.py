@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,16 @@ def test_no_death_has_an_effect_twice(deaths: list[dict[str, Any]]) -> None:
     assert max(len(death["told"]["effects"]) for death in deaths) == 1
 
 
+def outcome_of(here: list[dict[str, Any]]) -> tuple[str, str, str, str]:
+    """Return what came of the deaths at one point: state and effects by then, effects after a restart, the report."""
+    return (
+        " or ".join(sorted({", ".join(death["told"]["found"]) or "nothing" for death in here})),
+        " or ".join(sorted({str(len(death["killed"])) for death in here})),
+        " or ".join(sorted({str(len(death["told"]["effects"])) for death in here})),
+        " or ".join(sorted({death["told"]["states"][0] for death in here})),
+    )
+
+
 def write_table(deaths: list[dict[str, Any]]) -> None:
     """Write the figures where they are asked for."""
     path = os.environ.get("SAYSO_DEATH_TABLE")
@@ -110,14 +121,12 @@ def write_table(deaths: list[dict[str, Any]]) -> None:
         "| killed at | kills | then in the store | effects by then | effects after a restart | reported as | twice |",
         "|---|---|---|---|---|---|---|",
     ]
-    for point in doomed.POINTS:
-        here = of(deaths, point)
-        found = " or ".join(sorted({", ".join(death["told"]["found"]) or "nothing" for death in here}))
-        before = " or ".join(sorted({str(len(death["killed"])) for death in here}))
-        after = " or ".join(sorted({str(len(death["told"]["effects"])) for death in here}))
-        went = " or ".join(sorted({death["told"]["states"][0] for death in here}))
+    for outcome, group in groupby(doomed.POINTS, key=lambda point: outcome_of(of(deaths, point))):
+        points = list(group)
+        here = [death for point in points for death in of(deaths, point)]
+        where = points[0] if len(points) == 1 else f"{points[0]}, to {points[-1]} ({len(points)} points)"
         twice = sum(len(death["told"]["effects"]) > 1 for death in here)
-        rows.append(f"| {point} | {len(here)} | {found} | {before} | {after} | {went} | {twice} |")
+        rows.append(f"| {where} | {len(here)} | {' | '.join(outcome)} | {twice} |")
     doubles = sum(len(death["told"]["effects"]) > 1 for death in deaths)
     rows.append(f"| **all {len(doomed.POINTS)} points** | **{len(deaths)}** | | | | | **{doubles}** |")
     Path(path).write_text("\n".join(rows) + "\n", encoding="utf-8")
