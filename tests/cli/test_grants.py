@@ -40,6 +40,10 @@ def like(store: Store, amount: int = 5, to: str = "alice") -> State:
     return store.ask(sample_call(None, {"amount": amount, "to": to})).state
 
 
+def budgets(run: Run) -> list[dict[str, str | None]]:
+    return json.loads(run("grants", "ls", "--json")[1])["budgets"]
+
+
 def test_grants_lists_what_is_used_of_each_budget(store: Store, run: Run) -> None:
     for name, amount, limit in [
         ("gifts", 70, "sum(args.amount) <= 100 per 24h"), ("gifts", 20, "sum(args.amount) <= 100 per 24h"),
@@ -54,10 +58,23 @@ def test_grants_lists_what_is_used_of_each_budget(store: Store, run: Run) -> Non
         "sum(args.amount) <= 100 per 24h: 90 used; gifts", "count() <= 2 per 1h per run: 1 used; pay in run night",
         f"count() <= 9 per 1h per agent: 1 used; pay for {whose}",
     ]))  # fmt: skip
-    assert json.loads(run("grants", "ls", "--json")[1]) == []
+    nobody = {"rule": None, "tool": None, "agent": None, "run": None}
+    accounts = [
+        {"budget": "sum(args.amount) <= 100 per 24h", "used": "90", **nobody, "rule": "gifts", "tool": "pay"},
+        {"budget": "count() <= 2 per 1h per run", "used": "1", **nobody, "tool": "pay", "run": "night"},
+        {
+            "budget": "count() <= 9 per 1h per agent",
+            "used": "1",
+            **nobody,
+            "tool": "pay",
+            "agent": asked.requester.qualified,
+        },
+    ]
+    assert sorted(budgets(run), key=str) == sorted(accounts, key=str)
     for record in store.records("budget"):
         store.keep(replace(record, body={"budget": record.body["budget"], "takings": []}))
     assert run("grants")[1].count(": cannot be read, so nothing passes; nobody any more") == 3
+    assert all(one == {**nobody, "budget": one["budget"], "used": None} for one in budgets(run))
 
 
 def test_the_next_calls_like_one_are_approved_until_the_grant_is_revoked(store: Store, run: Run) -> None:
@@ -68,7 +85,7 @@ def test_the_next_calls_like_one_are_approved_until_the_grant_is_revoked(store: 
     assert [like(store, 8), like(store, 9), like(store, 8, "bob")] == [State.APPROVED, State.PENDING, State.PENDING]
     code, out, _ = run("grants")
     assert "5 of 5 left, ends in 1h" in out
-    grant_id = json.loads(run("grants", "ls", "--json")[1])[0]["id"]
+    grant_id = json.loads(run("grants", "ls", "--json")[1])["grants"][0]["id"]
     code, out, _ = run("grants", "revoke", grant_id[:12], "-m", "enough")
     assert (code, "revoked by ada" in out) == (0, True)
     assert like(store) is State.PENDING
