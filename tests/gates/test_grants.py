@@ -14,6 +14,7 @@ import pytest
 import sayso
 from sayso import errors, policy
 from sayso.model.request import State
+from sayso.model.reviewer import Quorum
 from sayso.policy import Policy
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore
@@ -233,6 +234,45 @@ def test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gi
         approved = behind.list(Filter(states=frozenset({State.DONE})), limit=10).requests[0].decision
         assert approved is not None
         assert (approved.by.qualified, approved.under) == ("policy:budget", "budget")
+        store.close()
+
+
+def test_what_has_no_room_on_a_server_needs_whom_the_programs_rule_and_the_servers_rule_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings, behind = tmp_path / "sayso.toml", SqliteStore(tmp_path / "server.db")
+    two = policy.hold(quorum=2, roles=["finance", "ops"], escalate_after="1h", escalate_to=["boss"])
+    with serving() as server:
+        store = HttpStore(server.of(behind), new_token(behind))
+
+        def refund(size: int, otherwise: policy.Verdict | None) -> sayso.Request:
+            rule = policy.allow(budget="sum(args.size) <= 100 per 24h", otherwise=otherwise)
+            options: dict[str, Any] = {"when": lambda **_: rule, "key": str(size), "run": "r", "store": store}
+            call = sayso.hold("refund", {"size": size}, schema=SIZED, **options)
+            assert sayso.hold("refund", {"size": size}, schema=SIZED, **options).id == call.id  # and it is found again
+            return behind.get(call.id)
+
+        def server_says(*words: str) -> None:
+            settings.write_text("\n".join(["[[rules]]", 'name = "refunds"', 'tool = "refund"', *words]))
+            settings.chmod(0o600)
+
+        budget = 'budget = "sum(args.size) <= 100 per 24h"'
+        for number, (words, otherwise, quorum, opens) in enumerate([
+            ([], two, Quorum(2, {"finance", "ops"}), True),
+            (['verdict = "allow"', budget], two, Quorum(2, {"finance", "ops"}), True),
+            (['verdict = "allow"', budget, "quorum = 3", 'roles = ["ops"]'], two, Quorum(3, {"ops"}), False),
+            (['verdict = "allow"', budget, "quorum = 2"], None, Quorum(2), False),
+            (['verdict = "hold"', 'roles = ["ops"]'], policy.hold(quorum=2), Quorum(2, {"ops"}), False),
+        ]):  # fmt: skip
+            if words:
+                server_says(*words)
+            held = refund(200 + number, otherwise)
+            assert (held.state, held.quorum, held.escalation is not None) == (State.PENDING, quorum, opens), words
+        with pytest.raises(errors.AskRefusedError, match="no role is in both"):
+            refund(300, policy.hold(roles=["finance"]))
+        server_says('verdict = "allow"', budget, "quorum = 2")
+        assert refund(50, None).state is State.APPROVED
         store.close()
 
 

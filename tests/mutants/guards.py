@@ -719,6 +719,11 @@ MUTANTS = [
         "gates/test_grants.py::test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gives",
     ),
     Mutant(
+        "whom the server's rule names is asked", "server/api/validation.py",
+        "if here is not None and here.quorum is not None:", "if False:",
+        "gates/test_grants.py::test_what_has_no_room_on_a_server_needs_whom_the_programs_rule_and_the_servers_rule_name",
+    ),
+    Mutant(
         "a bound of a form counts for a call that was raised in it", "server/pages/request.py",
         "if not is_as_shown or bound < Decimal(condition.value):", "if not is_as_shown:",
         "server/test_grants.py::test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown",

@@ -21,7 +21,7 @@ from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.grant import Budget
 from sayso.model.redaction import FAILED, Redaction, agrees
 from sayso.model.request import Call, Question, Request
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import in_effect
 from sayso.server.pages.forms import answer_fields, argument_fields
@@ -221,7 +221,11 @@ def _call(call: Call, redact: Sequence[str]) -> Call:
 def _within_budgets(request: Request, asked: AskedRequest) -> Request:
     """Return a call with the budgets within which it is allowed, those of the program and our own; without where not.
 
-    A program cannot allow itself anything: the policy file in effect here must allow the call as well.
+    A program cannot allow itself anything: the policy file in effect here must allow the call as well. Whom our rule
+    names for a call that is held is asked, beside whom the program names.
+
+    Raises:
+        AskRefusedError: No role that the program names is one of our rule's.
     """
     for text, name in asked.budgets:
         Budget(text, name)  # raises for what says no budget
@@ -239,10 +243,21 @@ def _within_budgets(request: Request, asked: AskedRequest) -> Request:
         why = f"the policy of the server cannot be asked ({error})"
     else:
         why = "the server has no policy" if here is None else f"the server's policy says {here.kind}: {here.rule}"
+    if here is not None and here.quorum is not None:
+        request = _asked_of_ours(request, here.quorum, here.escalation)
     if here is None or here.kind != "allow":
         return replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
     ours = tuple((one.text, one.name) for one in here.budgets)
     return replace(request, budgets=tuple(dict.fromkeys((*ours, *asked.budgets))))
+
+
+def _asked_of_ours(request: Request, ours: Quorum, opens: Escalation | None) -> Request:
+    """Return a request that needs what the program and our rule ask for, and opens to nobody else later."""
+    both = ours.joined(request.quorum)
+    if not both.covers(request.quorum):  # the program would take back what its own rule does not know
+        _refuse(f"the server's policy asks {ours}, and the program {request.quorum}: no role is in both")
+    later = request.escalation
+    return replace(request, quorum=both, escalation=later if later is not None and later.is_within(opens) else None)
 
 
 _drawn: set[tuple[str, ...]] = set()  # digests of schemas, with the types of the plain values that were drawn by them
