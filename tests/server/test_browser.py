@@ -340,9 +340,28 @@ def test_a_key_that_is_held_down_decides_nothing(surf: Surf) -> None:
     page = surf.page(request_id)
     expect(page.locator("[data-approve]")).to_be_enabled()
     page.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', repeat: true, bubbles: true}))")
-    page.keyboard.press("r")  # what is pressed after it is what decides
-    state_is(page, "rejected")
-    assert stands(request_id).state is State.REJECTED
+    page.keyboard.press("r")  # what is pressed after it counts
+    expect(page.locator("#note")).to_be_focused()
+    assert stands(request_id).state is State.PENDING
+
+
+def test_a_no_asks_for_its_reason_first_and_ctrl_enter_there_is_a_no(surf: Surf) -> None:
+    for key, button, state in (("r", "Reject", State.REJECTED), ("f", "Send back", State.FEEDBACK)):
+        request_id = held(taking({f"text{at}": str for at in range(12)}, []), *[f"long, for {key}"] * 12)
+        page = surf.page(request_id)
+        expect(page.locator("[data-approve]")).to_be_enabled()
+        page.evaluate("scrollTo(0, 50)")
+        for each in (key, "Escape", "n", "Escape", key):  # what was begun can be left, and a plain note is no answer
+            page.keyboard.press(each)
+            expect(page.locator(".aimed")).to_have_count(int(each == key))
+        expect(page.locator(".aimed")).to_have_text(f"{button}{key}")
+        assert page.evaluate("scrollY") == 50  # the bar is in sight, so the call stays where it is
+        page.keyboard.type("a better reason")
+        assert stands(request_id).state is State.PENDING
+        page.keyboard.press("Control+Enter")
+        state_is(page, str(state))
+        decision = stands(request_id).decision
+        assert (stands(request_id).state, decision and decision.comment) == (state, "a better reason")
 
 
 def test_a_request_far_down_the_list_opens_at_the_top_of_its_page(surf: Surf) -> None:

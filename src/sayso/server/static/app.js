@@ -339,11 +339,31 @@
     const queue = current.closest(".queue");
     queue.scrollTop = current.offsetTop - (queue.clientHeight - current.offsetHeight) / 2;
   }
-  const press = (key) => {
+  // What is in sight is not moved: the bar sticks to the edge, inside of the room that is kept free for it.
+  const reach = (part) => {
+    const { top, bottom } = part.getBoundingClientRect();
+    part.focus({ preventScroll: top >= 0 && bottom <= innerHeight });
+  };
+  const ready = (key) => {
     const button = one(`[data-key="${key}"]`);
-    if (!button || button.disabled || button.closest("[hidden]")) return;
-    button.focus();
-    button.click();
+    return button && !button.disabled && !button.closest("[hidden]") ? button : null;
+  };
+  const press = (key) => {
+    const button = ready(key);
+    if (button) { reach(button); button.click(); }
+  };
+  // A no is final, and its reason is what the program can act on: the key asks for it first, and Ctrl+Enter sends it.
+  const note = one("#note"), plain = note && note.placeholder;
+  const aim = (button, words) => {
+    all(".aimed").forEach((old) => old.classList.remove("aimed"));
+    if (button) button.classList.add("aimed");
+    note.placeholder = words;
+  };
+  const refuse = (key, words) => {
+    const button = ready(key);
+    if (!button || !note || note.value.trim()) { press(key); return; }
+    aim(button, words);
+    reach(note);
   };
   // In the list a key decides nothing: it leads to the page that lists in full what is selected, and asks.
   const pickOf = (row) => row && one("[name=id]:not(:disabled), [name=alike]", row);
@@ -353,7 +373,8 @@
     if (!picks(":checked").length && here) here.checked = true;
     if (picks(":checked").length) list.requestSubmit(one(`button[value=${verb}]`, list));
   };
-  const focus = (selector) => { const part = one(selector); if (part) { part.focus(); if (part.select) part.select(); } };
+  const focus = (selector) => { const part = one(selector); if (part) { reach(part); if (part.select) part.select(); } };
+  const write = () => { if (note) { aim(null, plain); reach(note); } };
   const edit = () => {
     const box = one("[data-edit]");
     if (box) box.open = true;
@@ -366,12 +387,12 @@
       const box = pickOf(rows()[at]);
       if (box) { box.checked = !box.checked; count(); }
     },
-    z: () => press("z"), s: () => press("s"), e: edit, n: () => focus("#note"),
+    z: () => press("z"), s: () => press("s"), e: edit, n: write,
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
-    r: () => one('[data-key="r"]') ? press("r") : ask("reject"),
-    i: () => { const to = one("#to"); if (to && !to.value.trim()) to.focus(); else press("i"); },
-    m: () => { if (comment && !comment.value.trim()) comment.focus(); else press("m"); },
-    f: () => { const note = one("#note"); if (note && !note.value.trim()) note.focus(); else press("f"); },
+    r: () => one('[data-key="r"]') ? refuse("r", say("Why? Ctrl+Enter rejects it")) : ask("reject"),
+    i: () => { const to = one("#to"); if (to && !to.value.trim()) reach(to); else press("i"); },
+    m: () => { if (comment && !comment.value.trim()) reach(comment); else press("m"); },
+    f: () => refuse("f", say("What should be different? Ctrl+Enter sends it back")),
   };
   // -- commands: what the page offers, by name; each one is done by its own button or link ---------------------
   const palette = one("#palette"), typed = one("input", palette), found = one("ul", palette);
@@ -379,9 +400,9 @@
     .map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim();
   const offers = () => [
     ...all("[data-key]").filter((button) => !button.disabled && !button.closest("[hidden]"))
-      .map((button) => ({ name: words(button), keys: button.dataset.key, run: () => press(button.dataset.key) })),
+      .map((button) => ({ name: words(button), keys: button.dataset.key, run: deeds[button.dataset.key] })),
     ...(one("[data-edit]") ? [{ name: say("Edit the arguments"), keys: "e", run: edit }] : []),
-    ...(one("#note") ? [{ name: say("Write a note"), keys: "n", run: () => focus("#note") }] : []),
+    ...(one("#note") ? [{ name: say("Write a note"), keys: "n", run: write }] : []),
     ...(one("[data-search]") ? [{ name: say("Search"), keys: "/", run: () => focus("[data-search]") }] : []),
     ...all(".views a").map((link) => ({ name: say("View: %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
     ...all(".top nav ul a").map((link) => (
@@ -438,8 +459,13 @@
     if (dialog.open || palette.open || !isOn()) return;
     const isField = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
       && !["checkbox", "radio"].includes(target.type);
-    if (isField && event.key === "Escape") { target.blur(); return; }
-    if (isField && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); press({ comment: "m", to: "i" }[target.id] || "a"); return; }
+    if (isField && event.key === "Escape") { target.blur(); if (note) aim(null, plain); return; }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && (isField || target === document.body)) {
+      const aimed = target === note && one(".aimed");
+      event.preventDefault();
+      press(aimed ? aimed.dataset.key : { comment: "m", to: "i" }[target.id] || "a");
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || isField) return;
     if (Date.now() - prefix < 1500) {
       prefix = 0;
