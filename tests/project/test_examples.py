@@ -6,12 +6,14 @@ Every example is named here; a new one without a test turns `test_every_example_
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,8 @@ from threading import Thread
 
 import pytest
 
+from sayso.stores.base import Store
+from sayso.testing import StoreContract
 from tests.support.person import Person
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -450,3 +454,28 @@ def test_pizza_is_ordered_on_a_web_page_by_many_at_once_and_no_event_is_lost() -
         "404 {'error': 'there is no such order'}",
         "404 {'error': 'this order has no such question'}",
     ]
+
+
+# -- a store of one's own --------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_asked_decided_and_run_in_the_json_store(place: Path) -> None:
+    done = run(str(EXAMPLES / "json_store.py"), str(place / "requests.json"))
+    assert (done.returncode, done.stdout) == (0, "paid 80\n"), done.stderr
+
+
+_specification = importlib.util.spec_from_file_location("json_store", EXAMPLES / "json_store.py")
+assert _specification is not None
+assert _specification.loader is not None
+json_store = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(json_store)
+
+
+@pytest.mark.slow
+class TestJsonStore(StoreContract):
+    def make_store(self) -> Store:
+        return json_store.FileStore(Path(tempfile.mkdtemp()) / "requests.json")
+
+    def elsewhere(self, store: Store) -> Store:
+        assert isinstance(store, json_store.FileStore)
+        return json_store.FileStore(store.path)
