@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from sayso.integrations.mcp_gateway.connection import dump
 from sayso.integrations.mcp_gateway.gateway import Gateway, Settings
 
 PATIENCE = 60.0
@@ -47,6 +48,7 @@ class Server:
     async def send(self, message: dict[str, Any]) -> None:
         if self._receive is None:
             raise ConnectionRefusedError("the server has ended")
+        dump(message)  # as a connection does; raises for what is no JSON
         self.seen.append(message)
         if "id" in message and "method" in message:
             task = asyncio.ensure_future(self._respond(message))

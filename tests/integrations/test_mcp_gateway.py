@@ -368,6 +368,24 @@ def test_a_fault_of_the_gateway_itself_is_answered_too(store: Store, monkeypatch
     run(work())
 
 
+def test_a_message_that_cannot_be_passed_on_ends_no_session(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        for method in ("ping", "tools/call"):
+            params = {"name": "read", "arguments": {"a": float("inf")}}  # 1e999, of which JSON cannot be made again
+            line = json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
+            await client.say(line.replace("Infinity", "1e999").encode())
+            await until(lambda: len(client.lines) > 0)
+            assert "cannot be passed on" in json.loads(client.lines.pop())["error"]["message"]
+        for number in ([1], {"a": 1}, 1.5, None):
+            await server.say({"jsonrpc": "2.0", "id": number, "result": {}})
+        assert "error" not in await client.ask("ping")
+        assert server.starts == 1
+
+    run(work())
+
+
 def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run(store: Store) -> None:
     async def work() -> None:
         server = Server()
@@ -574,6 +592,7 @@ def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store
         good + good,
         b"\xff" + good,
         b"{",
+        good.replace(b'"a"', b"[" * 100_000 + b"]" * 100_000),
     ]
 
     async def work() -> None:

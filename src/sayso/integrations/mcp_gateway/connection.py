@@ -55,7 +55,10 @@ def parse(line: bytes) -> Message:
     def no_number(text: str) -> Any:
         raise ValueError(f"{text} is no JSON number")
 
-    read: Any = json.loads(line.decode("utf-8"), object_pairs_hook=object_once, parse_constant=no_number)
+    try:
+        read: Any = json.loads(line.decode("utf-8"), object_pairs_hook=object_once, parse_constant=no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply to be read") from None
     if not isinstance(read, dict):
         raise ValueError("one message a line, and no batch")  # noqa: TRY004  the text is at fault, not its type
     message = cast("Message", read)
@@ -129,7 +132,7 @@ class StdioUpstream:
             raise RuntimeError("the process has no output")
         try:
             while line := await process.stdout.readline():
-                with suppress(ValueError):  # a server that logs on stdout: no client could read it either
+                with suppress(ValueError, RecursionError):  # a server that logs: no client could read it either
                     message: Any = json.loads(line)
                     if isinstance(message, dict):
                         await receive(line.rstrip(b"\r\n"), cast("Message", message))
@@ -212,6 +215,8 @@ class Proxy:
             await up.send(message)
         except OSError as error:
             await self._answer_with(number, f"the server cannot be reached: {error}")
+        except (ValueError, RecursionError) as error:  # the end of one message must not be that of the session
+            await self._answer_with(number, f"the message cannot be passed on: {error}")
 
     async def request(self, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
         """Send a request of the gateway's own and return the answer.
@@ -285,6 +290,8 @@ class Proxy:
     async def _receive(self, raw: bytes, message: Message) -> None:
         number: Any = message.get("id")
         if "method" not in message:
+            if number is not None and not is_request_id(number):
+                return  # nobody asked with such an id
             if number in self._own:
                 own = self._own[number]
                 if not own.done():
