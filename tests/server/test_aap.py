@@ -281,6 +281,7 @@ def test_what_is_no_submission_is_refused_in_the_protocols_words(program: Progra
         ('{"tool":"a","timeout":"9s","arguments":{"x":0.12345678901234567890123}}', 422),
         ('{"tool":"a","timeout":"9s","arguments":{"x":1e999}}', 400),
     ]  # fmt: skip
+        ('{"tool":"a","timeout":"9s","arguments":{"x":1e-99999999999999999999}}', 422),
     for body, status in wrong:
         found = program.send("POST", "/v1/requests", body, "k")
         assert (found.status_code, set(found.json()["error"])) == (status, {"type", "code", "message", "request_id"})

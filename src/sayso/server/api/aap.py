@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
@@ -141,9 +142,10 @@ def digest_of(text: str) -> str:
     """
 
     def exact(digits: str) -> float:
-        if Decimal(digits) != Decimal(repr(float(digits))):
-            raise Problem("invalid_input", f"the number {digits[:40]} has too many digits; send it as a text")
-        return float(digits)
+        with suppress(InvalidOperation):  # an exponent that no decimal has
+            if Decimal(digits) == Decimal(repr(float(digits))):
+                return float(digits)
+        raise Problem("invalid_input", f"the number {digits[:40]} has too many digits; send it as a text")
 
     return hash_of("aap", json.dumps(json.loads(text, parse_float=exact), sort_keys=True))
 
