@@ -131,6 +131,11 @@ MUTANTS = [
         "stores/test_http_starts.py::test_a_start_that_was_looked_into_before_another_is_not_given_out",
     ),
     Mutant(
+        "what a grant lets through is no answer of a person", "server/api/program.py",
+        "decision.under is None and ", "",
+        "stores/test_http_starts.py::test_what_a_grant_or_a_budget_lets_through_is_no_answer_of_a_person",
+    ),
+    Mutant(
         "what a hook found out is of one start", "model/lifecycle.py",
         "if token is not None and token != execution.token:", "if False:",
         "gates/test_again.py::test_what_a_hook_found_out_of_one_start_says_nothing_of_a_later_one",

@@ -145,6 +145,19 @@ def test_an_answer_to_another_program_or_in_another_run_pays_for_nothing(stage: 
         refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
 
 
+def test_what_a_grant_or_a_budget_lets_through_is_no_answer_of_a_person(stage: Stage) -> None:
+    agent = Agent(stage)
+    stage.person().grant(agent.asks(0).id, count=5, lasts="1h")
+    agent.starts("1")
+    by_grant = agent.asks(0)
+    in_budget = stage.store.ask(
+        sample_call("order", {"amount": 3}, requester=agent.request.requester, budgets=(("count() <= 9 per 1h", None),))
+    )
+    assert (by_grant.state, in_budget.state) == (State.APPROVED, State.APPROVED)
+    agent.stops("1")
+    refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
 def test_more_retries_than_a_server_gives_are_refused(stage: Stage) -> None:
     program = stage.program()
     refusal(errors.AskRefusedError, lambda: program.ask(sample_call(retries=6)))

@@ -246,9 +246,12 @@ def _must_have_starts(own: Ownership, request: Request) -> None:
 
 
 def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
-    """Say whether a person decided a request, or said how its call ended, since an instant; the program is nobody."""
+    """Say whether a person decided a request, or said how its call ended, since an instant.
+
+    The program is nobody; and where a grant or a budget let a call through, nobody looked at it then.
+    """
     decision, execution = request.decision, request.execution
-    if decision is not None and decision.by != own.me and decision.at >= since:
+    if decision is not None and decision.under is None and decision.by != own.me and decision.at >= since:
         return True
     if execution is None or execution.resolved_by in {None, own.me} or execution.finished_at is None:
         return False
