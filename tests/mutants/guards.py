@@ -1453,6 +1453,11 @@ MUTANTS = [
         "server/test_aap.py::test_a_submission_that_was_swapped_under_its_key_is_refused",
     ),
     Mutant(
+        "a start that was given back is not consumed", "server/api/aap.py",
+        "        program.must_have_starts(own, request)", "        pass",
+        "server/test_aap.py::test_a_start_that_its_program_gave_back_without_a_persons_answer_is_not_consumed_again",
+    ),
+    Mutant(
         "an altered submission is found", "server/api/aap.py",
         'if digest_of(record.body["text"]) != request.place:', "if False:",
         "server/test_aap.py::test_a_submission_that_was_altered_in_the_store_is_found_before_a_start",

@@ -23,6 +23,7 @@ import uvicorn
 from sayso import audit, errors
 from sayso import clock as sayso_clock
 from sayso.channels.outbox import delivering
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import Identity
 from sayso.reviews import Review
@@ -280,8 +281,8 @@ def test_what_is_no_submission_is_refused_in_the_protocols_words(program: Progra
         ([], 422), ("{", 400), ('{"tool":"a","tool":"b"}', 400), (b"\xff", 400), (BODY | {"tool": "a\u202eb"}, 422),
         ('{"tool":"a","timeout":"9s","arguments":{"x":0.12345678901234567890123}}', 422),
         ('{"tool":"a","timeout":"9s","arguments":{"x":1e999}}', 400),
-    ]  # fmt: skip
         ('{"tool":"a","timeout":"9s","arguments":{"x":1e-99999999999999999999}}', 422),
+    ]  # fmt: skip
     for body, status in wrong:
         found = program.send("POST", "/v1/requests", body, "k")
         assert (found.status_code, set(found.json()["error"])) == (status, {"type", "code", "message", "request_id"})
@@ -416,6 +417,18 @@ def test_a_consume_that_is_sent_again_gets_the_same_answer(program: Program, sto
     execution = store.get(ours(found)).execution
     assert execution is not None
     assert execution.attempt == 1
+
+
+def test_a_start_that_its_program_gave_back_without_a_persons_answer_is_not_consumed_again(
+    program: Program, store: Store
+) -> None:
+    found = approved(program, store)
+    assert program.send("POST", f"/v1/requests/{found}/consume", key="c1").status_code == 200
+    execution = store.get(ours(found)).execution
+    assert execution is not None
+    store.finish(ours(found), execution.token, Outcome("suspended"))  # by the API for programs of sayso
+    assert code_of(program.send("POST", f"/v1/requests/{found}/consume", key="c2")) == (409, "already_consumed")
+    assert store.get(ours(found)).state is State.APPROVED
 
 
 def test_what_is_not_approved_is_not_consumed(program: Program, store: Store) -> None:

@@ -89,7 +89,7 @@ def test_a_start_that_was_looked_into_before_another_is_not_given_out(
                 stage.store.start(agent.request.id, "1")
             stage.store.finish(agent.request.id, "1", STOPPED)
 
-    monkeypatch.setattr("sayso.server.api.program._must_have_starts", look)
+    monkeypatch.setattr("sayso.server.api.program.must_have_starts", look)
     refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
     assert stage.store.get(agent.request.id).state is State.APPROVED
 

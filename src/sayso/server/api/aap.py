@@ -316,6 +316,7 @@ def consume(own: Ownership) -> Response:
     request, record = _found(own, _request_id(own))
     token = hash_of("aap", request.id, key)
     try:
+        program.must_have_starts(own, request)  # it may have given its start back as a program of sayso does
         # The program runs the call, and not this process: no end of a server makes its outcome unknown.
         request = own.store.start(request.id, token, by=f"{AAP_RUNS}{own.me.subject}", seen=request)
     except errors.ApprovalExpiredError as refusal:

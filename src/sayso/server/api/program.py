@@ -32,7 +32,7 @@ from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
 from sayso.stores.transaction import waiting_kind
 
-__all__ = ["MOST_RETRIES", "record", "router", "validated_request"]
+__all__ = ["MOST_RETRIES", "must_have_starts", "record", "router", "validated_request"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 router = Router(kinds=("ask",))
@@ -92,7 +92,7 @@ def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
         return found  # it can be undone; the start that comes next is told for how long
     if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
         return found
-    _must_have_starts(own, found)
+    must_have_starts(own, found)
     return own.store.start(found.id, begin.token, by=begin.worker, seen=found)
 
 
@@ -214,7 +214,7 @@ def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
 )  # fmt: skip
 def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
-    _must_have_starts(own, request)
+    must_have_starts(own, request)
     try:
         # Another start may have come since, or have stopped, which spent what was just found.
         return _answer(own.store.start(request.id, message.token, by=message.worker, seen=request))
@@ -225,7 +225,7 @@ def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
         raise errors.EffectTakenError(request.id, effect=refusal.effect, other=None, state=refusal.state) from None
 
 
-def _must_have_starts(own: Ownership, request: Request) -> None:
+def must_have_starts(own: Ownership, request: Request) -> None:
     """Raise `AlreadyStartedError` for a call that has had its starts: the program that ends them is not trusted.
 
     A call that stops to ask a person something else gives its start back (`suspended`), and asks. The server gives the
