@@ -8,7 +8,6 @@ persisted. Two modes: in `block` the run waits for the person, in `pause` it end
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -421,14 +420,15 @@ class AdapterSuite:
         assert (scene.refunds, outcome.answer) == ([50.0], ANSWER)
         assert outcome.told == {"d1": ANSWER}
 
-    def test_program_of_the_page_waits_for_a_person(self, memory: Store) -> None:
+    def test_program_of_the_framework_waits_for_a_person(self, memory: Store) -> None:
         if not hasattr(self.driver, "model"):
             pytest.skip("its own page is executed")
-        names = {"model": self.driver.model(Scene([[refund()]], "block"))}
-        exec(program_of(type(self.driver).__module__.rpartition(".")[2]), names)  # noqa: S102  our own page
+        model = self.driver.model(Scene([[refund()]], "block"))
+        names: dict[str, Any] = {}
+        exec(program_of(type(self.driver).__module__.rpartition(".")[2]), names)  # noqa: S102  our own program
 
         async def main() -> None:
-            task = asyncio.ensure_future(names["main"]("refund A-1"))
+            task = asyncio.ensure_future(names["main"](model, "refund A-1"))
             await self.until(lambda: bool(pending(memory)), task)
             reject("not today")(pending(memory)[0])
             assert await task
@@ -599,11 +599,9 @@ class AdapterSuite:
 
 
 def program_of(module: str) -> str:
-    """Return the program of `docs/guides/frameworks.md` that a test module runs."""
-    page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "frameworks.md").read_text(encoding="utf-8")
-    parts = page.split("```python\n")  # the first program is the tool that all of them hold
-    (own,) = (after for before, after in itertools.pairwise(parts) if before.endswith(f"{module}.py runs it -->\n"))
-    return parts[1].split("```")[0] + own.split("```")[0]
+    """Return the program in `examples/frameworks` of the framework that a test module tests."""
+    name = module.removeprefix("test_")
+    return (Path(__file__).resolve().parents[3] / "examples" / "frameworks" / f"{name}.py").read_text("utf-8")
 
 
 def everything(store: Store) -> list[Request]:
