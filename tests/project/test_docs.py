@@ -235,7 +235,8 @@ def test_every_fault_and_signal_stands_in_the_reference_under_the_fault_that_it_
     }
     raised = {getattr(signals, name) for name in signals.__all__} | {getattr(errors, name) for name in errors.__all__}
     kinds = {kind for kind in raised if isinstance(kind, type) and issubclass(kind, Exception)} - {sayso.SaysoError}
-    assert told == {(_section_of(kind, set(parts)), kind.__name__) for kind in kinds}
+    bases = {kind for kind in kinds if kind.__name__ in parts}
+    assert told == {(_section_of(kind, set(parts)), kind.__name__) for kind in kinds - bases}
 
 
 def _section_of(kind: type[Exception], titles: set[str]) -> str:
@@ -286,6 +287,8 @@ def test_every_public_name_and_parameter_stands_in_the_reference(root: Path) -> 
     assert sorted(sections) == sorted(sayso.__all__)
     for name, own in sections.items():
         section = own + sections["StartEvent"] * name.endswith("Event")  # it has what every event has
+        if "modules.md#the-nouns" in section:
+            section += inspect.getdoc(getattr(sayso, name)) or ""
         for parameter in _parameters(getattr(sayso, name)):
             assert re.search(rf"\b{parameter}\b", section), f"{name} says nothing of {parameter}"
     of_all = {"self", "by", "channel"}
