@@ -304,9 +304,10 @@ def test_a_comment_is_shown_with_what_happened_and_decides_nothing() -> None:
 def test_who_stands_in_decides_what_is_assigned_to_who_is_away() -> None:
     request = ask_refund()
     assert sayso("away").out == "nobody is away\n"
-    said = sayso("away", "3d", "--to", "idp:bob", "--as", "ada").out
-    assert said.startswith("ada is away until ")
-    assert said.endswith(", bob (idp) stands in\n")
+    said = sayso("away", "3d", "--to", "idp:bob", "--as", "ada")
+    assert said.out.startswith("ada is away until ")
+    assert said.out.endswith(", bob (idp) stands in\n")
+    assert said.err == "warning: Nobody has signed in as bob (idp), and no settings name them. Is the name right?\n"
     assert json.loads(sayso("away", "--json").out)[0]["to"] == "idp:bob"
     for words in (("3d",), ("--to", "bob"), ("3d", "--to", "bob", "--back")):
         assert sayso("away", *words, "--as", "ada").code == 2
@@ -316,6 +317,7 @@ def test_who_stands_in_decides_what_is_assigned_to_who_is_away() -> None:
     assert sayso("approve", request.id, "--as", "bob").code == 1
     sayso("away", "3d", "--to", "bob", "--as", "ada")
     assert sayso("approve", request.id, "--as", "bob").code == 0
+    assert sayso("away", "3d", "--to", "bob", "--as", "ada").err == ""
     assert "on behalf of local:ada" in sayso("show", request.id).out
 
 

@@ -5,10 +5,14 @@ The invariant: attention goes to another person, and no right does.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from starlette.applications import Starlette
 
+import sayso
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Store
+from sayso.stores.records import Record
 from tests.conftest import Clock
 from tests.support.acting import held, payer
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
@@ -65,7 +69,8 @@ def test_somebody_is_away_by_each_door_and_back_before_the_time(app: Starlette, 
     api = caller(app, name="bob")
     made = api.post("/api/v1/away", json={"to": "carol", "until": "2099-01-31T09:00+01:00"})
     assert made.json() == {
-        "by": "local:bob", "to": "local:carol", "since": made.json()["since"], "until": "2099-01-31T08:00:00Z"
+        "by": "local:bob", "to": "local:carol", "since": made.json()["since"], "until": "2099-01-31T08:00:00Z",
+        "warning": "Nobody has signed in as carol, and no settings name them. Is the name right?",
     }  # fmt: skip
     assert "bob is away until 2099-01-31 08:00Z, carol stands in: nobody looks further" in send(
         ada, "away", until="2d", to="bob"
@@ -76,3 +81,23 @@ def test_somebody_is_away_by_each_door_and_back_before_the_time(app: Starlette, 
     assert "200 " in send(ada, "back")
     rows = [row.event for row in store.journal(run_id=f"sayso:away:{Identity(LOCAL, 'ada').folded}")]
     assert rows == ["delegated", "delegation_ended"]
+
+
+def test_who_is_known_stands_in_without_a_warning(
+    app: Starlette, store: Store, ada: Browser, clock: Clock, place: Path
+) -> None:
+    browser(app, "bob")
+    clock.tick(minutes=9 * 60)  # that session has ended, and he has signed in once
+    ada = browser(app, "ada")
+    api = caller(app, name="carol")
+    store.keep(Record("channel", "desk", {"kind": "Desk", "people": ["local:dora"]}))
+    sayso.Review(store).approve(held(payer(), 5).confirmation_id, by="eve")
+    (place / "sayso.toml").write_text('[serve]\nreviewers = ["finn"]\n', encoding="utf-8")
+    for to in ("bob", "BOB", "carol", "dora", "eve", "finn", "local:bob"):
+        assert "Nobody has signed in" not in send(ada, "away", until="2d", to=to), to
+    for to in ("bobb", "idp:bob"):
+        said = send(ada, "away", until="2d", to=to)
+        assert said.startswith("200 "), said
+        assert f"Nobody has signed in as {'bob (idp)' if ':' in to else to}, and no settings name them." in said
+    assert api.post("/api/v1/away", json={"to": "local:bob", "until": "2d"}).json()["warning"] is None
+    assert [str(one.to) for one in store.delegations()] == ["bob (idp)", "bob"]

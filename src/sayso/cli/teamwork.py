@@ -48,6 +48,15 @@ def _with_roles(cli: CliContext, who: Identity) -> Reviewer | Identity:
     return with_roles(cli.store, who) or who
 
 
+def _doubt_about(cli: CliContext, who: Identity) -> str | None:
+    """Return a warning where nothing speaks of somebody; without the extra `web` nobody is known."""
+    try:
+        from sayso.server.auth.people import doubt_about
+    except ModuleNotFoundError:
+        return None
+    return doubt_about(cli.store, who)
+
+
 @deciding(
     click.argument("request_id", metavar="ID"),
     click.argument("name", metavar="NAME"),
@@ -105,9 +114,12 @@ def away(cli: CliContext, until: str | None, to: str | None, back: bool) -> int:
         review.end_delegation()
     elif until is not None and to is not None:
         try:
-            review.delegate(person_of(to), until)
+            made = review.delegate(person_of(to), until)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
+        doubt = _doubt_about(cli, made.to)
+        if doubt is not None:
+            complain(f"warning: {doubt}")
     found = review.delegations()
     documents = [
         {"by": one.by.qualified, "to": one.to.qualified, "since": clock.written(one.since),

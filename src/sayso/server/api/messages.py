@@ -308,11 +308,14 @@ class Delegation(Output):
     to: str = Field(description="Who stands in: `issuer:subject`")
     since: datetime
     until: datetime
+    warning: str | None = Field(None, description="Where it has just been made: that nobody is known by this name.")
 
     @classmethod
-    def of(cls, found: reviewer.Delegation) -> Delegation:
+    def of(cls, found: reviewer.Delegation, warning: str | None = None) -> Delegation:
         """Return a delegation as the API shows it."""
-        return cls(by=found.by.qualified, to=found.to.qualified, since=found.since, until=found.until)
+        return cls(
+            by=found.by.qualified, to=found.to.qualified, since=found.since, until=found.until, warning=warning
+        )  # fmt: skip
 
 
 class Delegations(Output):

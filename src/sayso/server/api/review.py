@@ -24,7 +24,7 @@ from sayso.model.run import RunState
 from sayso.server.api import messages
 from sayso.server.api.endpoint import Context, Endpoint, Router
 from sayso.server.api.problems import Problem
-from sayso.server.auth.people import with_roles
+from sayso.server.auth.people import doubt_about, with_roles
 from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.filter import RunFilter
 
@@ -295,9 +295,10 @@ def list_away(context: Context) -> messages.Delegations:
 @router.post("/v1/away", "Say that you are away, and who stands in", kinds=_REVIEW, problems=("invalid_input",))
 def away(context: Context, body: messages.Away) -> messages.Delegation:
     try:
-        return messages.Delegation.of(context.review.delegate(_person(body.to), body.until))
+        made = context.review.delegate(_person(body.to), body.until)
     except (ValueError, errors.ConfigError) as error:
         raise Problem("invalid_input", str(error)) from None
+    return messages.Delegation.of(made, warning=doubt_about(context.store, made.to))
 
 
 @router.post("/v1/back", "Say that you are back", kinds=_REVIEW)

@@ -27,6 +27,7 @@ from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.words import say
+from sayso.server.auth.people import doubt_about
 from sayso.server.auth.tokens import Token, Tokens
 from sayso.server.context import RequestContext, device_key, redirect
 from sayso.server.language import choose_language, language_choices, language_of
@@ -75,14 +76,11 @@ def go_away(context: RequestContext) -> Response:
         return page_of_settings(context, status=422, away_fault=str(refused))
     except (errors.ConfigError, ValueError) as fault:
         return page_of_settings(context, status=422, away_fault=escape(str(fault)))
-    further = absence(made.to, context.review.delegations())
+    further, said = absence(made.to, context.review.delegations()), doubt_about(context.settings.store, made.to)
     if further:
-        return page_of_settings(
-            context,
-            away_fault=say(
-                "%(name)s is %(away)s: nobody looks further than one step.", name=name_of(made.to), away=further
-            ),
-        )
+        said = say("%(name)s is %(away)s: nobody looks further than one step.", name=name_of(made.to), away=further)
+    if said is not None:
+        return page_of_settings(context, away_fault=said)
     return redirect(context.path("settings"))
 
 
