@@ -19,7 +19,7 @@ from sayso.model import canonical
 from sayso.model.journal import ended_at
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Request, State
-from sayso.model.reviewer import PROGRAM, Identity, Quorum
+from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore
@@ -240,6 +240,31 @@ def test_what_ended_later_is_not_purged(scene: Scene) -> None:
         scene.store.purge(request.id, ADA, before=scene.clock() - 2 * DAY, channel="test")
     almost = timedelta(days=2) - timedelta(microseconds=1)
     assert purge(scene.store, before=scene.clock() - almost, by=ADA, channel="test").requests == 1
+
+
+def test_absences_that_ended_go_with_a_purge_or_the_next_one_and_the_journal_keeps_them(scene: Scene) -> None:
+    store, carol = scene.store, Identity(LOCAL, "carol")
+
+    def away(who: Identity, days: int) -> None:
+        store.delegate(who, to=Identity(LOCAL, "zoe"), until=scene.clock() + days * DAY, channel="test")
+
+    def kept() -> list[str]:
+        return sorted(record.key for record in store.records("away"))
+
+    away(ADA, 1), away(BOB, 2), away(carol, 9)
+    scene.clock.tick(days=4)
+    for before, rest in ((3 * DAY, [ADA, BOB, carol]), (timedelta(days=2.5), [BOB, carol]), (-99 * DAY, [carol])):
+        there = kept()
+        purge(store, before=scene.clock() - before, by=ADA, channel="test", is_dry=True)
+        assert kept() == there
+        purge(store, before=scene.clock() - before, by=ADA, channel="test")
+        assert kept() == sorted(one.folded for one in rest)
+    scene.clock.tick(days=9)
+    away(ADA, 1)
+    assert kept() == [ADA.folded]
+    assert [one.by for one in store.delegations()] == [ADA]
+    assert [row.event for row in store.journal(run_id=f"sayso:away:{carol.folded}")] == ["delegated"]
+    assert audit.verify(store).broken == ()
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.BROKEN, RunState.RUNNING])

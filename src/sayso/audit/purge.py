@@ -1,4 +1,4 @@
-"""Purges what is old: arguments, results and texts of requests that ended before a day, and the steps of ended runs.
+"""Purges what is old: the contents of requests that ended before a day, the steps of ended runs, and old absences.
 
 Each request is purged in a transaction of its own, with a row in the journal; the rows of the journal stay and still
 verify. At the end nothing of it is left in the files. What waits, is approved, runs or has an unknown outcome is never
@@ -52,6 +52,7 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
     """
     if not is_dry:
         store.sweep()
+        store.drop_delegations(before=min(before, store.now()))
     requests = needed = words = 0
     for request in requests_in(store, Filter(states=FINAL)):
         if request.purged_at is not None or ended_at(request) >= before:

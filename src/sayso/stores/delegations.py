@@ -4,7 +4,7 @@ A delegation routes attention, never rights: what is assigned to somebody who is
 as far as that one may decide it anyway, and their mentions and messages are seen there too. It adds no role and no
 vote. It counts from when it is written until its end by the store's clock, and is followed one step: of a delegate who
 is away as well, nobody looks for the next one. Each is a record; the journal says who made and ended it, in a chain of
-each person.
+each person. What has ended goes with the next one that is written, or with a purge; the journal keeps it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def delegate(
         raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
     if until <= now:
         raise ValueError(f"{clock.written(until)} is past; nothing was changed")
+    drop_ended(tx, now)
     body: dict[str, Any] = {
         "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
     }  # fmt: skip
@@ -66,6 +67,15 @@ def end(tx: RecordTransaction, by: Identity, channel: str, now: datetime) -> boo
     if counted:
         tx.note(chain_of(by), "delegation_ended", by, channel, {})
     return counted
+
+
+def drop_ended(tx: RecordTransaction, before: datetime) -> int:
+    """Drop what ended before an instant; return how many. Those that count are looked for among few, therefore."""
+    rows = [tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)]
+    old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
+    for row in old:
+        tx.drop_record(AWAY, row.key)
+    return len(old)
 
 
 def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | None:

@@ -85,6 +85,10 @@ class PeopleVerbs(RecordVerbs):
         """In one transaction, end what somebody delegated; return whether it still counted."""
         return self._transact(_delegation_ended, by, channel)
 
+    def drop_delegations(self, *, before: datetime) -> int:
+        """In one transaction, drop the delegations that ended before an instant; return how many. The journal stays."""
+        return self._transact(delegations.drop_ended, before)
+
     def delegations(self) -> list[Delegation]:
         """Return who is away now, and who stands in, those first that end first; altered rows are left out."""
         found, now = list[Delegation](), self.now()
