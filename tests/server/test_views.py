@@ -64,6 +64,29 @@ def test_a_shared_view_is_changed_by_who_shared_it_or_by_a_lead(app: Starlette, 
     assert (views(ada), views(bob)) == ([], ["q=other"])
 
 
+@pytest.mark.parametrize("was_there", [False, True])
+def test_of_two_who_save_one_shared_view_at_once_one_wins_and_the_other_is_told(
+    app: Starlette, ada: Browser, store: Store, monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    bob, read = browser(app, "bob", roles={"lead"}), store.record
+    if was_there:
+        send(ada, "save", name="risky", shared="yes", **{"in": "q=old"})
+
+    def read_before_another_saves(kind: str, key: str) -> Any:
+        found = read(kind, key)
+        if kind == "view":
+            monkeypatch.undo()
+            assert send(ada, "save", name="risky", shared="yes", **{"in": "q=first"}).status_code == 200
+        return found
+
+    monkeypatch.setattr(store, "record", read_before_another_saves)
+    late = send(bob, "save", name="Risky", shared="yes", **{"in": "q=second"})
+    assert (late.status_code, "nothing was saved" in text_of(late.text)) == (409, True)
+    assert views(bob) == ["q=first"]
+    assert send(bob, "save", name="Risky", shared="yes", **{"in": "q=second"}).status_code == 200
+    assert views(ada) == ["q=second"]
+
+
 def test_what_is_no_view_is_not_saved(ada: Browser) -> None:
     for name, words in (("", "q=a"), ("n" * 41, "q=a"), ("n", ""), ("n", "q=" + "a" * 2_000)):
         assert send(ada, "save", name=name, **{"in": words}).status_code == 400

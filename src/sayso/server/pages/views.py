@@ -90,7 +90,9 @@ def change_view(context: RequestContext) -> Response:
         raise HTTPException(
             400, say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
         )
-    store.keep(Record(kind, key, {"name": name, "words": words, "by": context.reviewer.identity.folded}))
+    view = Record(kind, key, {"name": name, "words": words, "by": context.reviewer.identity.folded})
+    if not (store.keep(view, only_new=True) if known is None else store.swap(known, view)):
+        raise HTTPException(409, say("somebody saved or removed a view of this name just now; nothing was saved"))
     return redirect(f"{context.path()}?{words}")
 
 
@@ -102,9 +104,10 @@ def _may_change(context: RequestContext, record: Record, *, is_shared: bool) -> 
 def _must_be_allowed(context: RequestContext, known: Record | None, *, is_shared: bool) -> None:
     """Raise `HTTPException` where a view is there that this person may not change."""
     if known is not None and not _may_change(context, known, is_shared=is_shared):
-        raise HTTPException(
-            403, f"somebody else shares it: they change it, or who has the role {_LEAD}; nothing was done"
+        said = say(
+            "somebody else shares it: they change it, or who has the role %(role)s; nothing was done", role=_LEAD
         )
+        raise HTTPException(403, said)
 
 
 def _filters(words: str) -> str:
