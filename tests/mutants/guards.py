@@ -326,6 +326,21 @@ MUTANTS = [
         "test_who_stands_in_decides_what_is_assigned_to_who_is_away_in_their_own_name",
     ),
     Mutant(
+        "a purge leaves alone who is away", "audit/purge.py",
+        "before=min(before, store.now())", "before=before",
+        "audit/test_purge.py::test_absences_that_ended_go_with_a_purge_or_the_next_one_and_the_journal_keeps_them",
+    ),
+    Mutant(
+        "one of two who save a view at once is told", "server/pages/views.py",
+        "if not (store.keep(view, only_new=True) if known is None else store.swap(known, view)):", "if store.keep(view) is None:",
+        "server/test_views.py::test_of_two_who_save_one_shared_view_at_once_one_wins_and_the_other_is_told",
+    ),
+    Mutant(
+        "test messages to devices are limited", "server/pages/devices.py",
+        "        context.count_test()\n", "",
+        "server/test_push.py::test_a_person_sends_ten_test_messages_a_minute_to_devices_and_through_channels",
+    ),
+    Mutant(
         "a delegation ends by the store's clock", "model/reviewer.py",
         "return now < self.until", "return True",
         "stores/test_contract.py::TestMemory::"

@@ -274,6 +274,25 @@ def turned_on(page: Browser, phone: Phone, name: str = "phone") -> Any:
     return page.submit("/devices/add", csrf=csrf, name=name, **phone.subscription)
 
 
+def test_a_person_sends_ten_test_messages_a_minute_to_devices_and_through_channels(
+    app: Starlette, push: Push, ada: Browser, service: Receiver, place: Path
+) -> None:
+    (place / "sayso.toml").write_text('[channels.ops]\ntype = "terminal"\n', encoding="utf-8")
+    phone, bob = Phone(service), browser(app, "bob")
+    turned_on(ada, phone)
+    form = {"csrf": fields_of(ada.get("/settings").text)["csrf"], "key": push.devices(ADA)[0].key, "channel": "ops"}
+    for _ in range(9):
+        app.state.settings.tests.count(ADA.identity.folded)
+    assert ada.submit("/devices/test", **form).status_code == 200
+    for page in ("/devices/test", "/settings/test"):
+        refused = ada.submit(page, **form)
+        assert (refused.status_code, "nothing was sent" in text_of(refused.text)) == (429, True)
+        assert int(refused.headers["retry-after"]) > 0
+    assert len(phone.shown) == 1
+    theirs = {**form, "csrf": fields_of(bob.get("/settings").text)["csrf"]}
+    assert bob.submit("/settings/test", **theirs).status_code == 200
+
+
 def test_a_reviewer_sees_tries_and_removes_their_own_devices(
     app: Starlette, store: Store, push: Push, ada: Browser, service: Receiver
 ) -> None:

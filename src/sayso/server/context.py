@@ -30,6 +30,7 @@ from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.model.words import Language, choose, say
 from sayso.reviews import Review
 from sayso.server.api.limits import Rate
+from sayso.server.api.problems import Problem
 from sayso.server.auth.options import FAILURES, SignIn
 from sayso.server.auth.sessions import Session, Sessions
 from sayso.server.auth.signing import Links, TokenSigner
@@ -48,6 +49,7 @@ _large_form = threading.Lock()  # a large form takes a hundred times its size wh
 _LONGEST_ADDRESS = 500
 DEVICE_COOKIE = "sayso-device"
 _WORTH_COMPRESSING, _LEVEL = 1_000, 5
+_TESTS = "10/minute"
 
 
 def _after_fork() -> None:
@@ -67,6 +69,7 @@ class Settings:
         base_url: How people reach it; None where each request's own Host header says it.
         who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
         failures: How often one address may fail to sign in.
+        tests: How often one person may have a test message sent, through a channel or to a device.
         undo_within: How long an approval of the pages can be undone; its call does not start before.
     """
 
@@ -77,6 +80,7 @@ class Settings:
     signer: TokenSigner
     sign_in: SignIn = field(default_factory=SignIn)
     failures: Rate = field(default_factory=lambda: Rate(FAILURES))
+    tests: Rate = field(default_factory=lambda: Rate(_TESTS))
     undo_within: timedelta | None = None
 
     @cached_property
@@ -153,6 +157,14 @@ class RequestContext:
     def field(self, name: str) -> str | None:
         """Return the text of a form field; None where it is empty."""
         return self.form.get(name, "").replace("\r\n", "\n").strip() or None
+
+    def count_test(self) -> None:
+        """Count a test message that this person sends; raises `HTTPException` where they sent too many."""
+        try:
+            self.settings.tests.count(self.reviewer.identity.folded)
+        except Problem as problem:
+            message = say("you sent many test messages just now; nothing was sent, try again in a minute")
+            raise HTTPException(429, message, problem.headers) from None
 
     def path(self, *steps: str, **asked: str) -> str:
         """Return the address of a page of ours."""

@@ -34,6 +34,7 @@ def change(context: RequestContext) -> Response:
         device = next((one for one in push.devices(me) if one.key == key), None)
         if device is None:
             raise HTTPException(404, say("you have no such device; nothing was sent"))
+        context.count_test()
         try:
             push.test(device)
         except DeliveryError as fault:

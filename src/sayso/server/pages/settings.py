@@ -52,6 +52,7 @@ def send_test(context: RequestContext) -> Response:
     name, tables = context.form.get("channel", ""), config.channel_tables()
     if name not in tables:
         raise HTTPException(404, say("there is no such channel in sayso.toml; nothing was sent"))
+    context.count_test()
     try:
         registry.make(name, tables[name]).send(test_notification(name, context.settings.base_url))
     except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
