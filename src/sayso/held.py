@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 from sayso import config, errors
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call, scope, signals
-from sayso.gates.call import replay, send_back, wanted_again, wanted_of
+from sayso.gates.call import send_back, wanted_again, wanted_of
 from sayso.gates.caller import Block, Caller, started_before, withdraw
-from sayso.gates.hooks import ask_rule, note_allowed, note_denial
+from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
+from sayso.gates.keys import asked_before, replay
 from sayso.gates.options import (
     NOT_GIVEN,
     ForeignGate,
@@ -490,7 +491,10 @@ def holding(
     if verdict.kind == "deny":
         denial = yield from note_denial(gate, where, given, occasion, verdict)
     elif verdict.kind == "allow" and not verdict.is_recorded:
-        if verdict.log:
+        request = yield from asked_before(gate, where, given, occasion, verdict)
+        if request is not None:
+            gate = cast("ForeignGate", under_record(gate, request, occasion))
+        elif verdict.log:
             yield from note_allowed(gate, where, occasion, verdict)
     else:
         gate = cast("ForeignGate", gate.under(verdict))

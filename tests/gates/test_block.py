@@ -99,6 +99,29 @@ def test_blocked_call_runs_when_another_thread_approves(store: Store, announced:
     assert paid == [7]
 
 
+@pytest.mark.parametrize("make", [payer, apayer])
+def test_what_was_said_of_a_call_that_waits_counts_though_its_rule_lets_it_through_by_then(
+    store: Store, announced: SimpleQueue[Request], make: Callable[..., Callable[[int], Any]]
+) -> None:
+    def blocked(paid: list[int]) -> tuple[Waiter, Request]:
+        is_night = [True, False]  # as a rule that looks at the clock, or a policy file that was changed
+        pay = make(paid, when=lambda amount: is_night.pop(0))  # noqa: ARG005  the hook's name for it
+        call: Callable[[], Any] = lambda: asyncio.run(pay(10)) if make is apayer else pay(10)  # noqa: E731  (of `pay`)
+        return Waiter(call), announced.get(timeout=SECONDS)
+
+    paid: list[int] = []
+    waiter, request = blocked(paid)
+    sayso.Review().reject(request.id, by="ada")
+    assert isinstance(waiter.outcome(), sayso.ConfirmationRejected)
+    waiter, request = blocked(paid)
+    sayso.Review().approve(request.id, by="ada", changes={"amount": 7})
+    assert waiter.outcome() == "paid 7"
+    assert paid == [7]
+    waiter, request = blocked(paid)
+    store.withdraw(request.id, request.requester, "nobody was asked in the end")
+    assert waiter.outcome() == "paid 10"
+
+
 @pytest.mark.parametrize(
     ("verb", "refusal"),
     [

@@ -54,6 +54,16 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
+        "what a person said of a call counts, whatever its rule says by then", "gates/call.py",
+        "request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)", "request = None",
+        "gates/test_block.py::test_what_was_said_of_a_call_that_waits_counts_though_its_rule_lets_it_through_by_then",
+    ),
+    Mutant(
+        "a key finds its request, whatever the rule says by then", "held.py",
+        "request = yield from asked_before(gate, where, given, occasion, verdict)", "request = None",
+        "promises/test_14_a_key_is_asked_once.py::test_14_what_a_key_was_asked_for_does_not_run_again_where_the_rule_lets_it_through_by_now",
+    ),
+    Mutant(
         "a key that was used for another call is refused", "stores/program.py",
         "        lifecycle.must_be_same(known, request)", "        pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
@@ -1072,7 +1082,7 @@ MUTANTS = [
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------
     Mutant(
-        "a key finds no other call", "gates/call.py",
+        "a key finds no other call", "gates/keys.py",
         "if found.subject.digest != digest:", "if False:",
         "gates/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
     ),

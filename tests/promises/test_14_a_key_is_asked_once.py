@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import sayso
 from sayso import errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, State
@@ -44,6 +45,35 @@ def test_14_a_key_is_asked_once_for_ever(world: World) -> None:
     with pytest.raises(errors.KeyReusedError, match=request_id):
         world.store.ask(sample_call("order-4721", {"amount": 11}, key="call_1"))
     assert world.store.count(Filter()) == 1
+
+
+def test_14_what_a_key_was_asked_for_does_not_run_again_where_the_rule_lets_it_through_by_now(world: World) -> None:
+    ran: list[int] = []
+
+    def by_hold(when: bool, key: str) -> object:
+        held = sayso.hold("pay", {"amount": 5}, key=key, run="order-1", when=lambda: when, store=world.store)
+        return held.once(lambda arguments: ran.append(arguments["amount"]))
+
+    def by_gate(when: bool, key: str) -> object:
+        @sayso.gate(wait="raise", key=key, name="wire", when=lambda: when, store=world.store)
+        def wire(amount: int) -> None:
+            ran.append(amount)
+
+        with sayso.run("order-1"):
+            return wire(5)
+
+    for call in (by_hold, by_gate):
+        ran.clear()
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            call(True, call.__name__)
+        with pytest.raises(sayso.ConfirmationRequired):  # nobody has decided
+            call(False, call.__name__)
+        sayso.Review(world.store).approve(held.value.id, by="ada", changes={"amount": 4})
+        for when in (False, True, False):
+            call(when, call.__name__)
+        assert ran == [4]
+        call(False, "another")  # of which nobody was asked
+        assert ran == [4, 5]
 
 
 def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: World) -> None:

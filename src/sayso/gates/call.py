@@ -6,11 +6,9 @@ up to its `Caller`. Invariant: a held call runs only through `execute`, or its h
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from sayso import clock, errors, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
@@ -30,6 +28,7 @@ from sayso.gates.hooks import (
     text_of,
     under_record,
 )  # fmt: skip
+from sayso.gates.keys import asked_before, find_keyed, replay
 from sayso.gates.masking import is_as_shown, masked_call, refused_by_types, secrets_of
 from sayso.gates.options import Gate
 from sayso.gates.outcome import judged, mark_unknown, outcome_of, warn_of_late_end
@@ -38,10 +37,8 @@ from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest, fingerprint
 from sayso.model.ids import new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
-from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.schema import Schema
 from sayso.policy import Happened, Verdict, verdict_of
 from sayso.stores import worker
 from sayso.stores.program import ProgramStore
@@ -61,7 +58,7 @@ def current_request() -> Request | None:
     return running[-1] if running else None
 
 
-def gated_call(  # noqa: PLR0912  one loop, read in one go
+def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
     gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
     request: Request | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
@@ -89,6 +86,7 @@ def gated_call(  # noqa: PLR0912  one loop, read in one go
         OutcomeNotRecordedError: The call ran, and the store could not be told.
     """
     asked, wanted, form = gate, occasion, "{}" if request is None else request.call.form
+    waited: Request | None = None
     try:
         if request is not None:
             asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
@@ -99,12 +97,16 @@ def gated_call(  # noqa: PLR0912  one loop, read in one go
                 always = gate.when is True and not gate.follows
                 verdict = _HOLD if always else (yield from ask_rule(gate, arguments, occasion))
                 if verdict is not _HOLD and not verdict.is_recorded:
-                    return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
-                asked, wanted = gate.under(verdict), wanted_of(gate, occasion, verdict)
-                request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)
+                    request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)
+                    if request is None:
+                        return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
+                    asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
+                else:
+                    asked, wanted = gate.under(verdict), wanted_of(gate, occasion, verdict)
+                    request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)
             match request.state:
                 case State.PENDING:  # what is decided meanwhile is found, and the rule may say otherwise by then
-                    after = yield from caller.wait(request)
+                    after = yield from caller.wait(waited := request)
                 case State.RUNNING:
                     after = yield from caller.running(request)
                 case State.APPROVED | State.UNKNOWN:
@@ -302,7 +304,7 @@ def _find(
 ) -> Effects[Request | None]:
     """Return the request that answers for this call: its key's, one decided from here, the run's own, a parent's."""
     if occasion.key is not None:
-        return (yield from _find_keyed(gate, store, digest, occasion))
+        return (yield from find_keyed(gate, store, digest, occasion))
     if not caller.finds:
         return None
     adopted = occasion.adopted.get(digest)
@@ -321,24 +323,6 @@ def _get(store: ProgramStore, request_id: str) -> Request | None:
     with suppress(errors.RequestNotFoundError):
         return store.get(request_id)
     return None
-
-
-def _find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
-    """Return the request that was asked with a key, compared with the journal and as it stands by now.
-
-    Raises:
-        KeyReusedError: It was asked for another call.
-    """
-    run_id, key = occasion.run_ids[0], cast("str", occasion.key)
-    found: Request | None = yield StoreCall(store.find_key, run_id, key)
-    if found is None:
-        return None
-    if found.subject.digest != digest:
-        is_same = getattr(found.subject, "tool", None) == gate.tool
-        other = f"another tool, {getattr(found.subject, 'tool', 'a question')}"
-        what = "other arguments, or another schema of them" if is_same else other
-        raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
-    return (yield StoreCall(store.settle, found.id))
 
 
 def _new_request(
@@ -430,27 +414,6 @@ def _look_into(
         caller.happened(resolved)
         return Attempt(answer.result if isinstance(answer, Happened) else None, None)
     return resolved if resolved.state is State.APPROVED or resolved.key is not None else None
-
-
-def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
-    """Return what the call of a key returned, in whichever process it ran.
-
-    Raises:
-        CallFailedError: It failed.
-        ValueNotKeptError: Its result was not kept, or cannot be read here.
-    """
-    if request.state is State.FAILED:
-        raise errors.CallFailedError(request.id, error=None if request.execution is None else request.execution.error)
-    text: str = yield StoreCall(store.result, request.id)
-    try:
-        return canonical.decode(text, _result_classes(gate.function))["result"]
-    except errors.ArgumentError as error:
-        raise errors.ValueNotKeptError(request.id, f"cannot be read here ({error.reason})") from None
-
-
-def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
-    annotation = hints_of(annotated(inspect.unwrap(function))).get("return")
-    return {} if annotation is None else Schema.of_type(annotation).classes
 
 
 # -- start, run, record --------------------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""What was asked before of a call: the request of its key, what that gave, and the one that it has waited for.
+
+A key finds its request for ever, also where a rule lets the call through by now. Invariant: no call runs beside the
+request of its key, or beside what a person has said while it waited.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from sayso import errors
+from sayso.effects import Effects, StoreCall
+from sayso.gates.hooks import key_of
+from sayso.gates.options import Gate
+from sayso.gates.scope import Occasion
+from sayso.model import canonical
+from sayso.model.fingerprint import call_digest
+from sayso.model.parameters import annotated, hints_of
+from sayso.model.request import Request, State
+from sayso.model.schema import Schema
+from sayso.policy import Verdict
+from sayso.stores.program import ProgramStore
+
+
+def asked_before(
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict,
+    waited: Request | None = None,
+) -> Effects[Request | None]:  # fmt: skip
+    """Return the request of a call that its rule lets through by now, where it was asked about before.
+
+    A rule may look at the time, and its file may have changed: what a person said of this call counts all the same, and
+    so does what became of its key. None where nobody was asked, or the rule denies it, or nobody answered in time.
+
+    Args:
+        gate, store, arguments, occasion: As for `gated_call`.
+        verdict: What the rule says.
+        waited: The request for which this very call has waited.
+    """
+    if verdict.kind == "deny":
+        return None
+    if waited is not None:
+        found: Request = yield StoreCall(store.settle, waited.id)
+        return found if found.holds or found.key is not None else None
+    if (occasion.key is None and gate.key is None) or not occasion.has_name:
+        return None
+    keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
+    if (yield StoreCall(store.find_key, keyed.run_ids[0], cast("str", keyed.key))) is None:
+        return None  # most calls; those are not encoded
+    digest_input = canonical.encode(arguments).digest_input
+    return (yield from find_keyed(gate, store, call_digest(gate.tool, gate.schema.digest, digest_input), keyed))
+
+
+def find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
+    """Return the request that was asked with a key, compared with the journal and as it stands by now.
+
+    Raises:
+        KeyReusedError: It was asked for another call.
+    """
+    run_id, key = occasion.run_ids[0], cast("str", occasion.key)
+    found: Request | None = yield StoreCall(store.find_key, run_id, key)
+    if found is None:
+        return None
+    if found.subject.digest != digest:
+        is_same = getattr(found.subject, "tool", None) == gate.tool
+        other = f"another tool, {getattr(found.subject, 'tool', 'a question')}"
+        what = "other arguments, or another schema of them" if is_same else other
+        raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
+    return (yield StoreCall(store.settle, found.id))
+
+
+def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
+    """Return what the call of a key returned, in whichever process it ran.
+
+    Raises:
+        CallFailedError: It failed.
+        ValueNotKeptError: Its result was not kept, or cannot be read here.
+    """
+    if request.state is State.FAILED:
+        raise errors.CallFailedError(request.id, error=None if request.execution is None else request.execution.error)
+    text: str = yield StoreCall(store.result, request.id)
+    try:
+        return canonical.decode(text, _result_classes(gate.function))["result"]
+    except errors.ArgumentError as error:
+        raise errors.ValueNotKeptError(request.id, f"cannot be read here ({error.reason})") from None
+
+
+def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
+    annotation = hints_of(annotated(inspect.unwrap(function))).get("return")
+    return {} if annotation is None else Schema.of_type(annotation).classes
