@@ -601,7 +601,7 @@ class AdapterSuite:
 def program_of(module: str) -> str:
     """Return the program in `examples/frameworks` of the framework that a test module tests."""
     name = module.removeprefix("test_")
-    return (Path(__file__).resolve().parents[3] / "examples" / "frameworks" / f"{name}.py").read_text("utf-8")
+    return (Path(__file__).resolve().parents[3] / "examples" / "frameworks" / f"{name}_refund.py").read_text("utf-8")
 
 
 def everything(store: Store) -> list[Request]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.integrations.adapters.installed import framework
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/guides/schedulers.md"
+RECIPE = Path(__file__).resolve().parents[3] / "examples/frameworks/airflow_refund.py"
 STORY = """
 import asyncio
 
@@ -51,10 +51,7 @@ attempt(event.payload)
 def test_task_is_deferred_until_somebody_has_decided(tmp_path: Path) -> None:
     if importlib.util.find_spec("airflow") is None:  # importing it would make a folder in the home of who tests
         framework("airflow", "the recipe for Airflow")
-    (block,) = [
-        text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if "airflow" in text
-    ]
-    (tmp_path / "recipe").with_suffix(".py").write_text(block, encoding="utf-8")
+    shutil.copyfile(RECIPE, tmp_path / "recipe.py")
     (tmp_path / "story").with_suffix(".py").write_text(STORY, encoding="utf-8")
     home = {"AIRFLOW_HOME": str(tmp_path / "airflow"), "SAYSO_STORE": f"sqlite:///{tmp_path / 'sayso.db'}"}
     done = subprocess.run(
