@@ -184,13 +184,14 @@ class HeldBase:
             raise errors.OutcomeUnknownError(request.id)
         if request.state is not State.APPROVED:
             raise started_before(request)
-        returned = yield from send_back(self._gate, self._store, request)
+        gate = under_record(self._gate, request, self._occasion)  # its rule may say less by now than when it was asked
+        returned = yield from send_back(gate, self._store, request)
         if returned is not None:  # what a reviewer changed does not fit: it waits again
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
-        wanted = wanted_again(self._gate, self._occasion, request)
+        wanted = wanted_again(gate, self._occasion, request)
         try:
-            self._started = yield from begin(self._gate, self._store, request, wanted, by)
+            self._started = yield from begin(gate, self._store, request, wanted, by)
         except errors.GrantEndedError:
             raise  # it waits for a person now, which says more than that it waits
         except errors.NotApprovedError:

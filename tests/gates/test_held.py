@@ -329,6 +329,16 @@ def test_an_edit_that_moves_the_effect_goes_back_to_the_reviewer() -> None:
     assert call.once(lambda given: given["order"]) == "A-1"
 
 
+def test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more() -> None:
+    rules = [lambda **_: sayso.policy.hold(effect="refund:{order}"), lambda **_: sayso.policy.hold()]
+    calls = [sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k", when=rule) for rule in rules]
+    sayso.Review().approve(str(calls[0].id), changes={"order": "B-2"})
+    for start in (calls[1].start, lambda: calls[1].once(lambda _: pytest.fail("another effect"))):
+        with pytest.raises(errors.PolicyError, match="no rule says which effect they have now"):
+            start()
+    assert sayso.Review().get(str(calls[0].id)).state is State.APPROVED
+
+
 def test_an_edit_of_a_gated_function_that_moves_the_effect_goes_back_and_spends_no_approval() -> None:
     @sayso.gate(name="refund", wait="raise", effect="refund:{order}")
     def refund(order: str, amount: int) -> str:

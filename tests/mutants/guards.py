@@ -64,6 +64,11 @@ MUTANTS = [
         "promises/test_14_a_key_is_asked_once.py::test_14_what_a_key_was_asked_for_does_not_run_again_where_the_rule_lets_it_through_by_now",
     ),
     Mutant(
+        "a start by hand takes the effect that was asked for", "held.py",
+        "gate = under_record(self._gate, request, self._occasion)", "gate = self._gate",
+        "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
+    ),
+    Mutant(
         "a key that was used for another call is refused", "stores/program.py",
         "        lifecycle.must_be_same(known, request)", "        pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
