@@ -21,6 +21,7 @@ def refund(
     order: str, amount: float, count: int = 1, note: str | None = None, price: Decimal = Decimal(1),
     due: datetime | None = None, day: date = date(2026, 1, 1), wait: timedelta = timedelta(0),
     tags: list[str] = [], extra: dict[str, Any] | None = None,  # noqa: B006  a schema is made of it, nothing else
+    *, flag: bool = False,
 ) -> None: ...  # fmt: skip
 
 
@@ -58,6 +59,8 @@ def problem(text: str, schema: Schema | None = SCHEMA) -> tuple[int, int, str]:
     ("!has(args.note)", {"note": None}),
     ("!has(args.note)", {}),
     ("has(args.note) && args.note.startsWith('x')", {"note": "xy"}),
+    ("has(\n  args.extra\n)", {"extra": {}}),
+    ("has(\n  args.flag\n)", {"flag": False}),
     ("args.extra.depth < 3", {"extra": {"depth": 2}}),
     ("run == null || run == 'prod'", {}),
     ("'has(args.nothing)' != tool", {}),

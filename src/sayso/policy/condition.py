@@ -286,7 +286,7 @@ def _list_of(item: _Kind) -> _Kind:
 # -- the expression ------------------------------------------------------------------------------------------------
 
 _LITERALS = re.compile(r'//[^\n]*|[rRbB]{0,2}("""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')')  # fmt: skip  # noqa: E501
-_HAS = re.compile(r"(?<![\w.])has[ \t]*\([ \t]*args((?:[ \t]*\.[ \t]*[A-Za-z_]\w*)+)[ \t]*\)", re.ASCII)
+_HAS = re.compile(r"(?<![\w.])has\s*\(\s*args((?:\s*\.\s*[A-Za-z_]\w*)+)\s*\)", re.ASCII)
 _CHAIN = re.compile(r"(?<![\w.])args((?:\s*\.\s*[A-Za-z_]\w*)+)", re.ASCII)
 _PROBLEM = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _STATUS = re.compile(r"^(?:[A-Z_]+: )*(?:<input>:-1:-1: )?| \[[A-Z_]+\]$")
@@ -346,9 +346,10 @@ class Condition:
                 before = self.text[: found.start()]
                 at = before.count("\n") + 1, found.start() - (before.rfind("\n") + 1) + 1
                 problems.append((*at, self._no_argument(".".join(path))))
-            name = f"_h{len(given)}".ljust(len(found[0]), "_")
+            lines = found[0].count("\n")
+            name = f"_h{len(given)}".ljust(len(found[0]) - lines, "_")
             given[name] = path
-            return name
+            return name + "\n" * lines
 
         code = _HAS.sub(variable, self.text)
         if problems:
