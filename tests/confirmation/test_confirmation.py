@@ -284,6 +284,26 @@ def test_id_that_was_never_asked_is_noted_and_authorises_nothing(delete: Callabl
     assert disk.deleted == []
 
 
+def test_response_counts_though_the_rule_lets_the_call_through_by_then(store: Store) -> None:
+    ran: list[int] = []
+    is_night = True
+
+    @confirm_first(when=lambda amount: is_night)  # noqa: ARG005  the hook's name for it
+    def pay(amount: int) -> int:
+        ran.append(amount)
+        return amount
+
+    for amount, response in ((5, {"approved": False}), (6, {"approved": True, "data": {"amount": 1}})):
+        is_night = True
+        with pytest.raises(ConfirmationRequired) as held:
+            pay(amount)
+        is_night = False
+        respond_to_confirmation(held.value.id, **response)
+    with pytest.raises(ConfirmationRejected):
+        pay(5)
+    assert (pay(6), pay(7), ran) == (1, 7, [1, 7])
+
+
 def test_cleared_confirmation_is_taken_back_and_asked_anew(delete: Callable[..., str], disk: Disk) -> None:
     first = approved(delete, "/a")
     clear_confirmation(first)

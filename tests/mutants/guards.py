@@ -64,6 +64,11 @@ MUTANTS = [
         "promises/test_14_a_key_is_asked_once.py::test_14_what_a_key_was_asked_for_does_not_run_again_where_the_rule_lets_it_through_by_now",
     ),
     Mutant(
+        "a response counts, whatever the rule says by then", "gates/keys.py",
+        "if occasion.adopted else None", "if False else None",
+        "confirmation/test_confirmation.py::test_response_counts_though_the_rule_lets_the_call_through_by_then",
+    ),
+    Mutant(
         "a start by hand takes the effect that was asked for", "held.py",
         "gate = under_record(self._gate, request, self._occasion)", "gate = self._gate",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",

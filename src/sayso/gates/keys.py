@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from sayso import errors
@@ -31,7 +32,8 @@ def asked_before(
     """Return the request of a call that its rule lets through by now, where it was asked about before.
 
     A rule may look at the time, and its file may have changed: what a person said of this call counts all the same, and
-    so does what became of its key. None where nobody was asked, or the rule denies it, or nobody answered in time.
+    so does what became of its key, or was answered from here. None where nobody was asked, or the rule denies it, or
+    nobody answered in time.
 
     Args:
         gate, store, arguments, occasion: As for `gated_call`.
@@ -41,15 +43,28 @@ def asked_before(
     if verdict.kind == "deny":
         return None
     if waited is not None:
-        found: Request = yield StoreCall(store.settle, waited.id)
-        return found if found.holds or found.key is not None else None
-    if (occasion.key is None and gate.key is None) or not occasion.has_name:
-        return None
-    keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
-    if (yield StoreCall(store.find_key, keyed.run_ids[0], cast("str", keyed.key))) is None:
-        return None  # most calls; those are not encoded
-    digest_input = canonical.encode(arguments).digest_input
-    return (yield from find_keyed(gate, store, call_digest(gate.tool, gate.schema.digest, digest_input), keyed))
+        return (yield from _if_it_answers(store, waited.id))
+    if occasion.has_name and (occasion.key is not None or gate.key is not None):
+        keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
+        if (yield StoreCall(store.find_key, keyed.run_ids[0], cast("str", keyed.key))) is not None:
+            return (yield from find_keyed(gate, store, _digest(gate, arguments), keyed))
+    with suppress(errors.ArgumentError):  # such a call was never asked about
+        adopted = occasion.adopted.get(_digest(gate, arguments)) if occasion.adopted else None
+        if adopted is not None:
+            return (yield from _if_it_answers(store, adopted))
+    return None
+
+
+def _if_it_answers(store: ProgramStore, request_id: str) -> Effects[Request | None]:
+    """Return a request as it stands, where it still answers for its call."""
+    found: Request | None = None
+    with suppress(errors.RequestNotFoundError):
+        found = yield StoreCall(store.settle, request_id)
+    return found if found is not None and (found.holds or found.key is not None) else None
+
+
+def _digest(gate: Gate, arguments: dict[str, Any]) -> str:
+    return call_digest(gate.tool, gate.schema.digest, canonical.encode(arguments).digest_input)
 
 
 def find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
