@@ -17,7 +17,7 @@ import asyncio
 
 import sayso
 from airflow.exceptions import TaskDeferred
-from recipe import Decided, Refund
+from airflow_refund import Decided, Refund
 
 context = {"run_id": "manual-1"}
 
@@ -32,7 +32,7 @@ def attempt(event=None):
 
 async def event_of(trigger):
     path, options = trigger.serialize()
-    assert path == "recipe.Decided"
+    assert path == "airflow_refund.Decided"
     fires = asyncio.ensure_future(anext(Decided(**{**options, "poll": 0.01}).run()))
     await asyncio.sleep(0)
     await sayso.aio.Review(by="ada").approve(trigger.request_id, changes={"amount": 160.0})
@@ -51,7 +51,7 @@ attempt(event.payload)
 def test_task_is_deferred_until_somebody_has_decided(tmp_path: Path) -> None:
     if importlib.util.find_spec("airflow") is None:  # importing it would make a folder in the home of who tests
         framework("airflow", "the recipe for Airflow")
-    shutil.copyfile(RECIPE, tmp_path / "recipe.py")
+    shutil.copy(RECIPE, tmp_path)
     (tmp_path / "story").with_suffix(".py").write_text(STORY, encoding="utf-8")
     home = {"AIRFLOW_HOME": str(tmp_path / "airflow"), "SAYSO_STORE": f"sqlite:///{tmp_path / 'sayso.db'}"}
     done = subprocess.run(
