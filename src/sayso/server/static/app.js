@@ -366,7 +366,7 @@
     reach(note);
   };
   // In the list a key decides nothing: it leads to the page that lists in full what is selected, and asks.
-  const pickOf = (row) => row && one("[name=id]:not(:disabled), [name=alike]", row);
+  const pickOf = (row) => row && one("[name=id]:not(:disabled), [name=alike], [name=item]", row);
   const ask = (verb) => {
     const list = one("form[data-list]"), here = pickOf(rows()[at]);
     if (!list) return;
@@ -385,7 +385,7 @@
     j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(), "/": () => focus("[data-search]"),
     x: () => {
       const box = pickOf(rows()[at]);
-      if (box) { box.checked = !box.checked; count(); }
+      if (box) box.click();
     },
     z: () => press("z"), s: () => press("s"), e: edit, n: write,
     a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
