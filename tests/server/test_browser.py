@@ -276,6 +276,7 @@ def test_filters_stay_while_one_request_after_the_other_is_decided(surf: Surf) -
     page.wait_for_url(f"**/r/{second}?in=tool%3Dpay&done={first}")
     pressed(page, "Reject")
     state_is(page, "rejected")
+    expect(page.get_by_role("navigation", name="Requests")).to_contain_text("Nothing else fits. The whole inbox (1)")
     assert stands(other).state is State.PENDING
 
 
@@ -394,7 +395,7 @@ def test_letters_can_be_switched_off_and_prefixes_lead_to_every_page(surf: Surf)
         page.keyboard.press(key)
         page.wait_for_url(f"{surf.base}/{where}")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_in_viewport(ratio=1)
     page.get_by_role("switch").uncheck()
     page.keyboard.press("Escape")
     page.goto(f"{surf.base}/r/{request_id}")

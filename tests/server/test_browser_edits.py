@@ -49,9 +49,13 @@ def test_a_change_that_was_shown_and_is_taken_back_is_none(surf: Surf) -> None:
     page.locator("#f0").fill("7")
     pressed(page, "See what changes")
     expect(page.locator("[data-previewed]")).to_contain_text("7")
+    expect(page.locator("#call .is-edited ins")).to_have_text("7")  # the card says what will run, too
     page.locator("#f0").fill("5")
     expect(page.locator("[data-previewed]")).to_have_count(0)
-    pressed(page, "Approve")
+    expect(page.locator("#call .is-edited")).to_have_count(0)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Enter")
     state_is(page, "approved")
     assert arguments(request_id) == {}
 

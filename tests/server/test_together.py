@@ -73,7 +73,11 @@ def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
     end = store.get(first).expires_at
     form = ada.get(f"/r/{first}").text.partition('name="for"')[2].partition("</select>")[0]
     assert re.findall('value="([^"]+)"', form) == ["1h", "15m"]  # those that are over before it ends
-    assert ada.decide(first, "snooze", **{"for": "1h", "then": second}).url.path == f"/r/{second}"
+    after = ada.decide(first, "snooze", **{"for": "1h", "then": second})
+    assert after.url.path == f"/r/{second}"
+    banner = text_of(after.text.partition('class="done"')[2].partition("</form>")[0])
+    assert "Out of your list until" in banner
+    assert "Bring it back" in banner
     for address, has_it in (("/", False), ("/?q=snoozed", True), ("/?q=pay", True), (f"/r/{second}", False)):
         assert (f"/r/{first}" in ada.get(address).text) is has_it, address
     assert f"/r/{first}" in bob.get("/").text
@@ -208,7 +212,13 @@ def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     first, second = (held(payer(), amount).confirmation_id for amount in (1, 2))
     form = ada.get(f"/r/{first}").text
     assert re.findall('<option value="(bob|carol|ada)">', form) == ["bob", "carol"]
-    assert ada.decide(first, "assign", to="Bob", then=second).url.path == f"/r/{second}"
+    for name, said in (("gra", "gra has it, and is not signed in: is the name right?"), ("Bob", "bob has it <a")):
+        after = ada.decide(first, "assign", to=name, then=second)
+        assert after.url.path == f"/r/{second}"
+        assert said in re.sub(r"</?strong>", "", after.text)
+        if name == "gra":  # one key takes it back
+            assert "Take it back" in after.text
+            ada.decide(first, "release", force="yes")
     assert "bob has it" in text_of(ada.get("/").text)
     assert "bob took it on, or was assigned it" in text_of(carol.get(f"/r/{first}").text)
     assert first in bob.get("/?q=assigned:me").text

@@ -241,10 +241,20 @@ def _waiting(request: Request) -> _Waiting:
 
 
 class _Done(NamedTuple):
-    """The request that was decided just before a page was opened, and until when that can be undone."""
+    """The request with which something was done just before a page was opened.
+
+    Attributes:
+        undo: Until when its approval can be undone.
+        snoozed: Until when this person has snoozed it.
+        by: To whom it was assigned; empty where it was not.
+        is_known: Whether that person is signed in, where sessions say so.
+    """
 
     row: Row
     undo: str | None
+    snoozed: str | None
+    by: str
+    is_known: bool
 
 
 def _done(context: RequestContext, request: Request) -> _Done | None:
@@ -255,7 +265,12 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
         done = context.review.get(asked)
     except (errors.RequestNotFoundError, errors.AmbiguousIdError):
         return None
-    return _Done(row_of(done, clock.now()), undo_of(context, done))
+    owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
+    people = [] if owner is None else [one.identity for one in context.settings.sessions.people()]
+    return _Done(
+        row_of(done, clock.now()), undo_of(context, done), _snoozed(context, done),
+        "" if owner is None else name_of(owner, 30), not people or any(one.is_same(owner) for one in people),
+    )  # fmt: skip
 
 
 def undo_of(context: RequestContext, request: Request) -> str | None:

@@ -176,6 +176,22 @@
       document.activeElement.scrollIntoView({ block: "nearest" });
     }
   };
+  // The card says what will run: each argument that the form changes shows what it was and what it will be.
+  const markCard = (found) => all("#call [data-argument]").forEach((part) => {
+    const mine = found.filter((field) => field.name.replace(/\.way$/, "").split(".")[0] === part.dataset.argument);
+    all("[data-edited]", part).forEach((old) => old.remove());
+    part.classList.toggle("is-edited", mine.length > 0);
+    let isWhole = false;
+    mine.forEach((field) => {
+      const line = document.createElement("span");
+      line.dataset.edited = "";
+      const inner = field.name.replace(/\.way$/, "") !== part.dataset.argument;
+      isWhole ||= !inner;
+      line.append(...(inner ? [`${label(field)}: `] : []), ...told(field));
+      part.append(line);
+    });
+    one("[data-as-is]", part).hidden = isWhole;
+  });
   const show = () => {
     const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve] span", form);
     if (!box || !approve) return;
@@ -188,22 +204,7 @@
         : `: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`);
       return item;
     }));
-    // The card says what will run: each argument that the form changes shows what it was and what it will be.
-    all("#call [data-argument]").forEach((part) => {
-      const mine = found.filter((field) => field.name.replace(/\.way$/, "").split(".")[0] === part.dataset.argument);
-      all("[data-edited]", part).forEach((old) => old.remove());
-      part.classList.toggle("is-edited", mine.length > 0);
-      let isWhole = false;
-      mine.forEach((field) => {
-        const line = document.createElement("span");
-        line.dataset.edited = "";
-        const inner = field.name.replace(/\.way$/, "") !== part.dataset.argument;
-        isWhole ||= !inner;
-        line.append(...(inner ? [`${label(field)}: `] : []), ...told(field));
-        part.append(line);
-      });
-      one("[data-as-is]", part).hidden = isWhole;
-    });
+    markCard(found);
     const button = approve.closest("button");
     if ("voted" in button.dataset && !one("[data-why-not]", form)) button.disabled = !found.length;
     approve.textContent = found.length ? sayN("Approve with %(num)s change", "Approve with %(num)s changes", found.length) : say("Approve");
@@ -217,7 +218,7 @@
   if (page && "decided" in page.dataset) drafts(page.dataset.request).forEach((name) => sessionStorage.removeItem(name));
   const done = one("[data-done]");
   const forget = (part) => drafts(part.dataset.done).forEach((name) => sessionStorage.removeItem(name));
-  if (done && !one("[data-undo]", done)) forget(done);
+  if (done && !one("[data-key=z]", done)) forget(done);
   // What can be undone keeps its draft as long; afterwards the button would be refused.
   all("[data-undo]").forEach((part) => setTimeout(() => {
     part.hidden = true;
@@ -251,7 +252,8 @@
       if (!edited().length) return;
       const edit = one("[data-edit]", form);
       if (edit) edit.open = true;
-      if (!one("[data-previewed]", form)) show();
+      if (one("[data-previewed]", form)) markCard(edited());
+      else show();
     });
     all("[data-grow], #note", form).forEach((area) => area.addEventListener("input", () => {
       area.rows = Math.min(Math.max(area.value.split("\n").length, 1), 8);
