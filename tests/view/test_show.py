@@ -317,6 +317,9 @@ def test_long_value_shows_head_size_and_tail_outside_the_quotes() -> None:
     shown = view.line("send", tree_of(to="kim@ex.org", body=body), 120)
     assert re.fullmatch(r"send\(to='kim@ex.org', body='Dear Kim, x+' … \(2,316 characters\) … 'x+ yours'\)", shown)
     assert len(shown) <= 120
+    # A long value takes no room from a short one: that one is whole wherever the long one can give its size.
+    mail = view.line("send", tree_of(to="ngozi@example.org", subject="Your order has left", body="x" * 900), 85)
+    assert mail == "send(to='ngozi@example.org', subject='Your order has left', body=… (900 characters))"
 
 
 def test_sizes_of_every_kind_are_told() -> None:

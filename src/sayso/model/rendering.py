@@ -133,14 +133,15 @@ def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> st
 def fill(items: list[tuple[str, Json]], room: int) -> list[str]:
     """Return the texts of values, prefixes in front, in about `room` characters in all.
 
-    Short values are whole; the others share what these leave.
+    A value is whole if the longer ones can still give their sizes; what cannot be whole shares what these leave.
     """
     left = room - sum(len(prefix) for prefix, _ in items)
     texts = [brief(item, max(left, 1)) for _, item in items]
     by_need = sorted(range(len(items)), key=lambda index: len(texts[index]))
+    least = [min(len(texts[index]), len(brief(items[index][1], 1))) for index in by_need]
     for rank, index in enumerate(by_need):
         share = max(left, 0) // (len(items) - rank)
-        if len(texts[index]) > share:
+        if len(texts[index]) > max(share, left - sum(least[rank + 1 :])):
             texts[index] = brief(items[index][1], share)
         left -= len(texts[index])
     return [prefix + text for (prefix, _), text in zip(items, texts, strict=True)]

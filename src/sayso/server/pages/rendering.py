@@ -35,7 +35,7 @@ from sayso.view import card
 from sayso.view.card import said_by, stands
 from sayso.view.summary import RUN_ROOM, absence, is_random, name_of, short, time_left, token
 
-_HEADLINE = 120
+_HEADLINE = 180
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
 
 
