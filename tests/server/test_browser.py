@@ -111,7 +111,7 @@ def test_several_are_decided_at_once_and_only_those_that_are_ticked(surf: Surf) 
         page.keyboard.press(key)
     expect(page.get_by_label("Approve rq_").nth(1)).not_to_be_checked()
     pressed(page, "Approve 2 of 3")
-    expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 decided")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 approved")
     assert [stands(one).state for one in ids] == [State.APPROVED, State.PENDING, State.APPROVED]
 
 
@@ -321,7 +321,7 @@ def test_in_the_list_a_letter_only_leads_to_the_page_that_asks(surf: Surf) -> No
     assert stands(second).state is State.PENDING
     expect(page.locator("[data-decides]")).to_be_enabled()
     page.keyboard.press("a")
-    expect(page.get_by_role("heading", level=1)).to_have_text("1 of 1 decided")
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 of 1 approved")
     assert [stands(one).state for one in (first, second)] == [State.PENDING, State.APPROVED]
 
 

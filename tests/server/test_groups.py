@@ -236,7 +236,7 @@ def test_all_but_those_ticked_out_are_decided_as_they_were_shown(store: Store, a
     ada.decide(changed, "reject")
     stale = f"{ids[1]}:{'0' * 64}"
     said = decided(ada, page, "approve", [stale if one == ids[1] else items[one] for one in items if one != ids[0]])
-    assert "128 of 130 decided" in said
+    assert "128 of 130 approved" in said
     assert "was changed since you looked" in said
     assert "already rejected by" in said
     states = [store.get(one).state for one in (*ids, changed)]
@@ -252,7 +252,8 @@ def test_a_group_keeps_the_filters_of_its_list_and_offers_what_one_may_decide(st
     assert "took it on" in text_of(page)
     assert 'href="/?q=late&amp;sort=amount"' in page
     done = decided(ada, page, "reject", list(items_of(page).values()))
-    assert "3 of 3 decided" in done
+    assert "3 of 3 rejected" in done
+    assert "rejected by" not in done  # the heading says it, once
     assert {store.get(one).state for one in late[1:]} == {State.REJECTED}
 
 

@@ -182,6 +182,23 @@ def test_of_a_program_of_this_machine_only_the_prompt_is_unverified(store: Store
     assert request_document(store.ask(sample_call("second")))["unverified"] == []
 
 
+def test_what_a_page_says_it_says_once_and_in_plain_words(ada: Browser, store: Store, pay: Pay) -> None:
+    for text, times in (("Begun.", 1), ("Begin" + " on" * 80, 2)):  # a long one is cut under the name
+        request = store.ask(sample_call(None, summary=text, rule="no rule matches"))
+        page = ada.get(f"/r/{request.id}").text
+        assert text_of(page.partition('class="lead"')[2]).count(text[:4]) == times, text
+        assert "No rule of the policy file is for it" in page
+    with pytest.raises(sayso.ConfirmationRequired) as asked:
+        sayso.ask("Is it a company?", type=bool, wait="raise")
+    page = ada.get(f"/r/{asked.value.confirmation_id}").text
+    said = re.findall(r'name="(\w+)" value="(true|false)" data-choice="\d">(\w+)', page)
+    assert [one[1:] for one in said] == [("true", "yes"), ("false", "no")]
+    approved(pay, 5)
+    parts = re.findall(r'class="part">([^<]+)<|<li class="row"', ada.get("/").text)
+    assert [part for part in parts if part] == ["Approved, not finished"]
+    assert parts.index("Approved, not finished") == len(parts) - 2
+
+
 def test_the_same_address_shows_what_became_of_it(ada: Browser, store: Store, clock: Clock) -> None:
     pay = payer()
     request_id = held(pay, 5).confirmation_id

@@ -141,7 +141,9 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
         return _Result(request_id, False, escape(str(found)))
     if isinstance(found, BaseException):
         raise found
-    said = f"{card.headline(found)}: {card.stands(found, clock.now())}"
+    said = card.headline(found)
+    if found.state is State.PENDING and found.votes:  # it was approved, and still waits
+        said += f": {card.stands(found, clock.now())}"
     return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found))
 
 

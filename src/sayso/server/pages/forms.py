@@ -174,7 +174,10 @@ def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the field of a question's answer, with nothing in it."""
     builder = _Builder(schema)
     made = (builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
-    return tuple(replace(one, said=say("answer")) for one in made)
+    yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))
+    return tuple(
+        replace(one, said=say("answer"), **({"options": yes_no} if one.kind == "bool" else {})) for one in made
+    )
 
 
 class _Builder:

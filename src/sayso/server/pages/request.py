@@ -113,7 +113,7 @@ def _page(
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
-        unverified=card.unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
+        unverified=_unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
         comments=remarks(context, entries), story=story_of(context, request),
@@ -266,10 +266,10 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
     except (errors.RequestNotFoundError, errors.AmbiguousIdError):
         return None
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
-    people = [] if owner is None else [one.identity for one in context.settings.sessions.people()]
+    people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return _Done(
         row_of(done, clock.now()), undo_of(context, done), _snoozed(context, done),
-        "" if owner is None else name_of(owner, 30), not people or any(one.is_same(owner) for one in people),
+        "" if owner is None else name_of(owner, 30), not people or any(people),
     )  # fmt: skip
 
 
@@ -295,7 +295,7 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
     except errors.ClaimedError as fault:
         return say(
-            "%(by)s took it on, or was assigned it, %(ago)s. To decide it yourself, take it away first.",
+            "%(by)s took it on, or was assigned it, %(ago)s. To decide it yourself, unclaim it first.",
             by=escape(fault.by), ago=fault.age,
         )  # fmt: skip
     except errors.OwnRequestError:
@@ -325,6 +325,13 @@ def _title(request: Request) -> str:
     if call.tool == PLAN_TOOL and isinstance(title, str):
         return say("Plan %(title)s", title=brief(title, _TITLE_ROOM))
     return escape(call.name)
+
+
+def _unverified(request: Request) -> list[str]:
+    """Return which words of the program stand apart: a summary that stands whole under the name, not again."""
+    whole = card.program_words(request, 10_000) == card.program_words(request, 160)
+    is_shown = whole and request.requester.issuer != TOKENS
+    return [name for name in card.unverified(request) if not (name == "summary" and is_shown)]
 
 
 def _words(request: Request) -> dict[str, str]:

@@ -112,7 +112,7 @@
       shut(say("It is %(state)s: this can decide nothing any more. Load the page to see what became of it.", { state: state.textContent.trim() }));
     } else if (state && form) {
       const by = one(`[id="at-${page.dataset.request}"]`).dataset.claimed;
-      if (by && !page.dataset.me.split("\n").includes(by)) shut(say("%(by)s has it. To decide it yourself, take it away first: load the page.", { by }));
+      if (by && !page.dataset.me.split("\n").includes(by)) shut(say("%(by)s has it now. Load the page to unclaim it and decide it yourself.", { by }));
       else reopen();
     }
     // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
@@ -123,6 +123,7 @@
     });
   });
 
+  all(".tools details").forEach((box) => box.addEventListener("toggle", () => { if (box.open) one("input:not([type=hidden])", box).focus(); }));
   all("[data-at-once]").forEach((field) => field.addEventListener("change", () => field.form.requestSubmit()));
 
   // -- what was changed in the form ------------------------------------------------------------------------
