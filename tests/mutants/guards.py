@@ -69,6 +69,11 @@ MUTANTS = [
         "confirmation/test_confirmation.py::test_response_counts_though_the_rule_lets_the_call_through_by_then",
     ),
     Mutant(
+        "an agent's call made again has its answer", "integrations/agenthooks/handoff.py",
+        " or _was_sent_away(host, event, options):", ":",
+        "integrations/hooks/test_agent_hooks.py::test_a_call_made_again_has_its_answer_though_the_rules_let_it_through_by_then",
+    ),
+    Mutant(
         "a start by hand takes the effect that was asked for", "held.py",
         "gate = under_record(self._gate, request, self._occasion)", "gate = self._gate",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",

@@ -459,6 +459,31 @@ reason = "not here"
 """
 
 
+@every_host
+def test_a_call_made_again_has_its_answer_though_the_rules_let_it_through_by_then(name: str, place: Path) -> None:
+    rules = place / "home" / "sayso.toml"
+    rules.write_text("[[rules]]\ntool = '*'\nverdict = 'hold'\n", encoding="utf-8")
+    rules.chmod(0o600)
+    say(name, "shell", place)
+    rules.write_text("[[rules]]\ntool = '*'\nverdict = 'allow'\n", encoding="utf-8")
+    assert verdict(name, say(name, "again", place))[0] == "deny"  # nobody has decided
+    sayso.Review().reject(only().id, by="ada", comment="build is shared")
+    assert "build is shared" in verdict(name, say(name, "again", place))[1]
+    assert verdict(name, say(name, "again", place, tool_input={"command": "ls"}))[0] in {"allow", "none"}
+    assert only().state is State.REJECTED
+
+
+def test_a_call_made_again_that_nobody_answered_follows_the_rules(place: Path) -> None:
+    rules = place / "home" / "sayso.toml"
+    rules.write_text("[[rules]]\ntool = '*'\nverdict = 'hold'\n", encoding="utf-8")
+    rules.chmod(0o600)
+    say("claude-code", "shell", place)
+    config.open_store(None).withdraw(only().id, only().requester, "the session was put aside")
+    rules.write_text("[[rules]]\ntool = '*'\nverdict = 'allow'\n", encoding="utf-8")
+    assert say("claude-code", "again", place) == {}
+    assert only().state is State.CANCELLED
+
+
 @pytest.mark.parametrize("name", ["claude-code", "gemini", "cursor"])  # Codex reports no reading
 def test_the_policy_file_allows_notes_counts_and_denies(name: str, place: Path) -> None:
     pytest.importorskip("cel_expr_python")

@@ -38,12 +38,25 @@ def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings
     with _following(settings):
         rules = policy.Policy.load(options.policy)
         verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name, is_function=False)
-        if verdict.kind != "allow" or verdict.is_recorded:  # a budget counts what is recorded
+        # A budget counts what is recorded; and what is to be made again has its answer, whatever the rules say by then.
+        if verdict.kind != "allow" or verdict.is_recorded or _was_sent_away(host, event, options):
             return hold_call(host, event, options, settings, verdict)
         if verdict.log:
             detail = {"tool": event.tool, "rule": verdict.rule, "call": describe(event)}
             _store(options).note(event.session, "allowed", requester(), detail)
         return Answer(0, host.allow)
+
+
+def _was_sent_away(host: Host, event: HookEvent, options: Options) -> bool:
+    session = Session(host.name, event.session)
+    if next(session.entries("ticket"), None) is None:
+        return False  # most calls; those open no store
+    return next(session.entries("ticket", _shape(event, _store(options))), None) is not None
+
+
+def _shape(event: HookEvent, store: Store) -> str:
+    # Two hooks of one call may follow two settings, each with a store of its own.
+    return shape_of(event.tool, event.arguments, event.folder, event.agent, store.url)
 
 
 def hold_call(
@@ -53,11 +66,12 @@ def hold_call(
     session = Session(host.name, event.session)
     with _following(settings), _stopped_by_signals():
         store = _store(options)
-        # Two hooks of one call may follow two settings, each with a store of its own.
-        shape = shape_of(event.tool, event.arguments, event.folder, event.agent, store.url)
+        shape = _shape(event, store)
         held = _find_or_ask(host, event, store, verdict or policy.hold(), session, shape, settings.ignored)
         if held.state == "denied":
             return Answer(0, host.deny(held.message_for_model()))
+        if held.state == "allowed":  # nobody answered when it was asked
+            return Answer(0, host.allow)
         try:
             held.wait(duration.parse(options.wait))
             return _hand_over(host, event, held, session, options, store)
