@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, terminal
+from sayso import config, errors, terminal
 from sayso.model.request import State
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
@@ -73,12 +73,19 @@ def test_the_terminals_turn_can_be_taken_in_a_child() -> None:
     assert while_another_holds(terminal._turn, lambda: terminal._turn.acquire(timeout=1))
 
 
-def test_a_store_in_memory_goes_on_in_a_child() -> None:
+def test_a_store_in_memory_begins_empty_in_a_child() -> None:
     store = MemoryStore()
-    request = store.ask(sample_call())
-    review = sayso.Review(store)
-    assert while_another_holds(store._lock, lambda: review.approve(request.id, by="ada").state is State.APPROVED)
-    assert store.get(request.id).state is State.PENDING
+    approved, review = store.ask(sample_call(key="k")), sayso.Review(store)
+    review.grant(approved.id, by="ada", count=5, lasts="1h")
+
+    def goes_on() -> bool:
+        with pytest.raises(errors.RequestNotFoundError):  # it would start once more in each child
+            store.start(approved.id, "token")
+        request = store.ask(sample_call(key="k"))
+        return request.state is State.PENDING and review.approve(request.id, by="ada").state is State.APPROVED
+
+    assert while_another_holds(store._lock, goes_on)
+    assert store.start(approved.id, "token").state is State.RUNNING
 
 
 def test_every_lock_of_a_module_is_renewed() -> None:

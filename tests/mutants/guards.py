@@ -74,6 +74,11 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_a_call_made_again_has_its_answer_though_the_rules_let_it_through_by_then",
     ),
     Mutant(
+        "an approval in memory is not there once more in a forked child", "stores/memory.py",
+        "        self._content = MemoryTables()", "        self._content = self.__dict__.get('_content') or MemoryTables()",
+        "gates/test_fork.py::test_a_store_in_memory_begins_empty_in_a_child",
+    ),
+    Mutant(
         "a start by hand takes the effect that was asked for", "held.py",
         "gate = under_record(self._gate, request, self._occasion)", "gate = self._gate",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",

@@ -1,6 +1,7 @@
 """The store in this process's memory, for tests, notebooks and throw-away programs.
 
-It is the reference implementation of the contract: one lock and plain dictionaries. Nothing survives the process.
+It is the reference implementation of the contract: one lock and plain dictionaries. Nothing survives the process, and a
+forked child begins with an empty store, or one approval would start its call in each.
 """
 
 from __future__ import annotations
@@ -143,12 +144,12 @@ class MemoryStore(TableStore):
 
     def __init__(self, url: str = "memory:") -> None:
         self.url = url
-        self._content = MemoryTables()
         self.after_fork()
         forget_after_fork(self)
 
     def after_fork(self) -> None:
-        """Forget lock and waiters in a forked child: their threads are not there any more."""
+        """Begin empty in a forked child: what was approved, granted or counted here would be so in each of them."""
+        self._content = MemoryTables()
         self._lock = threading.RLock()
         self._bell = Bell()
 
