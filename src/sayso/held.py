@@ -204,12 +204,13 @@ class HeldBase:
 
     def _ending(self, attempt: Attempt) -> Effects[None]:
         if self._request is not None:
-            started, self._started = self._started, None
+            started = self._started
             if started is None:
                 raise errors.NotApprovedError(
                     self._request.id, state=f"{self.state}, and was not started by this handle"
                 )
-            yield from end(self._gate, self._store, started, attempt)
+            yield from end(self._gate, self._store, started, attempt, is_raised=False)
+            self._started = None
         self._attempt = attempt
         yield from self._refreshing()
 
@@ -364,7 +365,11 @@ class Held(HeldBase):
         return _run(self._starting(by))
 
     def finish(self, result: Any = None) -> None:
-        """Record that the call was done, and what it gave. Durable on return."""
+        """Record that the call was done, and what it gave. Durable on return.
+
+        Raises:
+            OutcomeNotRecordedError: The store could not be told; so do `fail` and `unknown`. Say it again.
+        """
         _run(self._ending(Attempt(result, None)))
 
     def fail(self, error: Exception | str) -> None:

@@ -63,6 +63,26 @@ def all_at_once(work: Callable[[], Any], count: int = 10) -> list[Any]:
     return gave
 
 
+@pytest.mark.parametrize("how", ["finish", "fail", "unknown"])
+def test_an_end_that_could_not_be_recorded_is_told_and_can_be_told_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    call = held()
+    approve(call)
+    call.start()
+
+    def full(*_: object, **__: object) -> Any:
+        raise errors.StoreFullError("no room left")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "finish", full)
+        with pytest.raises(errors.OutcomeNotRecordedError, match="no room left"):
+            getattr(call, how)("it rained")
+    assert call.refresh().state is State.RUNNING  # pyright: ignore[reportOptionalMemberAccess]
+    getattr(call, how)("it rained")
+    assert call.state == {"finish": "done", "fail": "failed", "unknown": "unknown"}[how]
+
+
 def test_an_edit_that_the_tool_refuses_waits_for_its_reviewers_again(store: Store) -> None:
     call, refused = held(), "size: is odd"
     call.send_back(refused)

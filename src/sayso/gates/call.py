@@ -510,9 +510,17 @@ def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -
 
 
 def end(
-    gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY
+    gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY, *,
+    is_raised: bool = True,
 ) -> Effects[Attempt]:  # fmt: skip
-    """Record how a started call ended: the second half of `execute`."""
+    """Record how a started call ended: the second half of `execute`.
+
+    Args:
+        is_raised: What the call raised reaches the program, which reads there that it could not be recorded.
+
+    Raises:
+        OutcomeNotRecordedError: The store could not be told, and no exception of the call says so.
+    """
     request, raised = start.request, attempt.raised
     outcome, saved, is_resolved = outcome_of(gate, request, attempt), caller.saving(attempt), False
     try:
@@ -520,7 +528,7 @@ def end(
     except errors.StartRefusedError:
         is_resolved = warn_of_late_end(request, outcome)
     except errors.StoreError as error:
-        if raised is None:
+        if raised is None or not is_raised:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
         raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
     else:
