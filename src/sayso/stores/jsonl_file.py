@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import stat
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -41,6 +40,11 @@ class Lines:
 
     def __init__(self, name: str, number: int = 0, link: str = "") -> None:
         self._name, self.number, self._link = name, number, link
+
+    @property
+    def end(self) -> bytes:
+        """The last bytes of the last line, which no other line has."""
+        return _tail(self._link) + b"\n" if self.number else b""
 
     def read(self, line: bytes) -> dict[str, Any]:
         """Return what the next line says.
@@ -71,17 +75,20 @@ class Lines:
         self.number += 1
         return record
 
+    def first(self) -> Lines:
+        """Return where the first line ends."""
+        return Lines(self._name, 1, _FIRST_LINK)
+
     def written(self, record: Mapping[str, Any]) -> tuple[bytes, Lines]:
-        """Return the text of the next line, with the first one before it where there is none yet, and where it ends."""
-        head, before, number = (_FIRST, _FIRST_LINK, 1) if self.number == 0 else (b"", self._link, self.number)
+        """Return the text of the next line, which is not the first, and where it ends."""
         body = dumps(record)[:-1].encode("ascii")
-        link = _linked(before, body)
-        return head + body + _tail(link) + b"\n", Lines(self._name, number + 1, link)
+        link = _linked(self._link, body)
+        return body + _tail(link) + b"\n", Lines(self._name, self.number + 1, link)
 
     def check_remnant(self, text: bytes) -> None:
         """Check that a line without its end can be what a crash left; raises `StoreCorruptError`."""
-        begin, _, end = text.partition(b"\0")
-        is_ours = _FIRST.startswith(begin.rstrip(b"\n")) and (not end.strip(b"\0") or _ENDS.search(end) is not None)
+        # The first line is on the disk before another is written; until then, any part of it may be missing.
+        is_ours = len(text) <= len(_FIRST) and all(byte in {0, _FIRST[n]} for n, byte in enumerate(text))
         if self.number == 0 and not is_ours:
             raise self._foreign()
 
@@ -108,7 +115,6 @@ def _tail(link: str) -> bytes:
 _BEGINS = dumps({"kind": _KIND, "version": _VERSION})[:-1].encode("ascii")
 _FIRST_LINK = _linked("", _BEGINS)
 _FIRST = _BEGINS + _tail(_FIRST_LINK) + b"\n"
-_ENDS = re.compile(rb',"link":"[0-9a-f]{32}"}\n?\Z')
 
 
 try:
@@ -212,7 +218,13 @@ class JsonlFile:
 
     def is_replaced(self) -> bool:
         """Say whether another file stands there than the one that was read, or part of what was read is gone."""
-        return self._fd is not None and not _is_there(self._fd, self._path, self._offset)
+        if self._fd is None:
+            return False
+        if not _is_there(self._fd, self._path, self._offset):
+            return True
+        # A writer may have cut off what it could not sync after it was read here, and something as long stand there.
+        end = self._lines.end
+        return os.pread(self._fd, len(end), self._offset - len(end)) != end
 
     def more(self) -> Iterator[dict[str, Any]]:
         """Yield what every line says that is whole and was not read yet; on the disk at the end, whoever wrote it.
@@ -246,8 +258,7 @@ class JsonlFile:
             *lines, rest = (rest + chunk).split(b"\n")
             for n, line in enumerate(lines):
                 if b"\0" in line and (self._offset + len(line) + 1 == size or self.number == 0):
-                    # The end of what was appended reached the disk before its beginning did; the file's first line is
-                    # appended together with the second.
+                    # The end of what was appended reached the disk before its beginning did.
                     self._stop_at(b"\n".join((*lines[n:], rest)), is_first=is_first)
                     return
                 record = self._lines.read(line)
@@ -270,7 +281,6 @@ class JsonlFile:
         Raises:
             StoreError: It was not written; the file is as it was.
         """
-        text, after = self._lines.written(record)
         try:
             fd = self._open()
             if self._remnant:
@@ -278,11 +288,11 @@ class JsonlFile:
                 _log.warning(said, self._path, self._remnant, self.number)
                 os.ftruncate(fd, self._offset)
                 self._remnant = 0
-            self._write(fd, text)
+            if self.number == 0:
+                self._write(fd, _FIRST, self._lines.first())
+            self._write(fd, *self._lines.written(record))
         except OSError as error:
             raise self._fault(error) from error
-        self._lines = after
-        self._offset += len(text)
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Put a file with these lines in the place of this one. Everything was read, and alone.
@@ -291,11 +301,12 @@ class JsonlFile:
             StoreError: It was not written; the file is as it was.
         """
         new = self._path.with_name(f"{self._path.name}.new")
-        lines = Lines(str(self._path))
+        lines = self._lines.first()
         try:
             with suppress(FileNotFoundError):
                 new.unlink()  # of one that a crash broke off
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(_FIRST)
                 for record in records:
                     text, lines = lines.written(record)
                     file.write(text)
@@ -307,7 +318,7 @@ class JsonlFile:
             raise self._fault(error) from error
         self.close()
 
-    def _write(self, fd: int, text: bytes) -> None:
+    def _write(self, fd: int, text: bytes, after: Lines) -> None:
         written = 0
         try:
             while written < len(text):
@@ -318,6 +329,8 @@ class JsonlFile:
             with suppress(OSError):
                 os.ftruncate(fd, self._offset)
             raise
+        self._lines = after
+        self._offset += len(text)
 
     def _open(self, *, may_make: bool = True) -> int:
         if self._fd is None:
