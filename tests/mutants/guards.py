@@ -612,6 +612,11 @@ MUTANTS = [
         "raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error", "return",
         "gates/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
     ),
+    Mutant(
+        "an end taken by hand that is not recorded is told", "gates/call.py",
+        "if raised is None or not is_raised:", "if raised is None:",
+        "gates/test_held.py::test_an_end_that_could_not_be_recorded_is_told_and_can_be_told_again",
+    ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a call is running only while its lease is renewed", "stores/request_store.py",
@@ -1074,6 +1079,11 @@ MUTANTS = [
         "what another process wrote is on the disk before it counts", "stores/jsonl_file.py",
         "                    _sync(fd)\n            else:", "                    pass\n            else:",
         "stores/test_jsonl.py::test_what_another_process_wrote_is_on_the_disk_before_it_counts",
+    ),
+    Mutant(
+        "what was taken back is not built upon", "stores/jsonl_file.py",
+        "return os.pread(self._fd, len(end), self._offset - len(end)) != end", "return False",
+        "stores/test_jsonl.py::test_what_was_read_and_taken_back_is_read_anew_although_something_as_long_stands_there",
     ),
     Mutant(
         "a line that was altered is refused", "stores/jsonl_file.py",

@@ -14,10 +14,11 @@ from sayso.stores.jsonl_file import Lines
 from tests.simulation.kernel import BrokenPromiseError
 
 if TYPE_CHECKING:
+    from sayso.model.request import Request
     from tests.simulation.disk import Disk, File
     from tests.simulation.kernel import World
 
-__all__ = ["Acknowledged", "Promises"]
+__all__ = ["Acknowledged", "Promises", "Start", "Terms"]
 
 _AFTER = {
     "pending": {"pending", "approved", "rejected", "feedback", "cancelled", "expired", "answered"},
@@ -25,6 +26,8 @@ _AFTER = {
     "running": {"running", "done", "failed", "unknown"},
     "unknown": {"unknown", "done", "failed"},
 }  # what is not a key here is final
+_AGAIN = {"running": {"approved"}, "unknown": {"running", "approved"}}
+"""Also allowed where the gate gives a call further starts."""
 _BEGUN = {"running", "unknown", "done", "failed"}
 _TAKES_EFFECT = {"running", "unknown", "done"}
 
@@ -35,6 +38,20 @@ class Acknowledged(NamedTuple):
     request_id: str
     event: str
     by: str
+
+
+class Start(NamedTuple):
+    """One call that runs, or ran: a request has as many as its gate gives it."""
+
+    request_id: str
+    attempt: int
+
+
+class Terms(NamedTuple):
+    """How often a gate lets a call of a run start again: after so many failures, and after an unknown outcome."""
+
+    retries: int = 0
+    idempotent: bool = False
 
 
 class _Row:
@@ -62,7 +79,9 @@ class Promises:
 
     Attributes:
         ran: The arguments of each call that ran, by request.
-        ended: Those of them that came to their end, by request: nobody killed the process in between.
+        begun: Each call that ran.
+        ended: How those ended that came to their end: nobody killed the process in between.
+        terms: Of gates that let a call start again, by run.
         offered: The arguments that a reviewer tried to approve, by request and reviewer.
         acknowledged: Decisions that are taken.
         told: Messages: request and state.
@@ -72,7 +91,9 @@ class Promises:
     def __init__(self, world: World, disk: Disk, name: str) -> None:
         self._world, self._disk, self._name = world, disk, name
         self.ran: dict[str, list[str]] = defaultdict(list)
-        self.ended: set[str] = set()
+        self.begun: set[Start] = set()
+        self.ended: dict[Start, str] = {}
+        self.terms: dict[str, Terms] = {}
         self.offered: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.acknowledged: list[Acknowledged] = []
         self.told: list[tuple[str, str]] = []
@@ -93,16 +114,17 @@ class Promises:
 
     # -- what happened ---------------------------------------------------------------------------------------------
 
-    def call_runs(self, request_id: str | None, arguments: dict[str, Any]) -> None:
+    def call_runs(self, request: Request | None, arguments: dict[str, Any]) -> Start:
         """A gated function was called."""
-        if request_id is None:
-            raise self._broken(f"a call ran without a request: {arguments}")
+        if request is None or request.execution is None:
+            raise self._broken(f"a call ran without a request that was started: {arguments}")
+        request_id = request.id
         self.check()
         text = json.dumps(arguments, sort_keys=True)
         self.ran[request_id].append(text)
-        if len(self.ran[request_id]) > 1:
-            raise self._broken(f"{request_id} ran {len(self.ran[request_id])} times")
         row = self.rows.get(request_id)
+        if len(self.ran[request_id]) > (0 if row is None else row.starts):
+            raise self._broken(f"{request_id} ran {len(self.ran[request_id])} times")
         if row is None or row.state not in _BEGUN:
             raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
         offered = [self.offered[request_id, by] for by in row.voters]
@@ -110,10 +132,16 @@ class Promises:
             raise self._broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
         if self._file is not None and len(self._file.durable) < self._at:
             raise self._broken(f"{request_id} ran before its start was on the disk")
+        start = Start(request_id, request.execution.attempt)
+        self.begun.add(start)
+        return start
 
-    def call_ended(self, request_id: str | None) -> None:
+    def call_ended(self, start: Start, how: str) -> None:
         """It returned, or raised."""
-        self.ended.add(str(request_id))
+        self.ended[start] = how
+
+    def _has_ended(self, request_id: str, row: _Row) -> bool:
+        return Start(request_id, row.starts) in self.ended
 
     def decision_offered(self, request_id: str, by: str, arguments: dict[str, Any]) -> None:
         """A reviewer is about to approve these arguments."""
@@ -137,8 +165,8 @@ class Promises:
     def result_given(self, request_id: str, what: str) -> None:
         """A program was told how its call ended: `done`, `failed`, `unknown`, or a no."""
         self.check()
-        ran = len(self.ran.get(request_id, ()))
-        if (what == "done") is not (ran == 1 and request_id in self.ended) and what in {"done", "no"}:
+        ran, row = len(self.ran.get(request_id, ())), self.rows[request_id]
+        if (what == "done") is not (ran > 0 and self._has_ended(request_id, row)) and what in {"done", "no"}:
             raise self._broken(f"the program of {request_id} was told {what}, and it ran {ran} times")
         if what == "unknown" and not ran and self.rows[request_id].starts == 0:
             raise self._broken(f"the program of {request_id} was told {what}, and it was never started")
@@ -196,20 +224,32 @@ class Promises:
         before = row.state
         row.columns = {**row.columns, **columns}
         row.history.add(row.state)
-        if row.state != before and row.state not in _AFTER.get(before, set()):
+        allowed = _AFTER.get(before, set[str]()) | (_AGAIN.get(before, set()) if any(self._terms(row)) else set())
+        if row.state != before and row.state not in allowed:
             raise self._broken(f"{request_id} was {before} and became {row.state}")
         if is_again:  # what ran meanwhile is compared when all of it was read
             return
-        if self.ran.get(request_id) and row.state not in _BEGUN:
+        if self.ran.get(request_id) and row.state not in self._begun(row):
             raise self._broken(f"{request_id} ran, and became {row.state}")
-        if row.state == "done" and not self.ran.get(request_id):
-            raise self._broken(f"{request_id} became done, and never ran")
+        if row.state in {"done", "failed"} and row.state != before:
+            start = Start(request_id, row.starts)
+            how = self.ended.get(start) if start in self.begun else "not run"
+            if how is None or (how == "done") is not (row.state == "done"):
+                raise self._broken(f"{request_id} became {row.state}, and its last call ended: {how}")
+
+    def _terms(self, row: _Row) -> Terms:
+        return self.terms.get(row.columns["run_id"], Terms())
+
+    def _begun(self, row: _Row) -> set[str]:
+        """Return the states in which a call may be that ran."""
+        return _BEGUN | ({"approved", "expired"} if any(self._terms(row)) else set())
 
     def _check_start(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
         row.starts += 1
-        if row.starts > 1:
+        retries, idempotent = self._terms(row)
+        if row.starts > 1 + retries and not idempotent:
             raise self._broken(f"{request_id} was started {row.starts} times")
-        if row.state != "approved":
+        if row.state != "approved" and not (idempotent and row.state == "unknown"):
             raise self._broken(f"{request_id} was started when it was {row.state}")
         if len(set(row.voters)) < self.quorum.get(request_id, 1):
             raise self._broken(f"{request_id} was started, and only {row.voters} approved it")
@@ -230,7 +270,7 @@ class Promises:
             self._must_have_been(request_id, state)
         for request_id in self.ran:
             row = self.rows.get(request_id)
-            if row is None or row.state not in _BEGUN:
+            if row is None or row.state not in self._begun(row):
                 raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
 
     def _must_be_recorded(self, taken: Acknowledged) -> None:
@@ -260,7 +300,7 @@ class Promises:
                 raise self._broken(f"{request_id} is still {row.state}")
             if row.state == "done" and not ran:
                 raise self._broken(f"{request_id} is done, and never ran")
-            if ran and request_id not in self.ended and row.state != "unknown":
+            if ran and not self._has_ended(request_id, row) and row.state != "unknown":
                 raise self._broken(f"{request_id} was broken off, and is {row.state}")
             if announced and not is_left and (request_id, row.state) not in self.told:
                 raise self._broken(f"nobody was told that {request_id} is {row.state}: {self.told}")

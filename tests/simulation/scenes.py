@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import sayso
@@ -18,7 +19,8 @@ from sayso.channels import registry
 from sayso.channels.notification import Notification
 from sayso.channels.outbox import Deliverer
 from sayso.model import canonical
-from sayso.model.request import State
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import Request, State
 from sayso.model.run import RunState
 from sayso.runs.worker import Worker
 from sayso.server.auth.tokens import Tokens
@@ -29,7 +31,7 @@ from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.transaction import delivery_kind
 from tests.simulation.kernel import Machine, Process, World
 from tests.simulation.network import ADDRESS, Connection, Loop, Network, serving
-from tests.simulation.promises import Promises
+from tests.simulation.promises import Promises, Terms
 
 __all__ = ["Scene", "calls", "runs", "server"]
 
@@ -49,7 +51,15 @@ class Boom(Exception):
 
 @dataclass
 class Job:
-    """One call that programs want to make, perhaps several of them at once."""
+    """One call that programs want to make, perhaps several of them at once.
+
+    Attributes:
+        ends: How the function ends; `sometimes fails` is by chance, at each attempt.
+        way: By `hold` and `once`, by `hold` with its start and end taken by hand, or by a gate before a function.
+        retries: Further starts after a failure, of a gate.
+        idempotent: Whether a gate lets it start again after an unknown outcome.
+        is_slow: Whether it may run for longer than its lease.
+    """
 
     run: str
     key: str | None
@@ -58,6 +68,10 @@ class Job:
     quorum: int
     lasts: str
     ends: str
+    way: str = "once"
+    retries: int = 0
+    idempotent: bool = False
+    is_slow: bool = False
 
 
 class Scene:
@@ -79,6 +93,7 @@ class Scene:
         self.has_channel = False
         self.programs: list[str] = []
         self.ended: set[str] = set()
+        self.last: dict[str, str] = {}  # the request whose call was made last, by run
 
     def store(self) -> Store:
         """Open the store as one process has it."""
@@ -129,8 +144,15 @@ class Scene:
         def body(process: Process) -> None:
             del process
             store, tries = opened(), 0
+            if job.way == "gate":
+                pay = self.gated(job, store)
+                while not self.attempt_gated(job, pay, store):
+                    self.world.sleep(2 + self.world.rng.random() * 18)
+                self.ended.add(name)
+                return
+            attempt = partial(self.attempt_by_hand, store) if job.way == "by hand" else self.attempt
             held = self.asked(job, store)
-            while not self.attempt(job, held, is_last=tries > _TRIES):
+            while not attempt(job, held, is_last=tries > _TRIES):
                 self.world.sleep(2 + self.world.rng.random() * 18)
                 tries += 1
                 if held is None or self.world.rng.random() < 0.2:  # sometimes it asks anew, as after a restart
@@ -138,6 +160,65 @@ class Scene:
             self.ended.add(name)
 
         return body
+
+    def gated(self, job: Job, store: Store) -> Callable[..., str]:
+        """Return a function with a gate before it."""
+
+        @sayso.gate(
+            name="pay", quorum=job.quorum, approval_expires=job.lasts, retries=job.retries, idempotent=job.idempotent,
+            wait="raise", store=store,
+        )  # fmt: skip
+        def pay(to: str, amount: int) -> str:
+            return self.call(job, {"to": to, "amount": amount})
+
+        return pay
+
+    def attempt_gated(self, job: Job, pay: Callable[..., str], store: Store) -> bool:
+        """Call the function; return whether the program is through with it."""
+        request_id: str | None = None
+        try:
+            with sayso.run(job.run):
+                pay(**job.arguments)
+        except sayso.ConfirmationRequired as held:
+            self.promises.quorum[held.confirmation_id] = job.quorum
+            return False
+        except sayso.ConfirmationRejected as no:
+            self.promises.result_given(str(no.confirmation_id), "no")
+        except errors.OutcomeUnknownError as unknown:
+            self.promises.result_given(unknown.request_id, "unknown")
+            return True
+        except errors.OutcomeNotRecordedError:
+            return True
+        except errors.CallFailedError as failed:
+            request_id = failed.request_id
+        except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
+            return False
+        except (Boom, TimeoutError, sayso.NotExecuted):
+            request_id = self.last[job.run]
+        if request_id is None:
+            return True
+        while True:
+            with suppress(errors.StoreError):  # while the gate would start it again, the program comes back
+                found = store.get(request_id)
+                return found.state is State.FAILED or (found.state is not State.APPROVED and not job.idempotent)
+            self.world.sleep(5)
+
+    def new_job(self, n: int) -> Job:
+        """Return a job by chance."""
+        rng = self.world.rng
+        key = f"key{n}" if rng.random() < 0.7 else None
+        effect = "pay:{to}" if rng.random() < 0.25 else None
+        arguments = {"to": "mill", "amount": 5 + n}
+        ends = rng.choice(("done", "done", "done", "fails", "times out", "did not run"))
+        lasts = rng.choice(("30s", "1h", "24h"))
+        job = Job(f"order-{n}", key, arguments, effect, 2 if rng.random() < 0.3 else 1, lasts, ends)
+        job.way = rng.choice(("once", "once", "by hand", "gate"))
+        job.is_slow = rng.random() < 0.2
+        if job.way == "gate":
+            job.retries, job.idempotent = rng.choice((0, 1, 2)), rng.random() < 0.3
+            job.ends = rng.choice(("done", "sometimes fails") + (() if job.idempotent else ("fails", "times out")))
+        self.promises.terms[job.run] = Terms(job.retries, job.idempotent)
+        return job
 
     def asked(self, job: Job, store: Store) -> sayso.Held | None:
         """Ask for the call of a job, or find it asked; None where that cannot be now."""
@@ -160,13 +241,11 @@ class Scene:
         except sayso.ConfirmationRequired:
             return False
         except sayso.ConfirmationRejected as no:
-            self.promises.result_given(no.confirmation_id, "no")
+            self.promises.result_given(str(no.confirmation_id), "no")
         except errors.OutcomeUnknownError as unknown:
             self.promises.result_given(unknown.request_id, "unknown")
         except errors.EffectTakenError:
-            if not is_last:
-                return False
-            held.withdraw("another has the effect")
+            return is_last and self.is_withdrawn(held)
         except (Boom, TimeoutError, errors.CallFailedError, sayso.NotExecuted, errors.OutcomeNotRecordedError):
             pass
         except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
@@ -175,15 +254,62 @@ class Scene:
             self.promises.result_given(str(held.id), "done")
         return True
 
-    def call(self, job: Job, arguments: dict[str, Any]) -> str:
+    def attempt_by_hand(self, store: Store, job: Job, held: sayso.Held | None, *, is_last: bool) -> bool:
+        """Take the start, make the call, and say how it ended, sometimes twice, in two ways."""
+        if held is None:
+            return False
+        try:
+            arguments = held.start()
+        except sayso.ConfirmationRejected as no:
+            self.promises.result_given(str(no.confirmation_id), "no")
+            return True
+        except errors.EffectTakenError:
+            return is_last and self.is_withdrawn(held)
+        except errors.OutcomeUnknownError as unknown:
+            self.promises.result_given(unknown.request_id, "unknown")
+            return True
+        except errors.AlreadyStartedError:
+            return True
+        except (sayso.ConfirmationRequired, errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
+            return False
+        error: Exception | None = None
+        with suppress(errors.StoreError, errors.StartRefusedError, errors.OutcomeNotRecordedError):
+            try:
+                self.call(job, arguments, held.request)
+            except (Boom, TimeoutError, sayso.NotExecuted) as raised:
+                error = raised
+                (held.unknown if isinstance(raised, TimeoutError) else held.fail)(raised)
+            else:
+                held.finish("paid")
+            started = None if held.request is None else held.request.execution
+            is_known = not isinstance(error, TimeoutError)  # of what is unknown, more may be said
+            if is_known and started is not None and self.world.rng.random() < 0.5:
+                changed = Outcome("failed", error="not paid after all") if error is None else Outcome("done")
+                store.finish(str(held.id), started.token, changed)
+        return True
+
+    def is_withdrawn(self, held: sayso.Held) -> bool:
+        """Take a request back whose effect another has; return whether that could be done."""
+        try:
+            held.withdraw("another has the effect")
+        except errors.StoreError:  # as full as for everything else; it is tried again
+            return False
+        return True
+
+    def call(self, job: Job, arguments: dict[str, Any], request: Request | None = None) -> str:
         """What the gated function does."""
-        world, request = self.world, sayso.current_request()
-        request_id = None if request is None else request.id
+        world, request = self.world, request or sayso.current_request()
         world.pause("call")
-        self.promises.call_runs(request_id, arguments)
+        start = self.promises.call_runs(request, arguments)
+        self.last[job.run] = start.request_id
         world.pause("effect")
-        self.promises.call_ended(request_id)
-        match job.ends:
+        if job.is_slow:
+            world.sleep(world.rng.random() * 60)
+        ends = job.ends
+        if ends == "sometimes fails":
+            ends = "fails" if start.attempt < 3 and world.rng.random() < 0.5 else "done"
+        self.promises.call_ended(start, ends)
+        match ends:
             case "fails":
                 raise Boom
             case "times out":
@@ -314,7 +440,7 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
             registry.register(self.store(), [Inbox(self)], by="program")
             self.machine.disk.files[_NAME].sync()
             world.start(self.machine, "deliverer", self.deliverer())
-        jobs = [_job(world, n) for n in range(1 if rng.random() < 0.7 else 2)]
+        jobs = [self.new_job(n) for n in range(1 if rng.random() < 0.7 else 2)]
         for n, job in enumerate(jobs):
             for twin in range(1 if rng.random() < 0.5 else 2):
                 name = f"program{n}{'ab'[twin]}"
@@ -352,7 +478,7 @@ class server(Scene):  # noqa: N801
         self.machine.disk.files[_NAME].sync()
         for n in range(1 if rng.random() < 0.6 else 2):
             world.start(self.machine, f"server{n}", serving(self.network, world, self.store))
-        job = _job(world, 0)
+        job = self.new_job(0)
         for twin in range(1 if rng.random() < 0.5 else 2):
             name, machine = f"program{twin}", self.clients[twin]
             world.start(machine, name, self.program(name, job, lambda: HttpStore(ADDRESS, token)))
@@ -436,13 +562,3 @@ class runs(Scene):  # noqa: N801
     def _is_unknown(self, store: Store) -> bool:
         found = store.list(Filter(run_id="run-1")).requests
         return any(request.state is State.UNKNOWN for request in found)
-
-
-def _job(world: World, n: int) -> Job:
-    rng = world.rng
-    key = f"key{n}" if rng.random() < 0.7 else None
-    effect = "pay:{to}" if rng.random() < 0.25 else None
-    arguments = {"to": "mill", "amount": 5 + n}
-    ends = rng.choice(("done", "done", "done", "fails", "times out", "did not run"))
-    lasts = rng.choice(("30s", "1h", "24h"))
-    return Job(f"order-{n}", key, arguments, effect, 2 if rng.random() < 0.3 else 1, lasts, ends)
