@@ -296,6 +296,8 @@ class Promises:
             # One whose asker never heard of it, as the answer was lost, waits until it expires.
             is_remote = row.events[0][1].startswith("token:")
             is_left = is_remote and request_id not in self.quorum and row.state in {"pending", "approved"}
+            # A program that was told `unknown` may have left a call that then turned out to have failed, with retries.
+            is_left |= row.state == "approved" and row.starts > 0
             if row.state in {"pending", "approved", "running"} and not is_left:
                 raise self._broken(f"{request_id} is still {row.state}")
             if row.state == "done" and not ran:

@@ -186,7 +186,7 @@ class Scene:
             self.promises.result_given(str(no.confirmation_id), "no")
         except errors.OutcomeUnknownError as unknown:
             self.promises.result_given(unknown.request_id, "unknown")
-            return True
+            return self.world.rng.random() < 0.5  # or it does not believe that
         except errors.OutcomeNotRecordedError:
             return True
         except errors.CallFailedError as failed:
@@ -200,7 +200,8 @@ class Scene:
         while True:
             with suppress(errors.StoreError):  # while the gate would start it again, the program comes back
                 found = store.get(request_id)
-                return found.state is State.FAILED or (found.state is not State.APPROVED and not job.idempotent)
+                again = {State.APPROVED, State.UNKNOWN} if job.idempotent else {State.APPROVED}
+                return found.state not in again
             self.world.sleep(5)
 
     def new_job(self, n: int) -> Job:
@@ -216,6 +217,7 @@ class Scene:
         job.is_slow = rng.random() < 0.2
         if job.way == "gate":
             job.retries, job.idempotent = rng.choice((0, 1, 2)), rng.random() < 0.3
+            job.lasts = rng.choice(("1h", "24h"))  # else one that always fails is asked anew for ever
             job.ends = rng.choice(("done", "sometimes fails") + (() if job.idempotent else ("fails", "times out")))
         self.promises.terms[job.run] = Terms(job.retries, job.idempotent)
         return job

@@ -513,14 +513,7 @@ def end(
     gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY, *,
     is_raised: bool = True,
 ) -> Effects[Attempt]:  # fmt: skip
-    """Record how a started call ended: the second half of `execute`.
-
-    Args:
-        is_raised: What the call raised reaches the program, which reads there that it could not be recorded.
-
-    Raises:
-        OutcomeNotRecordedError: The store could not be told, and no exception of the call says so.
-    """
+    """Record how a started call ended; where that fails, what it raised tells the program, if it `is_raised` there."""
     request, raised = start.request, attempt.raised
     outcome, saved, is_resolved = outcome_of(gate, request, attempt), caller.saving(attempt), False
     try:
