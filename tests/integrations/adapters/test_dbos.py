@@ -39,6 +39,7 @@ class Shop:
             config={
                 "name": "shop", "system_database_url": database, "executor_id": "one", "application_version": "1",
                 "notification_listener_polling_interval_sec": 0.02, "log_level": "CRITICAL",
+                "max_executor_threads": 8,  # a busy machine would begin one for each of many steps
             }
         )  # fmt: skip
 
