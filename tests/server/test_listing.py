@@ -93,6 +93,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"text": "GRÖSSE", "kind": "question"}, ["question"]),
     ({"text": "größe"}, ["question"]),
     ({"text": "NEEDLE-in"}, ["wipe"]),
+    ({"text": "BILLI"}, ["pending", "approved"]),
     ({"text": "%"}, []),
     ({"text": "nobody"}, []),
     ({"newest": True}, ["question", "wipe", "approved", "pending"]),

@@ -91,7 +91,7 @@ def search_text(request: Request) -> str:
     found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
     notes = without_secrets(request, "\n".join(notes_of(request)))
     words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
-    return "\n".join([request.id, request.run_id, *words]).casefold()
+    return "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold()
 
 
 def matches(request: Request, wanted: Filter) -> bool:
