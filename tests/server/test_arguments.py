@@ -66,3 +66,16 @@ def test_a_short_list_has_its_items_apart_and_a_long_one_is_drawn_as_it_is() -> 
     assert drawn(["lid", "12", "a, b"]).items == ("lid", "'12'", "'a, b'")
     assert drawn(list(range(25))).items == ()
     assert drawn([["lid"]]).items == ()
+
+
+def test_of_an_old_and_a_new_text_the_lines_that_differ_stand_in_front() -> None:
+    old, new = "keep\ndrop\nend", "keep\nadd\nend"
+    call = {"path": "a.py", "old_string": old, "new_string": new, "old": "x", "new": "y"}
+    found = arguments_of(call, list(call))
+    names = ["path", "old_string → new_string", "old_string", "new_string", "old", "new"]
+    assert [one.name for one in found] == names  # of one line each, both are read at once
+    assert [(line.sign, str(line.text)) for line in found[1].lines] == [
+        (" ", "keep"), ("-", "drop"), ("+", "add"), (" ", "end"),
+    ]  # fmt: skip
+    assert [one.key for one in found] == ["f0", "", "f1", "f2", "f3", "f4"]
+    assert len(arguments_of({"old": "x\n" * 300, "new": "y\n" * 300})) == 2  # too long to be compared for each page

@@ -43,6 +43,9 @@ def test_each_kind_of_field_comes_back_as_a_value_of_its_type(surf: Surf) -> Non
     function = taking({name: kind for name, (kind, *_) in FIELDS.items()}, ran)
     values = [value for _, value, *_ in FIELDS.values()]
     page = surf.page(held(function, *values))
+    for name, day in (("day", "Sunday"), ("at", "Sunday")):
+        drawn = page.locator(f'#call [data-argument="f{list(FIELDS).index(name)}"]')
+        expect(drawn).to_contain_text(f"2026-03-01{'T09:30:00' * (name == 'at')} {day}")
     for place, (name, (_, _, (how, sent), _)) in enumerate(FIELDS.items()):
         getattr(page.locator(f'[id="f{place}.0"]' if name == "line" else f"#f{place}"), how)(sent)
     pressed(page, f"Approve with {len(FIELDS)} changes")

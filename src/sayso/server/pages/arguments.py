@@ -29,6 +29,7 @@ from sayso.view.layout import Layout
 
 # How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3
+_MOST_PAIRED = 400  # lines of two arguments that are compared each time a page is drawn
 _NAMED = {
     "sql": "sql", "statement": "sql", "diff": "diff", "patch": "diff", "python": "python", "bash": "shell",
     "shell": "shell", "command": "shell", "cmd": "shell", "json": "json",
@@ -193,13 +194,14 @@ class Argument(NamedTuple):
 
     Attributes:
         name: As people see it.
-        kind: How it is drawn: `text`, `number`, `code`, `block` or `list`.
+        kind: How it is drawn: `text`, `number`, `code`, `block`, `list` or `lines`.
         text: The whole value, escaped.
         size: For a block, how long it is.
         items: For a list of short values, each of them.
         key: What its field is called in the form; empty where it has none.
         code: The text with its parts marked, where it is code.
         language: Which.
+        lines: How two arguments differ, the old text and the new one; a row of its own in front of them.
     """
 
     name: str
@@ -210,13 +212,23 @@ class Argument(NamedTuple):
     key: str = ""
     code: Markup | None = None
     language: str = ""
+    lines: Sequence[Line] = ()
 
 
 def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argument]:
     """Return the arguments of a call, as its masked form shows them; `names` are those of its schema, in order."""
     keys = {name: f"f{at}" for at, name in enumerate(names)}
     named = fields_of(cast("Json", shown)) or {}
-    return [draw(escape(name), tree)._replace(key=keys.get(name, "")) for name, tree in named.items()]
+    found = list[Argument]()
+    for name, tree in named.items():
+        other = f"new{name.removeprefix('old')}"
+        after = named.get(other) if name == "old" or name.startswith("old_") else None
+        is_pair = isinstance(tree, str) and isinstance(after, str) and 0 < f"{tree}{after}".count("\n") < _MOST_PAIRED
+        lines = _lines(name, cast("str", tree), cast("str", after)) if is_pair else ()
+        if lines:
+            found.append(Argument(f"{escape(name)} → {escape(other)}", "lines", "", lines=lines))
+        found.append(draw(escape(name), tree)._replace(key=keys.get(name, "")))
+    return found
 
 
 def draw(name: str, tree: Json) -> Argument:

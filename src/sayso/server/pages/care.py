@@ -18,7 +18,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.words import later, say
 from sayso.server.context import RequestContext
-from sayso.view.summary import token
+from sayso.view.summary import name_of, token
 
 CARE = frozenset({"assign", "claim", "comment", "extend", "release", "snooze", "wake"})
 """What `care_for` does."""
@@ -103,6 +103,13 @@ def colleagues(context: RequestContext) -> list[str]:
     return sorted(one.subject if one.issuer == LOCAL else one.qualified for one in others)
 
 
+def instead_of(context: RequestContext, request: Request) -> str | None:
+    """Return the name of who has a request and is away, where this person stands in for them."""
+    claimed, me = request.claimed_by, context.reviewer.identity
+    is_other = claimed is not None and not claimed.is_same(me) and request.state is State.PENDING
+    return name_of(claimed) if claimed is not None and is_other and context.has(request) else None
+
+
 def _assign(context: RequestContext, request: Request) -> None:
     context.review.assign(request.id, person_named(context, context.field("to") or ""))
 
@@ -133,6 +140,12 @@ def snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
     if request.state is not State.PENDING:
         return []
     return [(span, say(said)) for span, said in _SNOOZES.items() if now + duration.parse(span) < request.expires_at]
+
+
+def snoozed_until(context: RequestContext, request: Request) -> str | None:
+    """Return until when this person has snoozed a request, ISO 8601; None where they have not."""
+    until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
+    return None if until is None else clock.written(until)
 
 
 def _snooze(context: RequestContext, request: Request) -> None:

@@ -30,7 +30,17 @@ from sayso.model.words import later, say
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
-from sayso.server.pages.care import CARE, NotDoneError, care_for, colleagues, later_ends, remarks, snoozes
+from sayso.server.pages.care import (
+    CARE,
+    NotDoneError,
+    care_for,
+    colleagues,
+    instead_of,
+    later_ends,
+    remarks,
+    snoozed_until,
+    snoozes,
+)  # fmt: skip
 from sayso.server.pages.edits import Edit, read_answer, read_edit
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
@@ -119,30 +129,17 @@ def _page(
         comments=remarks(context, entries), story=story_of(context, request),
         earlier=_earlier(context, request, now),
         left=say(_GONE) if context.review.program_is_gone(request) else None,
-        snoozes=snoozes(request, now), snoozed=_snoozed(context, request), moves=moves,
+        snoozes=snoozes(request, now), snoozed=snoozed_until(context, request), moves=moves,
         colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_first_name(one.change.path) for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
-        has_voted=_has_voted(context, request),
+        said=_said(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
-        instead_of=_instead_of(context, request),
+        instead_of=instead_of(context, request),
         why_not=reason, spans=later_ends(request, now),
     )  # fmt: skip
-
-
-def _instead_of(context: RequestContext, request: Request) -> str | None:
-    """Return the name of who has a request and is away, where this person stands in for them."""
-    claimed, me = request.claimed_by, context.reviewer.identity
-    is_other = claimed is not None and not claimed.is_same(me) and request.state is State.PENDING
-    return name_of(claimed) if claimed is not None and is_other and context.has(request) else None
-
-
-def _snoozed(context: RequestContext, request: Request) -> str | None:
-    """Return until when this person has snoozed a request, ISO 8601; None where they have not."""
-    until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
-    return None if until is None else clock.written(until)
 
 
 def _earlier(context: RequestContext, request: Request, now: datetime) -> list[tuple[str, str, str]]:
@@ -251,6 +248,7 @@ class _Done(NamedTuple):
     """
 
     row: Row
+    said: str
     undo: str | None
     snoozed: str | None
     by: str
@@ -268,9 +266,15 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return _Done(
-        row_of(done, clock.now()), undo_of(context, done), _snoozed(context, done),
+        row_of(done, clock.now()), _said(context, done), undo_of(context, done), snoozed_until(context, done),
         "" if owner is None else name_of(owner, 30), not people or any(people),
     )  # fmt: skip
+
+
+def _said(context: RequestContext, request: Request) -> str:
+    """Return where a request stands; that it can be undone goes with the button, when it cannot be any more."""
+    is_approved = request.state is State.APPROVED and undo_of(context, request) is not None
+    return (card.decided if is_approved else card.stands)(request, clock.now())
 
 
 def undo_of(context: RequestContext, request: Request) -> str | None:
@@ -329,8 +333,9 @@ def _title(request: Request) -> str:
 
 def _unverified(request: Request) -> list[str]:
     """Return which words of the program stand apart: a summary that stands whole under the name, not again."""
-    whole = card.program_words(request, 10_000) == card.program_words(request, 160)
-    is_shown = whole and request.requester.issuer != TOKENS
+    is_shown = request.requester.issuer != TOKENS and card.program_words(request, 160) == card.program_words(
+        request, 9999
+    )
     return [name for name in card.unverified(request) if not (name == "summary" and is_shown)]
 
 

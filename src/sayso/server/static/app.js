@@ -62,6 +62,13 @@
     if ("clock" in part.dataset) part.textContent = local;
     else part.title = `${local} (${part.dateTime})`;
   });
+  // Of a date among the arguments the day of the week, as it is where the date is written.
+  all("dl.arguments .is-code [data-as-is]").forEach((part) => {
+    const [found, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)(?![^T])/.exec(part.textContent.trim()) || [];
+    if (!found) return;
+    const name = new Date(Date.UTC(year, month - 1, day)).toLocaleDateString(spoken, { weekday: "long", timeZone: "UTC" });
+    part.append(" ", Object.assign(document.createElement("small"), { textContent: name }));
+  });
   const tick = () => all("time[data-countdown]").forEach((part) => {
     const seconds = Math.round((Date.parse(part.dateTime) - Date.now()) / 1000);
     const live = part.closest("[aria-live]");
@@ -178,7 +185,8 @@
     }
   };
   // The card says what will run: each argument that the form changes shows what it was and what it will be.
-  const markCard = (found) => all("#call [data-argument]").forEach((part) => {
+  const markCard = (found) => all("#call :is([data-argument], [data-pair])").forEach((part) => {
+    if ("pair" in part.dataset) { part.hidden = found.length > 0; return; }  // it is of what was proposed
     const mine = found.filter((field) => field.name.replace(/\.way$/, "").split(".")[0] === part.dataset.argument);
     all("[data-edited]", part).forEach((old) => old.remove());
     part.classList.toggle("is-edited", mine.length > 0);
