@@ -132,7 +132,7 @@ def _page(
         snoozes=snoozes(request, now), snoozed=snoozed_until(context, request), moves=moves,
         colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
-        changes=changes, changed_names={_first_name(one.change.path) for one in changes},
+        changes=changes, changed_names={re.split(r"[.\[]", one.change.path)[0] for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         said=_said(context, request), has_voted=_has_voted(context, request),
@@ -174,10 +174,6 @@ def _arguments(request: Request) -> _Arguments:
     except errors.StoreCorruptError:  # the page says so where its fields would be
         names = ()
     return _Arguments([] if gone else arguments_of(call.shown, names), escape(call.tool), gone)
-
-
-def _first_name(path: str) -> str:
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 class _Waiting(NamedTuple):
@@ -273,8 +269,11 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
 
 def _said(context: RequestContext, request: Request) -> str:
     """Return where a request stands; that it can be undone goes with the button, when it cannot be any more."""
-    is_approved = request.state is State.APPROVED and undo_of(context, request) is not None
-    return (card.decided if is_approved else card.stands)(request, clock.now())
+    is_approved = request.state is State.APPROVED
+    is_held = is_approved and undo_of(context, request) is not None
+    said = (card.decided if is_held else card.stands)(request, clock.now())
+    has_grant = is_approved and any(one.request_id == request.id for one in context.review.grants())
+    return f"{said}; {say('calls like it start without asking')}" if has_grant else said
 
 
 def undo_of(context: RequestContext, request: Request) -> str | None:
