@@ -547,6 +547,13 @@ def test_hostile_values_stay_literals_in_a_rule(memory: Store, clock: Clock, wor
     assert verdict(found, **(arguments | {"to": words + "!"})) == "hold"
 
 
+def test_no_rule_is_proposed_for_a_tool_whose_name_would_be_a_pattern(memory: Store, clock: Clock) -> None:
+    for number in range(20):
+        for tool in ("*", "fs/*", "a b", "fs/read"):  # a foreign server chooses the names of its tools
+            decide_held(clock, "approve", tool, path="/etc/motd", number=number)
+    assert [one.tool for one in report(memory).proposals] == ["fs/read"]
+
+
 @pytest.mark.parametrize(
     ("value", "other"),
     [

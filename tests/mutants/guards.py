@@ -500,6 +500,11 @@ MUTANTS = [
         "policy/test_condition.py::test_what_gives_neither_true_nor_false_is_an_error",
     ),
     Mutant(
+        "no rule is proposed for other tools", "learning/proposals.py",
+        'if "*" in tool:', "if False:",
+        "learning/test_learning.py::test_no_rule_is_proposed_for_a_tool_whose_name_would_be_a_pattern",
+    ),
+    Mutant(
         "a condition that takes too long is no answer", "policy/condition.py",
         'raise UndecidedError("looks at too many values" if is_long else "could not be evaluated") from None', "return True",
         "policy/test_rules.py::test_a_condition_that_takes_too_long_stops_the_call_and_the_replay_goes_on",

@@ -241,6 +241,8 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
     by_tool: dict[str, list[_Replayed]] = {}
     names = set[str]()
     for tool, cases in tools.items():
+        if "*" in tool:
+            continue  # whoever names a tool so would have a rule for the tools of others
         for draft in _drafts(tool, cases, names) if len(by_tool) < _MOST_TOOLS else ():
             try:
                 by_tool.setdefault(tool, []).append(_Replayed(draft, Policy.of_text(draft.rule)))
