@@ -134,6 +134,20 @@ def test_record_keeps_an_error_without_words(store: Store) -> None:
     assert execution.error.startswith("Odd")
 
 
+def test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown(store: Store) -> None:
+    class Interrupting(Exception):  # as Ctrl-C at the moment when its words are read
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+    ran: list[int] = []
+    act = flaky(ran, [Interrupting()])
+    request_id = approved(act, 1)
+    with pytest.raises(KeyboardInterrupt):
+        act(1)
+    assert_spent(act, request_id, State.UNKNOWN)  # and does not run for ever: this process goes on
+    assert ran == [1]
+
+
 def test_coroutine_behind_a_plain_function_is_not_called_done(store: Store) -> None:
     ran: list[int] = []
 

@@ -171,6 +171,11 @@ MUTANTS = [
         "gates/test_again.py::test_what_a_hook_found_out_of_one_start_says_nothing_of_a_later_one",
     ),
     Mutant(
+        "a call whose end is broken off is unknown", "gates/call.py",
+        "            yield StoreCall(store.finish, request.id, start.token, told, None)\n        raise", "            pass\n        raise",
+        "gates/test_outcomes.py::test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown",
+    ),
+    Mutant(
         "only the last token ends a call", "model/lifecycle.py",
         "execution.token != token or ", "",
         "model/test_lifecycle.py::test_only_the_last_token_ends_a_call",

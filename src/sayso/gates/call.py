@@ -515,7 +515,16 @@ def end(
 ) -> Effects[Attempt]:  # fmt: skip
     """Record how a started call ended; where that fails, what it raised tells the program, if it `is_raised` there."""
     request, raised = start.request, attempt.raised
-    outcome, saved, is_resolved = outcome_of(gate, request, attempt), caller.saving(attempt), False
+    is_resolved = False
+    try:
+        outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
+    except (
+        BaseException
+    ) as error:  # Ctrl-C, mostly; where this process goes on, the call would count as running for ever
+        with suppress(errors.SaysoError):
+            told = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
+            yield StoreCall(store.finish, request.id, start.token, told, None)
+        raise
     try:
         yield StoreCall(store.finish, request.id, start.token, outcome, saved)
     except errors.StartRefusedError:
