@@ -1518,6 +1518,11 @@ MUTANTS = [
         "server/test_aap.py::test_a_submission_that_was_swapped_under_its_key_is_refused",
     ),
     Mutant(
+        "a program's stream tells of no comment and of no other program", "server/api/events.py",
+        "(one.requester == requester and one.entry.event != comments.EVENT)", "one.requester.is_same(requester)",
+        "server/test_api_events.py::test_an_ask_token_hears_of_its_own_requests_only",
+    ),
+    Mutant(
         "a start that was given back is not consumed", "server/api/aap.py",
         "        program.must_have_starts(own, request)", "        pass",
         "server/test_aap.py::test_a_start_that_its_program_gave_back_without_a_persons_answer_is_not_consumed_again",

@@ -179,8 +179,12 @@ def test_an_ask_token_hears_of_its_own_requests_only(server: Server, file_store:
         client.take(1)
         file_store.ask(sample_call(requester=Identity("token", "other")))
         file_store.ask(sample_call(requester=Identity("local", "bot")))
+        file_store.ask(sample_call(requester=Identity("token", "Bot")))
         mine = file_store.ask(sample_call(requester=Identity("token", "bot"))).id
         assert told(client.take(1)) == [("asked", mine)]
+        sayso.Review(file_store).comment(mine, "is that so?", by="ada")
+        sayso.Review(file_store).reject(mine, by="ada")
+        assert told(client.take(1)) == [("rejected", mine)]
 
 
 def test_an_event_tells_no_argument_and_no_word_of_a_person(server: Server, file_store: Store) -> None:
