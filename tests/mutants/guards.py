@@ -1523,6 +1523,11 @@ MUTANTS = [
         "server/test_api_events.py::test_an_ask_token_hears_of_its_own_requests_only",
     ),
     Mutant(
+        "no two programs that grants take for one", "server/auth/tokens.py",
+        "one.person.subject != name and one.person.is_same(person.identity)", "False",
+        "server/test_api_tokens.py::test_no_program_gets_a_name_that_another_ones_grants_and_budgets_fit",
+    ),
+    Mutant(
         "a start that was given back is not consumed", "server/api/aap.py",
         "        program.must_have_starts(own, request)", "        pass",
         "server/test_aap.py::test_a_start_that_its_program_gave_back_without_a_persons_answer_is_not_consumed_again",
@@ -1591,7 +1596,7 @@ MUTANTS = [
     ),
     Mutant(
         "an instance takes no other program's name", "server/api/aap_instances.py",
-        'if any(one.kind == "ask" and one.person.subject == name for one in tokens.all()):', "if False:",
+        'if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):', "if False:",
         "server/test_aap.py::test_no_instance_gets_the_name_of_another_program",
     ),
     Mutant(

@@ -28,6 +28,7 @@ from sayso.model.request import Decision, State
 from sayso.model.reviewer import Identity
 from sayso.reviews import Review
 from sayso.server.api.aap_instances import Webhooks
+from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store
 from sayso.testing.clock import Clock
 from tests.support.browsing import Browser
@@ -594,8 +595,13 @@ def test_an_instance_that_is_asked_for_again_gets_a_new_token_in_place_of_the_fi
 
 def test_no_instance_gets_the_name_of_another_program(operator: Program, store: Store) -> None:
     new_token(store, name="bot")
-    found = operator.send("POST", "/v1/instances", {"instance_name": "bot"}, "k")
-    assert code_of(found) == (409, "instance_name_taken")
+    for name in ("bot", "Bot", "\uff42ot"):  # which grants and budgets take for one
+        found = operator.send("POST", "/v1/instances", {"instance_name": name}, f"k {name!a}")
+        assert code_of(found) == (409, "instance_name_taken")
+    for name in ("a\u202eb", " bob", "a\nb"):
+        found = operator.send("POST", "/v1/instances", {"instance_name": name}, f"k {name!a}")
+        assert code_of(found) == (422, "invalid_input")
+    assert [one.person.subject for one in Tokens(store).all() if one.kind == "ask"] == ["bot"]
 
 
 # -- a real server, killed -----------------------------------------------------------------------------------------

@@ -238,6 +238,17 @@ def test_a_name_that_cannot_be_one_makes_no_token(store: Store) -> None:
     assert list(store.records("token")) == []
 
 
+def test_no_program_gets_a_name_that_another_ones_grants_and_budgets_fit(store: Store) -> None:
+    tokens = Tokens(store)
+    for _ in range(2):
+        tokens.new("ask", "bot")
+    for name in ("Bot", "\uff42ot"):
+        with pytest.raises(ValueError, match="a program named 'bot' already"):
+            tokens.new("ask", name)
+    tokens.new("review", "Bot")
+    assert len(tokens.all()) == 3
+
+
 def test_a_token_that_was_rewritten_by_hand_opens_nothing(store: Store) -> None:
     token, text = Tokens(store).new("review", "ada")
     record = store.record("token", token.id)

@@ -21,6 +21,7 @@ from sayso.channels.http_post import Destination, post
 from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.webhook import WebhookKeys
 from sayso.model.ids import new_token
+from sayso.model.reviewer import TOKENS, Identity, folded
 from sayso.server.api.aap import (
     Refusal,
     Strict,
@@ -35,6 +36,7 @@ from sayso.server.api.aap import (
 )
 from sayso.server.api.endpoint import Context, Router
 from sayso.server.api.ownership import AAP_RUNS
+from sayso.server.api.problems import Problem
 from sayso.server.auth.tokens import Tokens
 from sayso.server.hosts import LOOPBACK
 from sayso.stores.base import Store
@@ -71,9 +73,13 @@ def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Re
     who, tokens = context.principal.reviewer.identity, Tokens(context.store)
     instance_id = str(UUID(hash_of("aap", who.qualified, key)[:32]))
     name = wanted.instance_name or f"instance-{instance_id[:8]}"
+    try:
+        program = Identity(TOKENS, name)
+    except ValueError as fault:
+        raise Problem("invalid_input", f"instance_name: {fault}; nothing was made") from None
     known = context.store.record(_INSTANCE, instance_id)
     if known is None:
-        known = _new_instance(context.store, tokens, instance_id, name, wanted.delivery, digest)
+        known = _new_instance(context.store, tokens, instance_id, program, wanted.delivery, digest)
         status = 201
     elif known.body["digest"] != digest:
         raise conflict("idempotency_conflict", "this key was used for another instance; nothing was made")
@@ -89,19 +95,20 @@ def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Re
 
 
 def _new_instance(
-    store: Store, tokens: Tokens, instance_id: str, name: str, delivery: _Delivery | None, digest: str
+    store: Store, tokens: Tokens, instance_id: str, program: Identity, delivery: _Delivery | None, digest: str
 ) -> Record:
     """Keep an instance whose webhook has answered; raises `Problem` where it has not, or the name is another's."""
-    taken = conflict("instance_name_taken", f"there is a program named {name!a} already; nothing was made")
-    if any(one.kind == "ask" and one.person.subject == name for one in tokens.all()):
+    name, key = program.subject, folded(program.subject)
+    taken = conflict("instance_name_taken", f"there is a program named {name!a}, or alike, already; nothing was made")
+    if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):
         raise taken
     body: dict[str, Any] = {"name": name, "digest": digest}
     if delivery is not None:
         _verify(delivery, instance_id)
         body["delivery"] = delivery.model_dump()
     # Of two that take a name at once one gets it: programs of one name would be one.
-    if not store.keep(Record(_INSTANCE_NAME, name, {"id": instance_id}), only_new=True):
-        holder = store.record(_INSTANCE_NAME, name)
+    if not store.keep(Record(_INSTANCE_NAME, key, {"id": instance_id}), only_new=True):
+        holder = store.record(_INSTANCE_NAME, key)
         if holder is None or holder.body["id"] != instance_id:
             raise taken
     if delivery is not None:
@@ -156,7 +163,7 @@ class Webhooks:
         if notification.state not in _RESOLVED or not notification.run_id.startswith(AAP_RUNS):
             return
         request = self._store.get(notification.request_id)
-        holder = self._store.record(_INSTANCE_NAME, request.requester.subject)
+        holder = self._store.record(_INSTANCE_NAME, folded(request.requester.subject))
         instance = None if holder is None else self._store.record(_INSTANCE, holder.body["id"])
         if instance is None or "delivery" not in instance.body:
             return

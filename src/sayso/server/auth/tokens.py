@@ -94,11 +94,15 @@ class Tokens:
             channel: Through which channel.
 
         Raises:
-            ValueError: The name, a role or the issuer cannot be one, or a program's name has an issuer.
+            ValueError: The name, a role or the issuer cannot be one; a program's name has an issuer, or differs from
+                that of another program only in case or such.
         """
         if kind == "ask" and issuer != LOCAL:  # or two programs of one name would be one, as each asks as `token:NAME`
             raise ValueError("a token of the kind 'ask' takes no issuer: programs are told apart by their names alone")
         person, now, secret = Reviewer(name, roles=roles, issuer=issuer), clock.now(), new_token() + new_token()
+        for one in self.all() if kind == "ask" else ():  # grants, budgets and bars take the two for one
+            if one.kind == "ask" and one.person.subject != name and one.person.is_same(person.identity):
+                raise ValueError(f"there is a program named {one.person.subject!a} already, which {name!a} looks like")
         token = Token(
             new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)
         )
