@@ -327,7 +327,8 @@
   const isOn = () => localStorage.getItem("sayso-keys") !== "off";
   toggle.checked = isOn();
   toggle.addEventListener("change", () => localStorage.setItem("sayso-keys", toggle.checked ? "on" : "off"));
-  one("#keys-open").addEventListener("click", () => dialog.showModal());
+  const openKeys = () => { dialog.showModal(); one("#keys-title").focus(); };  // not its last line, where the switch is
+  one("#keys-open").addEventListener("click", openKeys);
 
   let at = -1, prefix = 0;
   const go = (step) => {
@@ -393,7 +394,7 @@
   };
   const choose = (number) => { const choice = one(`[data-choice="${number}"]`); if (choice) { choice.checked = true; choice.focus(); } };
   const deeds = {
-    j: () => go(1), k: () => go(-1), "?": () => dialog.showModal(), "/": () => focus("[data-search]"),
+    j: () => go(1), k: () => go(-1), "?": openKeys, "/": () => focus("[data-search]"),
     x: () => {
       const box = pickOf(rows()[at]);
       if (box) box.click();
@@ -421,7 +422,7 @@
     )),
     ...all("[data-queued]").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
     ...all(".what").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
-    { name: say("Keyboard shortcuts"), keys: "?", run: () => dialog.showModal() },
+    { name: say("Keyboard shortcuts"), keys: "?", run: openKeys },
   ];
   let fitting = [], chosen = 0;
   const mark = (place) => {
