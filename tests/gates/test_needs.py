@@ -62,6 +62,26 @@ def test_request_that_was_asked_for_less_is_closed_and_asked_anew(
         sayso.Review().approve(old, by="zoe")
 
 
+def test_what_no_person_has_looked_at_is_asked_anew_where_the_gate_wants_one_now(store: Store) -> None:
+    def ask(run: str, **options: Any) -> sayso.Held:
+        return sayso.hold("pay", {"amount": 5}, run=run, store=store, **options)
+
+    budget = {"when": lambda: sayso.policy.allow(budget="count() <= 9 per 1h")}
+    sayso.Review(store).grant(str(ask("first").id), by="ada", count=9, lasts="1h")
+    for run, before, now in (("a", budget, {}), ("b", budget, {"always": True}), ("c", {}, {"always": True})):
+        old = ask(run, **before)
+        assert old.state == ask(run, **before).state == "approved"
+        if run == "a":  # a grant stands in for the person whom the gate wants, and none for the one of `always`
+            sayso.Review(store).revoke(sayso.Review(store).grants()[0].id, by="ada")
+        new = ask(run, **now)
+        assert (new.state, new.id != old.id, state_of(str(old.id))) == ("pending", True, State.CANCELLED)
+        if run == "a":
+            sayso.Review(store).grant(str(new.id), by="ada", count=9, lasts="1h")
+    ask("d", key="k", **budget)
+    with pytest.raises(errors.KeyReusedError, match="no person has looked at it"):
+        ask("d", key="k", always=True)
+
+
 @pytest.mark.parametrize("state", [State.PENDING, State.APPROVED])
 @pytest.mark.parametrize(
     ("before", "now"),

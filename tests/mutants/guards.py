@@ -54,6 +54,11 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
+        "what no person looked at does not run where the gate wants one by now", "gates/call.py",
+        "if lack is None and under is not None and (gate.always or is_held):", "if False:",
+        "gates/test_needs.py::test_what_no_person_has_looked_at_is_asked_anew_where_the_gate_wants_one_now",
+    ),
+    Mutant(
         "what a person said of a call counts, whatever its rule says by then", "gates/call.py",
         "request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)", "request = None",
         "gates/test_block.py::test_what_was_said_of_a_call_that_waits_counts_though_its_rule_lets_it_through_by_then",

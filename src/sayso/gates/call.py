@@ -189,7 +189,9 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     )
 
 
-def _is_taken_back(gate: Gate, store: ProgramStore, wanted: Occasion, request: Request) -> Effects[bool]:
+def _is_taken_back(
+    gate: Gate, store: ProgramStore, wanted: Occasion, request: Request, verdict: Verdict | None = None
+) -> Effects[bool]:  # fmt: skip
     """Withdraw a request that waits, or was approved, and is less than the gate asks for now; say whether it was.
 
     Raises:
@@ -198,6 +200,10 @@ def _is_taken_back(gate: Gate, store: ProgramStore, wanted: Occasion, request: R
     if request.state not in _OPEN:
         return False
     lack = wanted.lack_of(request)
+    under = None if request.decision is None else request.decision.under
+    is_held = verdict is not None and (verdict.always or (under == "budget" and not verdict.budgets))
+    if lack is None and under is not None and (gate.always or is_held):
+        lack = "no person has looked at it, and the gate wants one now"
     if lack is None and gate.effect is not None and request.edited is None:
         effect = yield from effect_of(gate, canonical.decode(request.call.form, gate.schema.classes))
         if effect != request.effect:
@@ -283,7 +289,7 @@ def find_or_ask(
                 continue  # it has just ended
         if not (wanted.place or gate.is_self_contained):  # a journaled run knows its calls by their places
             gate.captured.check_asked(found.id, gate.tool)
-        if is_new or not (yield from _is_taken_back(gate, store, wanted, found)):
+        if is_new or not (yield from _is_taken_back(gate, store, wanted, found, verdict)):
             return found
         # Asked of everybody: two programs that differ would else withdraw each other's requests for ever.
         wanted = wanted.joined(found)
