@@ -141,7 +141,12 @@ class Promises:
         self.ended[start] = how
 
     def _has_ended(self, request_id: str, row: _Row) -> bool:
-        return Start(request_id, row.starts) in self.ended
+        return self._last(request_id, row) in self.ended
+
+    def _last(self, request_id: str, row: _Row) -> Start:
+        start = Start(request_id, row.starts)
+        is_doubled = start not in self.begun and row.starts > 1 and row.events[0][1].startswith("token:")
+        return start._replace(attempt=row.starts - 1) if is_doubled else start  # its message came twice, far apart
 
     def decision_offered(self, request_id: str, by: str, arguments: dict[str, Any]) -> None:
         """A reviewer is about to approve these arguments."""
@@ -232,7 +237,7 @@ class Promises:
         if self.ran.get(request_id) and row.state not in self._begun(row):
             raise self._broken(f"{request_id} ran, and became {row.state}")
         if row.state in {"done", "failed"} and row.state != before:
-            start = Start(request_id, row.starts)
+            start = self._last(request_id, row)
             how = self.ended.get(start) if start in self.begun else "not run"
             if how is None or (how == "done") is not (row.state == "done"):
                 raise self._broken(f"{request_id} became {row.state}, and its last call ended: {how}")
