@@ -2,7 +2,7 @@
 
 Python: `mcp`, `fastmcp`, `mcp-server-git`, `mcp-server-time` beside this interpreter, `mcp-server-sqlite` on the `PATH`
 (it needs an older `mcp`). npm: `@modelcontextprotocol/server-filesystem` and `@modelcontextprotocol/sdk` in the folder
-that `MCP_NODE_MODULES` names.
+that `NODE_MODULES` names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ stdio = framework("mcp.client.stdio", "mcp_gateway")
 pytestmark = pytest.mark.slow
 PATIENCE = 60.0
 BIN = Path(sys.executable).parent
-NODE_MODULES = Path(os.environ.get("MCP_NODE_MODULES", Path(__file__).parents[2] / "node_modules"))
+NODE_MODULES = Path(os.environ.get("NODE_MODULES", Path(__file__).parents[2] / "node_modules"))
 FILES = NODE_MODULES / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"
 TIME = {"source_timezone": "UTC", "time": "10:00", "target_timezone": "Asia/Tokyo"}
 
@@ -53,7 +53,7 @@ def words(name: str, folder: Path) -> list[str]:
     """Return the command line of a foreign server."""
     if name == "filesystem":
         if shutil.which("node") is None or not FILES.exists():
-            pytest.skip("NOT TESTED: server-filesystem of npm (MCP_NODE_MODULES names no folder that has it)")
+            absent("server-filesystem of npm")
         return ["node", str(FILES), str(folder)]
     program = shutil.which(f"mcp-server-{name}", path=os.pathsep.join([str(BIN), os.environ["PATH"]]))
     if program is None:

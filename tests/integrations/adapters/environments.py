@@ -7,7 +7,8 @@
 What follows behind `--` goes to pytest. The versions stand in `frameworks.toml`. An environment is made once, and again
 when its versions or `pyproject.toml` change. The tests of a framework are the modules `test_NAME.py` here and in the
 folder above, and its page; none of them may be left out for want of a framework. What stands in `apart` cannot live
-beside the rest: its programs are in an environment of their own, without this checkout, and on the tests' `PATH`.
+beside the rest: its programs are in an environment of their own, without this checkout, and on the tests' `PATH`. What
+stands in `npm` is in the folder that `NODE_MODULES` names.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ PAGES = "tests/project/test_docs.py::test_examples_of_page_do_what_they_say"
 LIMIT = 1_800.0  # seconds that the tests of one environment may take
 
 Table = dict[str, dict[str, list[str]]]
-Apart = dict[str, list[str]]  # of a framework, what it needs in an environment of its own
 
 
 def environment(name: str, packages: list[str]) -> Path:
@@ -46,27 +46,55 @@ def installed(name: str, words: list[str], project: str = "") -> Path:
     """Return the interpreter of an environment with what pip installs for these words."""
     folder = PLACE / name
     wanted = "\n".join([*words, sys.version, project])
-    stamp, digest = folder / ".ready", hashlib.sha256(wanted.encode()).hexdigest()
     python = folder / "bin" / "python"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
-        print(f"setting up {folder.relative_to(ROOT)} (once)", flush=True)
+    if is_new(folder, wanted):
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         # Not compiled: most of what comes along is never imported.
         install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-compile"]
         subprocess.run([*install, *words], check=True)
-        stamp.write_text(digest, encoding="utf-8")
+        made(folder, wanted)
     return python
 
 
-def tested(name: str, python: Path, tests: list[Path | str], words: list[str], apart: Apart) -> bool:
-    """Run the tests in an environment; return whether all passed."""
-    path = [os.environ["PATH"], *(str(installed(f"{one}-apart", packages).parent) for one, packages in apart.items())]
+def from_npm(name: str, packages: list[str]) -> Path:
+    """Return the folder with what npm installs for these words."""
+    folder, wanted = PLACE / f"{name}-npm", "\n".join(packages)
+    if is_new(folder, wanted):
+        folder.mkdir(parents=True, exist_ok=True)
+        install = ["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--silent"]
+        subprocess.run([*install, *packages], check=True)
+        made(folder, wanted)
+    return folder / "node_modules"
+
+
+def is_new(folder: Path, wanted: str) -> bool:
+    """Say whether a folder is not there yet, or holds something else than what is wanted."""
+    stamp = folder / ".ready"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == hashlib.sha256(wanted.encode()).hexdigest():
+        return False
+    print(f"setting up {folder.relative_to(ROOT)} (once)", flush=True)
+    return True
+
+
+def made(folder: Path, wanted: str) -> None:
+    """Note what a folder holds."""
+    (folder / ".ready").write_text(hashlib.sha256(wanted.encode()).hexdigest(), encoding="utf-8")
+
+
+def tested(name: str, python: Path, tests: list[Path | str], words: list[str], beside: Table) -> bool:
+    """Run the tests in an environment, with what their frameworks need beside it; return whether all passed."""
+    set_up, path = {**os.environ, "SAYSO_FRAMEWORKS": "required"}, [os.environ["PATH"]]
+    for one, row in beside.items():
+        if "apart" in row:
+            path.append(str(installed(f"{one}-apart", row["apart"]).parent))
+        if "npm" in row:
+            set_up["NODE_MODULES"] = str(from_npm(one, row["npm"]))
     command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *words, *tests]
     print(f"\n== {name}", flush=True)
     try:
         done = subprocess.run(
             command, cwd=ROOT, timeout=LIMIT, check=False,
-            env={**os.environ, "SAYSO_FRAMEWORKS": "required", "PATH": os.pathsep.join(path)},
+            env={**set_up, "PATH": os.pathsep.join(path)},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         print(f"the tests in {name} did not end within {LIMIT:.0f} s")
@@ -74,16 +102,15 @@ def tested(name: str, python: Path, tests: list[Path | str], words: list[str], a
     return done.returncode == 0
 
 
-def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path | str], Apart]]:
-    """Return what is to be run: a name for the environment, its packages, the tests, and what is apart."""
-    apart = {name: versions["apart"] for name, versions in table.items() if "apart" in versions}
+def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str], list[Path | str], Table]]:
+    """Return what is to be run: a name for the environment, its packages, the tests, and what stands beside it."""
     if which == "main":
         files = [HERE / "test_examples.py", *(path for name in main for path in files_of(name))]
         packages = [package for name in main for package in table[name]["newest"]]
-        return [("main", packages, files, {name: apart[name] for name in main if name in apart})]
+        return [("main", packages, files, {name: table[name] for name in main})]
     chosen = list(table) if which == "each" else [which]
     return [
-        (f"{name}-{at}", table[name][at], files_of(name), {name: apart[name]} if name in apart else {})
+        (f"{name}-{at}", table[name][at], files_of(name), {name: table[name]})
         for name in chosen for at in ("newest", "lowest")
     ]  # fmt: skip
 
@@ -108,8 +135,8 @@ def main() -> int:
         print(f"there is no framework {which!r}: main, each, {', '.join(table)}", file=sys.stderr)
         return 2
     failed: list[str] = []
-    for name, packages, tests, apart in runs(which, main, table):
-        if not tests or not tested(name, environment(name, packages), tests, words[len(own) + 1 :], apart):
+    for name, packages, tests, beside in runs(which, main, table):
+        if not tests or not tested(name, environment(name, packages), tests, words[len(own) + 1 :], beside):
             failed.append(name)
     print(f"\nfailed: {', '.join(failed)}" if failed else "\nall passed")
     return 1 if failed else 0
