@@ -18,7 +18,7 @@ import pytest
 from sayso.model.comments import EVENT
 from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
-from sayso.model.request import Call, Decision, Request
+from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
@@ -41,32 +41,6 @@ class Program(HttpStore):
     def __init__(self, address: str, token: str, server: Store) -> None:
         super().__init__(address, token)
         self.token, self.server = token, server
-
-    def decide(
-        self, request_id: str, decision: Decision, *, roles: Collection[str], seen: str | None,
-        edited: Call | None = None,
-    ) -> Request:  # fmt: skip
-        return self.server.decide(request_id, decision, roles=roles, seen=seen, edited=edited)
-
-    def undo(self, request_id: str, by: Identity, *, channel: str) -> Request:
-        return self.server.undo(request_id, by, channel=channel)
-
-    def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
-        return self.server.claim(request_id, by, roles=roles, channel=channel)
-
-    def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
-        return self.server.release(request_id, by, roles=roles, force=force, channel=channel)
-
-    def assign(self, request_id: str, by: Identity, **said: Any) -> Request:
-        return self.server.assign(request_id, by, **said)
-
-    def comment(self, request_id: str, by: Identity, *, text: str, channel: str) -> Request:
-        return self.server.comment(request_id, by, text=text, channel=channel)
-
-    def extend(
-        self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
-    ) -> Request:
-        return self.server.extend(request_id, by, roles=roles, span=span, channel=channel)
 
     def resolve(self, request_id: str, by: Identity, *, roles: Collection[str] | None, **said: Any) -> Request:
         where = super() if roles is None else self.server

@@ -171,7 +171,7 @@ def changed(
         return refusal  # raised after the commit, so that an expiry met here stays written
     if absent is not None:
         transition.detail["on_behalf_of"] = absent.qualified
-        if transition.event == "extended":
+        if transition.request.claimed_by == person and transition.event not in {"assigned", "claimed"}:
             claimed = {"claimed_by": absent, "claimed_at": request.claimed_at}
             transition = transition._replace(request=replace(transition.request, **claimed))
     update(tx, transition)
