@@ -91,7 +91,7 @@ async def test_a_tool_that_only_reads_passes_and_a_rule_may_say_otherwise(mode: 
     assert await ClaudeApprovals(mode=mode).pre_tool_use(read, "toolu_1", None) == {}
     assert (await before(ClaudeApprovals(mode=mode, when=True), read))["permissionDecision"] in {"ask", "defer"}
     assert await ClaudeApprovals(mode="defer", when=lambda command: "rm" in command).pre_tool_use(
-        call(command="ls"), "toolu_1", None
+        call(call_id="toolu_2", command="ls"), "toolu_2", None
     ) == {}  # fmt: skip
 
 

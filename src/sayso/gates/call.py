@@ -524,9 +524,7 @@ def end(
     is_resolved = False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
-    except (
-        BaseException
-    ) as error:  # Ctrl-C, mostly; where this process goes on, the call would count as running for ever
+    except BaseException as error:  # Ctrl-C, mostly: in a process that goes on, the call would count as running
         with suppress(errors.SaysoError):
             told = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
             yield StoreCall(store.finish, request.id, start.token, told, None)
