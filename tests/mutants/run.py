@@ -27,7 +27,7 @@ from guards import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 3  # one of them most often only waits
-SECONDS = 90
+SECONDS = 45
 BATCH_SECONDS = 600
 RED, GREEN = 1, 0  # pytest's exit codes for failed tests and for none
 OPTIONS = ["-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
