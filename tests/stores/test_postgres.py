@@ -231,6 +231,17 @@ def test_verbs_that_wait_share_one_commit(store: PostgresStore, url: str) -> Non
     assert audit.verify(store).broken == ()
 
 
+def test_who_made_a_shared_commit_reads_over_a_connection_of_its_own_afterwards(store: PostgresStore) -> None:
+    asked = [sample_call(None) for _ in range(4)]
+
+    def ask(request: Request) -> Request:
+        store.ask(request)
+        store._connections.close()  # as when the database goes away
+        return store.get(request.id)
+
+    assert at_once(store, [partial(ask, one) for one in asked]) == asked
+
+
 def test_in_a_shared_commit_a_refused_verb_spoils_no_other(store: PostgresStore) -> None:
     cycle(store)
     first, second = store.ask(sample_call(None)), store.ask(sample_call("shared", {"amount": 1}))

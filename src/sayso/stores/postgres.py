@@ -280,14 +280,14 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         """
         sent: list[tuple[_Verb, PostgresTransaction, Any, psycopg.Cursor[Any]]] = []
         ready: list[tuple[str, _Verb, PostgresTransaction, Any]] = []
-        for verb in batch:
-            if not verb.is_done and not verb.lost:
-                tx = self._transaction(verb, connection)
-                with suppress(Stale, NeedsTransaction, errors.SaysoError):
-                    result = verb.work(tx)
-                    if tx.statement is not None:
-                        ready.append((tx.entries[0].run_id, verb, tx, result))
         try:
+            for verb in batch:
+                if not verb.is_done and not verb.lost:
+                    tx = self._transaction(verb, connection)
+                    with suppress(Stale, NeedsTransaction, errors.SaysoError):
+                        result = verb.work(tx)
+                        if tx.statement is not None:
+                            ready.append((tx.entries[0].run_id, verb, tx, result))
             with connection.pipeline():
                 for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, as locks are
                     sql, values = tx.statement or ("", ())
@@ -297,6 +297,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 for verb, tx, result, _ in sent:
                     self._keep_lost(verb, tx, result, error)
             raise
+        finally:
+            self._writing = None  # what this thread reads from here on is no part of it
         for verb, tx, result, cursor in sent:
             with suppress(Stale, NeedsTransaction):
                 tx.answered(cursor.fetchone())
