@@ -267,6 +267,14 @@ def test_a_hole_in_what_was_written_first_is_a_new_store(path: Path) -> None:
         refusal(errors.StoreCorruptError, lambda: JsonlStore(path).count(Filter()))
 
 
+def test_the_first_line_is_on_the_disk_before_a_second_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(jsonl_file, "_sync", lambda fd: synced.append(os.fstat(fd).st_size))
+    JsonlStore(path).ask(sample_call())
+    first, second = path.read_bytes().splitlines(keepends=True)
+    assert synced == [len(first), len(first) + len(second)]
+
+
 def test_what_another_process_wrote_is_on_the_disk_before_it_counts(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
