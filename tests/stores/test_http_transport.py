@@ -304,14 +304,36 @@ class Loses:
         await self.app(scope, receive, sent)
 
 
+class Doubles(Loses):
+    """An ASGI program that hears a message twice, and answers to the second alone."""
+
+    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        async def unheard(_) -> None: ...  # type: ignore[no-untyped-def]
+
+        async def said():  # type: ignore[no-untyped-def]
+            return parts.pop(0) if parts else await receive()
+
+        if self.lost == 0 and scope["path"].endswith(self.ending):
+            self.lost += 1
+            body = [await receive()]
+            while body[-1].get("more_body"):
+                body.append(await receive())
+            for answer in (unheard, send):
+                parts = [*body]
+                await self.app({**scope, "state": {}}, said, answer)
+        else:
+            await self.app(scope, receive, send)
+
+
+@pytest.mark.parametrize("fault", [Loses, Doubles])
 @pytest.mark.parametrize("ending", ["/ask", "/start", "/finish"])
 def test_a_lost_answer_starts_nothing_twice_and_loses_no_outcome(
-    server: Serving, there: Store, ending: str, caplog: pytest.LogCaptureFixture
+    server: Serving, there: Store, ending: str, fault: type[Loses], caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: list[int] = []
     with caplog.at_level("CRITICAL"):
         here = HttpStore(server.of(there), new_token(there))
-        server.app = losing = Loses(server.app, ending)
+        server.app = losing = fault(server.app, ending)
         sayso.configure(store=here)
 
         @sayso.gate(wait="raise", name="refund")

@@ -112,13 +112,12 @@ class HttpStore(Store):
         me = worker.current() if by is None else by
         try:
             started = self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
-        except errors.AlreadyStartedError as refusal:
-            request = self._after_loss(refusal, request_id)
-            execution = request.execution
-            if request.state is State.RUNNING and execution is not None and execution.token == token:
-                started = request  # by our own try, whose answer was lost: the token is known to nobody else
-            else:
+        except errors.AlreadyStartedError:
+            started = self.get(request_id)
+            execution = started.execution
+            if started.state is not State.RUNNING or execution is None or execution.token != token:
                 raise
+            # Nobody else knows the token: this message arrived twice, or its first answer was lost.
         if by is None:
             leases.hold(self, request_id, token)
         return started
