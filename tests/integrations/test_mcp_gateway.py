@@ -14,7 +14,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.integrations.mcp_gateway.connection import parse
+from sayso.integrations.mcp_gateway.connection import Proxy, parse
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
@@ -751,3 +751,10 @@ def test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again(sto
         assert server.calls == [{"name": "write", "arguments": PATH, "_meta": meta}]
 
     run(work())
+
+
+def test_a_long_session_does_not_remember_every_request_that_asked_for_progress() -> None:
+    proxy = Proxy(lambda: None, None, None)  # type: ignore[arg-type]
+    for number in range(3_000):
+        proxy.notice({"id": number, "params": {"_meta": {"progressToken": f"t{number}"}}})
+    assert [proxy._progress.get(token) for token in ("t0", "t2999")] == [None, 2999]

@@ -36,6 +36,7 @@ _LINE = 64 * 2**20  # bytes of the longest message
 _PATIENCE = 3.0  # seconds that a server has to end by itself, or to be told goodbye
 _IDLE = 1_800.0  # seconds after which a session over HTTP without a request ends
 _MOST_SESSIONS = 256
+_MOST_TOKENS = 1_000  # of requests of a session whose progress the client wants to hear of; the last ones count
 _UNSUPPORTED = -32022  # a version of the protocol
 
 
@@ -199,6 +200,8 @@ class Proxy:
         token = said.get("progressToken")
         if is_request_id(token) and "id" in message:
             self._progress[cast("str | int", token)] = message["id"]
+            if len(self._progress) > _MOST_TOKENS:
+                del self._progress[next(iter(self._progress))]
 
     async def forward(self, message: Message) -> None:
         """Pass on what the client sent; a request that cannot be is answered with an error."""
