@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -295,8 +296,9 @@ def test_the_day_of_use_is_written_by_a_change_and_not_by_looking(app: Starlette
     assert list(store.records("token")) == written
 
 
-def test_many_tokens_are_all_listed(store: Store) -> None:
-    made = {Tokens(store).new("ask", f"bot{number}")[0].id for number in range(1_050)}
+def test_many_tokens_are_all_listed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "records", partial(store.records, limit=10))
+    made = {Tokens(store).new("ask", f"bot{number}")[0].id for number in range(25)}
     assert {token.id for token in Tokens(store).all()} == made
 
 
