@@ -20,6 +20,7 @@ from sayso.gates.options import NOT_GIVEN, block_of, check_known, quorum_of, red
 from sayso.gates.signals import trim, trimmed
 from sayso.model import duration
 from sayso.model.redaction import Redaction
+from sayso.model.request import Request
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.policy import Policy
@@ -263,6 +264,10 @@ class _FunctionCaller(Waiter):
     def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return what was given, with defaults that only pydantic's Field has."""
         return gate.signature.spread(arguments) if gate.signature.fields else self.given
+
+    def is_over(self, request: Request) -> bool:
+        """Say whether the run around it was given the approval until an instant that has come."""
+        return self.recalled is not None and self.recalled.is_over(request)
 
     def passed(self, attempt: Attempt) -> None:
         """Note it for the run around it, which saves it with its next step, and then does not make the call again."""

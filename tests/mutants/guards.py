@@ -1188,6 +1188,11 @@ MUTANTS = [
         "runs/test_call_options.py::test_on_reject_is_asked_once_for_a_no",
     ),
     Mutant(
+        "a call of a handler starts only while the resolution counts that approved it", "gating.py",
+        "return self.recalled is not None and self.recalled.is_over(request)", "return False",
+        "runs/test_ends.py::test_a_decision_that_ends_before_a_call_of_a_handler_starts_does_not_count",
+    ),
+    Mutant(
         "a key counts in all places of its run", "runs/engine.py",
         "    if request is None and gate.key is not None:\n", "    if False:\n",
         "runs/test_call_options.py::test_a_step_that_met_the_key_of_another_one_is_not_made_again_after_a_pause",

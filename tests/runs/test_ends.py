@@ -91,6 +91,30 @@ def test_a_decision_that_ends_before_the_call_starts_does_not_count(
     assert (reason(second), ran) == (("success", None), ["paid"])
 
 
+def test_a_decision_that_ends_before_a_call_of_a_handler_starts_does_not_count(
+    each_store: Store, clock: Clock, ran: list[Any]
+) -> None:
+    @sayso.gate(wait="raise")
+    def pay() -> str:
+        ran.append("paid")
+        return "paid"
+
+    def work() -> str:
+        clock.tick(seconds=61)  # what it does before it pays takes a while
+        return pay()
+
+    tool = Tool(work)
+    paused = started(tool)
+    (wanted,) = ids(paused)
+    soon = int(clock.at.timestamp() * 1000) + 60_000
+    late = tool(resume={wanted: {"approved": True, "expires_at": soon}}).run()
+    assert (reason(late), ran) == (("cancelled", "approval_required"), [])
+    assert ids(late) != [wanted]
+    after = int(clock.at.timestamp() * 1000) + 62_000
+    output = tool(resume={wanted: {"approved": True, "expires_at": after} for wanted in ids(late)}).run()
+    assert (reason(output), output.output, ran) == (("success", None), "paid", ["paid"])
+
+
 def test_a_request_that_expired_while_a_decision_came_asks_anew(
     each_store: Store, clock: Clock, ran: list[Any]
 ) -> None:

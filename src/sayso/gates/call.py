@@ -150,6 +150,9 @@ def _run(
         found = yield from _look_into(gate, store, request, wanted, caller)
         if found is not request:
             return found
+    elif caller.is_over(request):
+        yield StoreCall(store.withdraw, request.id, requester(), "the decision counted until now")
+        return None
     elif request.edited is not None and (returned := (yield from send_back(gate, store, request))) is not None:
         return returned
     caller.begin(request)

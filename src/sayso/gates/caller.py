@@ -121,6 +121,10 @@ class Caller:
         """Return what is raised where the rule denies the call; nobody was asked."""
         return signals.ConfirmationDenied(reason)
 
+    def is_over(self, request: Request) -> bool:  # noqa: ARG002  for those that keep more than the request has
+        """Say whether the approval of a call that is about to start was given until an instant that has come."""
+        return False
+
     def begin(self, request: Request) -> None:
         """Take note that an approved call is about to start; may raise instead, and then it does not."""
 

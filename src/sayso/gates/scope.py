@@ -136,6 +136,10 @@ class Recalled(Protocol):
         """How it ended in an earlier pass; None where it has to be made."""
         ...
 
+    def is_over(self, request: Request) -> bool:
+        """Say whether the approval of this call was given until an instant that has come."""
+        ...
+
     def snapshot(self, attempt: Attempt) -> RunUpdate | None:
         """Note what it gave; return what of the run is to be saved together with its outcome."""
         ...

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
-from sayso import clock, errors
+from sayso import errors
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import Gate, gated_call, scope, signals, unknown_request
 from sayso.gates.caller import Caller, open_request
@@ -225,30 +225,21 @@ def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
     store, known = step.history.store, step.attempt.approved.pop(request_id, None)
     request: Request = (yield StoreCall(store.settle, request_id)) if known is None else known
     step.must_own(request, step.place)
-    until = step.history.known.get(resolution_place(request_id), {}).get("expires_at")
     match request.state:
         case State.DONE if request.key is None:
             _note_request(step, request)
             return result_shown(request)
         case State.FAILED:
             raise _failed_before(request)
-        case State.APPROVED if until is not None and clock.milliseconds() >= until:
-            yield StoreCall(store.withdraw, request_id, scope.requester(), "the decision counted until now")
-            arguments = canonical.decode(request.call.form, step.runnable.gate.schema.classes)
-            return (yield from _gated(step, arguments, is_late=True))
         case _:
             return (yield from _gated(step, None, request))
 
 
-def _gated(
-    step: StepContext, arguments: Body | None, request: Request | None = None, *, is_late: bool = False
-) -> Effects[Any]:
-    """Take a call through its gate; `is_late` says that it is asked anew."""
-    caller = _StepCaller(step, is_late=is_late)
+def _gated(step: StepContext, arguments: Body | None, request: Request | None = None) -> Effects[Any]:
+    """Take a call through its gate."""
+    gate, caller = step.runnable.gate, _StepCaller(step)
     try:
-        attempt = yield from gated_call(
-            step.runnable.gate, step.history.store, arguments, step.occasion, caller, request
-        )  # fmt: skip
+        attempt = yield from gated_call(gate, step.history.store, arguments, step.occasion, caller, request)
     except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise
@@ -267,8 +258,10 @@ class _StepCaller(Caller):
 
     finds = False  # the run's history names its request, and the store finds one that the history does not know
 
-    def __init__(self, step: StepContext, *, is_late: bool) -> None:
-        self._step, self.is_late = step, is_late
+    is_late = False
+
+    def __init__(self, step: StepContext) -> None:
+        self._step = step
         self._checkpoint: Checkpoint | None = None
 
     def allowed(self, gate: Gate, arguments: Body) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -296,6 +289,10 @@ class _StepCaller(Caller):
 
     def asks_anew(self, request: Request) -> bool:
         self.is_late = request.state is State.EXPIRED
+        return self.is_late
+
+    def is_over(self, request: Request) -> bool:
+        self.is_late = self._step.history.is_over(request.id)
         return self.is_late
 
     def refused(self, request: Request) -> BaseException:
@@ -478,6 +475,10 @@ class _NestedCall:
         if kept is None or isinstance(kept, Deferred):
             return Attempt(None if kept is None else kept.value, None)
         return Attempt(kept_value(kept["form"], self._function), None) if "form" in kept else None
+
+    def is_over(self, request: Request) -> bool:
+        """Say whether the resolution that approved it was given until an instant that has come."""
+        return self._history.is_over(request.id)
 
     def snapshot(self, attempt: Attempt) -> RunUpdate | None:
         """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""

@@ -291,6 +291,11 @@ class RunHistory:
         """Return the places where something waits for a person."""
         return [(place, body) for place, body in list(self.known.items()) if "waits" in body]
 
+    def is_over(self, request_id: str) -> bool:
+        """Say whether the resolution of a request, or one of them, counted until an instant that has come."""
+        until = self.known.get(resolution_place(request_id), {}).get("expires_at")
+        return until is not None and clock.milliseconds() >= until
+
     async def read_requests(self) -> None:
         """Read what the requests of the run say, once."""
         if not self.requests.is_read:
