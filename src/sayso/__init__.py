@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sayso.confirmation import get_confirmation_status as get_confirmation_status
     from sayso.confirmation import respond_to_confirmation as respond_to_confirmation
     from sayso.errors import SaysoError as SaysoError
-    from sayso.gates import NotExecuted as NotExecuted
-    from sayso.gates import current_request as current_request
+    from sayso.gates.call import current_request as current_request
+    from sayso.gates.outcome import NotExecuted as NotExecuted
     from sayso.gates.scope import run as run
     from sayso.gates.signals import ConfirmationCancelled as ConfirmationCancelled
     from sayso.gates.signals import ConfirmationDenied as ConfirmationDenied
@@ -82,7 +82,7 @@ _HOMES = {
     "Identity": "model.reviewer",
     "InteractionEvent": "runs.events",
     "Module": "runs.module",
-    "NotExecuted": "gates",
+    "NotExecuted": "gates.outcome",
     "OutputEvent": "runs.events",
     "Prediction": "runs.signature",
     "ReAct": "runs.react",
@@ -103,7 +103,7 @@ _HOMES = {
     "clear_confirmation": "confirmation",
     "configure": "config",
     "confirm_first": "confirmation",
-    "current_request": "gates",
+    "current_request": "gates.call",
     "deny": "policy",
     "gate": "gating",
     "get_confirmation_context": "confirmation",

@@ -14,9 +14,11 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, ov
 from sayso import config
 from sayso.effects import Attempt, Effects, HookCall, adrive, drive
 from sayso.errors import ConfigError
-from sayso.gates import Gate, exception_classes, gated_call, scope, signals
+from sayso.gates import scope, signals
+from sayso.gates.call import gated_call
 from sayso.gates.caller import Block
-from sayso.gates.options import NOT_GIVEN, block_of, check_known, quorum_of, redact_names, rule_options
+from sayso.gates.options import NOT_GIVEN, Gate, block_of, check_known, quorum_of, redact_names, rule_options
+from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
 from sayso.model import duration
 from sayso.model.redaction import Redaction

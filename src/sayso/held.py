@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
 
 from sayso import config, errors
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
-from sayso.gates import Gate, Started, begin, end, exception_classes, find_or_ask, gated_call, scope, signals
-from sayso.gates.call import send_back, wanted_again, wanted_of
+from sayso.gates import scope, signals
+from sayso.gates.call import Started, begin, end, find_or_ask, gated_call, send_back, wanted_again, wanted_of
 from sayso.gates.caller import Block, Caller, started_before, withdraw
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
 from sayso.gates.keys import asked_before, replay
 from sayso.gates.options import (
     NOT_GIVEN,
     ForeignGate,
+    Gate,
     check_known,
     check_text,
     no_function,
@@ -33,6 +34,7 @@ from sayso.gates.options import (
     redact_names,
     rule_options,
 )
+from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim
 from sayso.model import canonical, duration
 from sayso.model.redaction import Redaction

@@ -12,7 +12,8 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.effects import drive
-from sayso.gates import Gate, execute
+from sayso.gates.call import execute
+from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore

@@ -10,7 +10,8 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.effects import drive
-from sayso.gates import Gate, execute
+from sayso.gates.call import execute
+from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State

@@ -23,7 +23,8 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates import Gate, captured
+from sayso.gates import captured
+from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from sayso.stores.base import Store

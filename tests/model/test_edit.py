@@ -3,7 +3,7 @@
 import pytest
 
 from sayso import errors
-from sayso.gates import Gate
+from sayso.gates.options import Gate
 from sayso.gates.signals import ConfirmationRequired
 from sayso.gating import gate
 from sayso.model import canonical

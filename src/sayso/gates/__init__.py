@@ -6,12 +6,3 @@ callables, `masking` hides secrets, `captured` reads what a function captures, a
 calls with unknown outcome. `scope` is the run that a call belongs to, `caller` is who makes it, and `signals` are the
 exceptions that tell the caller.
 """
-
-from sayso.gates.call import Started, begin, current_request, end, execute, find_or_ask, gated_call
-from sayso.gates.options import Gate
-from sayso.gates.outcome import NotExecuted, exception_classes, unknown_request
-
-__all__ = [
-    "Gate", "NotExecuted", "Started", "begin", "current_request", "end", "exception_classes", "execute", "find_or_ask",
-    "gated_call", "unknown_request",
-]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from pydantic import Field
 
 from sayso.errors import ArgumentError
-from sayso.gates import Gate
+from sayso.gates.options import Gate
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call

@@ -18,7 +18,8 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from sayso import config, errors
 from sayso.effects import Effects, HookCall, StoreCall
-from sayso.gates import execute, find_or_ask, scope
+from sayso.gates import scope
+from sayso.gates.call import execute, find_or_ask
 from sayso.gates.caller import Caller
 from sayso.gates.options import quorum_of
 from sayso.gates.scope import Occasion, requester

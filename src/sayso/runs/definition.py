@@ -19,9 +19,8 @@ from pydantic import BaseModel, Field, StrictBool, ValidationError
 from sayso import config
 from sayso.effects import Effects, HookCall
 from sayso.errors import ArgumentError, ConfigError
-from sayso.gates import Gate
 from sayso.gates.masking import HookError
-from sayso.gates.options import check_hook, check_known, check_redact, has_own_name, quorum_of
+from sayso.gates.options import Gate, check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gates.signals import ConfirmationRequired
 from sayso.gating import CallOptions, OnReject, RequestOptions
 from sayso.model import canonical, duration, redaction

@@ -17,9 +17,12 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
-from sayso.gates import Gate, gated_call, scope, signals, unknown_request
+from sayso.gates import scope, signals
+from sayso.gates.call import gated_call
 from sayso.gates.caller import Caller, open_request
 from sayso.gates.masking import secrets_among
+from sayso.gates.options import Gate
+from sayso.gates.outcome import unknown_request
 from sayso.gating import value_for_no
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.gates import scope, signals, unknown_request
+from sayso.gates import scope, signals
+from sayso.gates.outcome import unknown_request
 from sayso.gates.signals import trimmed
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
