@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sayso.gates import dialog as _dialog
+
 if TYPE_CHECKING:
     from sayso import aio as aio
     from sayso import policy as policy
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from sayso.confirmation import respond_to_confirmation as respond_to_confirmation
     from sayso.errors import SaysoError as SaysoError
     from sayso.gates.call import current_request as current_request
+    from sayso.gates.dialog import Converse as _Converse
     from sayso.gates.outcome import NotExecuted as NotExecuted
     from sayso.gates.scope import run as run
     from sayso.gates.signals import ConfirmationCancelled as ConfirmationCancelled
@@ -170,6 +173,15 @@ __all__ = [
     "suspend",
     "tool",
 ]
+
+
+def _load_dialog() -> _Converse:
+    from sayso.terminal import converse
+
+    return converse
+
+
+_dialog.offer(_load_dialog)  # here and nowhere else, because no module of the package is loaded before this one
 
 
 if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any

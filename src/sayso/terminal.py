@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shlex
 import shutil
 import sys
 import threading
@@ -17,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sayso import clock, config, errors
+from sayso import clock, errors
+from sayso.gates.notices import INDENT, rows_when_left, say, say_what_waits
 from sayso.model.canonical import Json, display
-from sayso.model.duration import ago
 from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.redaction import MASK
@@ -31,7 +30,7 @@ from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.card import decided, stands
 from sayso.view.hint import choices_of, kinds_of
-from sayso.view.summary import in_short, is_random, short, time_left, token
+from sayso.view.summary import in_short, is_random, short, token
 
 _POLL = 0.1
 _WIDEST = 100
@@ -46,19 +45,6 @@ class TerminalClosed(Exception):
     """Nobody is at the terminal any more: its input ended, or it was closed."""
 
 
-def is_there() -> bool:
-    """Say whether a person can be asked here: stdin and stderr are a terminal, with this program in its foreground."""
-    try:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            return False
-        if sys.platform == "win32":
-            return True
-        # A program in the background is stopped when it reads from the terminal.
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (AttributeError, OSError, ValueError):  # no stdin at all, a closed one, or one that stands in for it
-        return False
-
-
 class Screen:
     """The terminal of this process.
 
@@ -68,14 +54,6 @@ class Screen:
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
         self._is_over = is_over
-
-    @staticmethod
-    def is_shown() -> bool:
-        """Say whether what is written goes to a terminal."""
-        try:
-            return sys.stderr.isatty()
-        except (AttributeError, ValueError):  # no stderr at all, or a closed one
-            return False
 
     @property
     def width(self) -> int:
@@ -376,8 +354,6 @@ def _typed(tree: Json) -> str:
 
 
 _LOOK_AGAIN = 0.1
-_INDENT = "       "
-_NOW = "just now"
 _TYPED = 200  # characters of a list or an object that stand in a prompt
 
 # Two dialogs at once would take each other's lines.
@@ -396,26 +372,6 @@ if hasattr(os, "register_at_fork"):
 def turn() -> threading.Lock:
     """Return the lock that a dialog at the terminal holds while it runs."""
     return _turn
-
-
-def can_decide(store: Store) -> bool:
-    """Say whether a person can decide through this store: not with a program's token for a server, which only asks."""
-    return not store.url.startswith(("https://", "http://"))
-
-
-def announce(store: Store, request: Request) -> None:
-    """Print on stderr what waits and where to decide it, where nobody can be asked here. Never raises."""
-    now = clock.now()
-    asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
-    call, name = card.headline(request), short(request.id)
-    say(
-        f"sayso  waiting for a person  {call}   {name}   {waits}"
-        if asked == _NOW
-        else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
-        *(f"{_INDENT}warning: {said}" for said in card.cautions(request)),
-        *_where_to_read(store, request),
-        _INDENT + _where(store, request),
-    )
 
 
 def converse(
@@ -458,7 +414,7 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
     except (Settled, TerminalClosed) as end:
         after, is_over_elsewhere = store.get(request.id), isinstance(end, Settled)
     if is_left():
-        say(*_not_awaited(store, request))
+        say(*rows_when_left(store, request))
     elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
         say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
     elif after.state is State.PENDING:
@@ -467,7 +423,7 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
         edits = [] if after.edited is None else changed(after.call, after.edited, after.redact)
         say(
             f"sayso  {short(after.id)} {decided(after, clock.now())}",
-            *(f"{_INDENT}{change.line()}" for change in edits),
+            *(f"{INDENT}{change.line()}" for change in edits),
         )
     return after
 
@@ -481,101 +437,3 @@ def _may_detach(screen: Screen, request: Request) -> bool:
         '  (with sayso.run("a name"): around the call, it would go on waiting)',
     )
     return screen.ask("withdraw it? [y/N] ").casefold() in {"y", "yes"}
-
-
-def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
-    """Print on stderr that a request still waits, how to decide it and what runs then. Never raises.
-
-    Args:
-        store: Where the request lives.
-        request: What still waits.
-        is_interrupted: Ctrl-C was pressed, and the terminal shows it at the end of a row.
-    """
-    if is_interrupted and Screen.is_shown():
-        say()
-    say(*(_not_awaited if is_interrupted else _still_waits)(store, request))
-
-
-def rows_at_sigterm(store: Store, request: Request) -> list[str]:
-    """Return the rows about a waiting request that are printed when SIGTERM ends the program. Takes no lock."""
-    name = short(request.id)
-    if _is_in_memory(store) or is_random(request.run_id):
-        return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
-    first, *others = _still_waits(store, request)
-    return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
-
-
-def _not_awaited(store: Store, request: Request) -> list[str]:
-    """Return the rows about a request for which this program does not wait any more."""
-    if not is_random(request.run_id):
-        return _still_waits(store, request)
-    what = "call" if request.kind == "call" else "question"
-    return [
-        f"sayso  {short(request.id)} is withdrawn: nobody waits for it any more, and its run has no name",
-        f'{_INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
-    ]
-
-
-def _still_waits(store: Store, request: Request) -> list[str]:
-    what = "call" if request.kind == "call" else "question"
-    waits = f"sayso  {short(request.id)} still waits, expires {time_left(request.expires_at, clock.now())}"
-    where = _where(store, request)
-    if _is_in_memory(store):
-        return [waits, _INDENT + where]
-    if is_random(request.run_id):
-        return [
-            f"{waits}, and counts only while this program lives, because its run has no name",
-            f"{_INDENT}until then {where}",
-            f'{_INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
-        ]
-    run = token(request.run_id)
-    return [
-        waits,
-        _INDENT + where,
-        f"{_INDENT}then start the program again: the same {what} in the run {run} finds the decision",
-    ]
-
-
-def _is_in_memory(store: Store) -> bool:
-    return store.url.startswith("memory:")
-
-
-def _where(store: Store, request: Request) -> str:
-    if _is_in_memory(store):
-        return "its store is in memory: only this program can decide it (sayso.Review), and it ends with the program"
-    if not can_decide(store):
-        return f"decide at {escape(store.url)}/r/{request.id}"
-    verb, value = ("approve", "") if request.kind == "call" else ("answer", " VALUE")
-    value = value if card.is_whole(request) or request.kind == "question" else " --seen FINGERPRINT"
-    return f"decide with: {_command_anywhere(store)} {verb} {short(request.id)}{value}"
-
-
-def _where_to_read(store: Store, request: Request) -> list[str]:
-    """Return a row that says how to see all of a request of which its one line leaves something out."""
-    if not can_decide(store) or _is_in_memory(store) or card.headline(request) == card.headline(request, 200):
-        return []
-    full = "" if card.is_whole(request) else " --full"
-    return [f"{_INDENT}see all of it: {_command_anywhere(store)} show{full} {short(request.id)}"]
-
-
-def command(store: Store) -> str:
-    """Return how `sayso` is called here so that it finds this store, as text for a shell."""
-    with suppress(errors.ConfigError, OSError, RuntimeError):  # no settings to read, no home: then it is spelled out
-        if config.address_nearby() == store.url:
-            return "sayso"
-    return f"sayso --store {escape(shlex.quote(store.public_url))}"
-
-
-def _command_anywhere(store: Store) -> str:
-    """Return how somebody calls `sayso` who may have neither this program's environment nor its folder."""
-    with suppress(errors.ConfigError, OSError, RuntimeError):
-        # An address with a password in it is not printed: whoever decides needs it in their own settings.
-        if store.public_url != store.url or store.url == f"sqlite:///{config.default_store_path()}":
-            return command(store)
-    return f"sayso --store {escape(shlex.quote(store.public_url))}"
-
-
-def say(*rows: str) -> None:
-    """Print rows on stderr. Never raises."""
-    with suppress(TerminalClosed):
-        Screen(lambda: False).say(*rows)

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from sayso import clock, errors, telemetry, terminal
+from sayso import clock, errors, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, offload
 from sayso.errors import StoreUnavailableError
-from sayso.gates import scope, signals, threads
+from sayso.gates import dialog, notices, scope, signals, threads
 from sayso.gates.caller import Block, Caller, withdraw
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
@@ -344,7 +344,7 @@ class _Decided:
             request = look(self._request.id)
             return self._store.settle(request.id) if is_due(request, clock.now()) else request
         except StoreUnavailableError:
-            if terminal.can_decide(self._store) or is_due(self._request, clock.now()):
+            if notices.can_decide(self._store) or is_due(self._request, clock.now()):
                 raise
             return self._request  # a server that is away ends no wait; what was decided is heard when it is back
 
@@ -362,12 +362,12 @@ class _Decided:
         try:
             with self._waiter.waking(wake.set), threads.on_sigterm(self._rows_at_sigterm):
                 if self._is_shown_at_terminal():
-                    return terminal.converse(
+                    return dialog.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
                     )
                 return self._wait(wake)
         except KeyboardInterrupt:
-            terminal.say_what_waits(self._store, self._request, is_interrupted=True)
+            notices.say_what_waits(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()
@@ -376,14 +376,14 @@ class _Decided:
         """Say whether to ask here; where that cannot be, say what waits."""
         if self._is_quiet:
             return False
-        if not (terminal.is_there() and terminal.can_decide(self._store)):
-            terminal.announce(self._store, self._request)
+        if not (notices.is_there() and notices.can_decide(self._store)):
+            notices.announce(self._store, self._request)
             return False
         self._is_asked = True
         return True
 
     def _rows_at_sigterm(self) -> list[str]:
-        return terminal.rows_at_sigterm(self._store, self._request)
+        return notices.rows_at_sigterm(self._store, self._request)
 
     def _is_left(self) -> bool:
         return self._waiter.reason is not None
@@ -415,7 +415,7 @@ class _Decided:
                     return await self._converse()
                 return await self._await(wake)
         except KeyboardInterrupt:
-            terminal.say_what_waits(self._store, self._request, is_interrupted=True)
+            notices.say_what_waits(self._store, self._request, is_interrupted=True)
             raise
         finally:
             unwatch()
@@ -439,7 +439,7 @@ class _Decided:
         is_left = threading.Event()
         left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
         over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
-        talk = asyncio.ensure_future(asyncio.to_thread(terminal.converse, self._store, self._request, over, left))
+        talk = asyncio.ensure_future(asyncio.to_thread(dialog.converse, self._store, self._request, over, left))
         try:
             return await asyncio.shield(talk)
         finally:

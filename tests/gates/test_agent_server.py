@@ -18,7 +18,8 @@ from queue import SimpleQueue
 import pytest
 
 import sayso
-from sayso import errors, terminal, wait
+from sayso import errors, wait
+from sayso.gates import notices
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 
@@ -90,8 +91,8 @@ class Server:
 @pytest.fixture
 def server(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(terminal, "is_there", lambda: False)
-    monkeypatch.setattr(terminal, "announce", server.announce)
+    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "announce", server.announce)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     return server
 

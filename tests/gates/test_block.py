@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors, terminal, wait
+from sayso import config, errors, wait
+from sayso.gates import notices
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -30,14 +31,14 @@ SECONDS = 30
 def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
     """Every request that somebody has begun to wait for, once its wait was announced."""
     begun: SimpleQueue[Request] = SimpleQueue()
-    announce = terminal.announce
+    announce = notices.announce
 
     def announce_and_tell(store: Store, request: Request) -> None:
         announce(store, request)
         begun.put(request)
 
-    monkeypatch.setattr(terminal, "is_there", lambda: False)
-    monkeypatch.setattr(terminal, "announce", announce_and_tell)
+    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "announce", announce_and_tell)
     # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     return begun

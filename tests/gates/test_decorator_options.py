@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import sayso
-from sayso import channels, errors, terminal, wait
+from sayso import channels, errors, wait
 from sayso.channels.notification import notification_for
+from sayso.gates import notices
 from sayso.gating import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
 from sayso.runs.definition import options_of
@@ -244,8 +245,8 @@ def on_expiry(made: Gated, option: str) -> None:
         made.clock.tick(hours=25)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "is_there", lambda: False)
-        patch.setattr(terminal, "announce", expire_the_first)
+        patch.setattr(notices, "is_there", lambda: False)
+        patch.setattr(notices, "announce", expire_the_first)
         patch.setattr(wait, "_LOOK_AGAIN", 3600.0)
         assert made(**{"wait": "block", option: "ask"})(5) == "paid 5 to alice"
         asked.get()
@@ -407,8 +408,8 @@ def test_the_bare_form_and_the_empty_one_hold_as_well() -> None:
     for make in (sayso.tool, sayso.tool()):
         assert make(pay).call(5) == "paid 5 to alice"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "is_there", lambda: False)
-        patch.setattr(terminal, "announce", lambda _, request: sayso.Review().reject(request.id, by="ada"))
+        patch.setattr(notices, "is_there", lambda: False)
+        patch.setattr(notices, "announce", lambda _, request: sayso.Review().reject(request.id, by="ada"))
         for number, declare in enumerate((sayso.gate, sayso.gate())):
             with pytest.raises(sayso.ConfirmationRejected):
                 declare(pay)(number)

@@ -17,8 +17,9 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors, terminal
+from sayso import errors
 from sayso.confirmation import get_confirmation_context, respond_to_confirmation
+from sayso.gates import notices
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, concurrently, held, payer, waiting_in
@@ -28,7 +29,7 @@ PATIENCE = 30
 
 @pytest.fixture(autouse=True)
 def nobody_is_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "is_there", lambda: False)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ The conversation itself is driven by real terminals in `tests/gates/test_termina
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 import sayso
 from sayso import config, terminal
+from sayso.gates import notices
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from tests.conftest import Clock
@@ -56,11 +58,38 @@ def store(tmp_path: Path) -> Store:
     return config.default_store()
 
 
+# -- where the conversation comes from ---------------------------------------------------------------------------
+
+# Each import is the first of a process; a forked child has what its parent had.
+ENTRIES = (
+    "sayso", "sayso.aio", "sayso.gates", "sayso.gates.dialog", "sayso.wait", "sayso.gates.call", "sayso.held",
+    "sayso.runs.worker", "sayso.channels.console", "sayso.testing",
+)  # fmt: skip
+FIRST_IMPORTS = """
+import importlib, os, sys
+for entry in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sayso"]:
+        del sys.modules[name]
+    importlib.import_module(entry)
+    if os.fork() == 0:
+        from sayso.gates import dialog
+        found = dialog._load()
+        print(entry, found.__module__, found.__name__)
+        sys.exit()
+    os.wait()
+"""
+
+
+def test_a_call_that_blocks_finds_the_conversation_whatever_was_imported_first() -> None:
+    ran = subprocess.run([sys.executable, "-c", FIRST_IMPORTS, *ENTRIES], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [f"{entry} sayso.terminal converse" for entry in ENTRIES], ran.stderr
+
+
 # -- is a person there -----------------------------------------------------------------------------------------
 
 
 def test_nobody_is_there_without_terminals() -> None:
-    assert not terminal.is_there()
+    assert not notices.is_there()
 
 
 @pytest.mark.parametrize("stream", [None, Closed()], ids=["none", "closed"])
@@ -70,7 +99,7 @@ def test_nobody_is_there_where_a_stream_is_missing(
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, name, stream)
-    assert not terminal.is_there()
+    assert not notices.is_there()
 
 
 # -- announce --------------------------------------------------------------------------------------------------
@@ -78,7 +107,7 @@ def test_nobody_is_there_where_a_stream_is_missing(
 
 def test_announce_names_the_call_the_end_and_the_command(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     request = ask(expires="90m")
-    terminal.announce(config.default_store(), request)
+    notices.announce(config.default_store(), request)
     assert said(capsys) == [
         f"sayso  waiting for a person  refund(order_id='A-4721', amount=320.0)   {request.id[:11]}   expires in 1h 30m",
         f"       decide with: sayso approve {request.id[:11]}",
@@ -89,13 +118,13 @@ def test_announce_names_the_store_where_a_plain_command_would_look_elsewhere(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = ask()
-    terminal.announce(store, request)
+    notices.announce(store, request)
     assert said(capsys)[1] == f"       decide with: sayso --store {store.url} approve {request.id[:11]}"
 
 
 def test_an_address_with_spaces_is_quoted_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sayso.configure(store=f"sqlite:///{tmp_path / 'my store.db'}")
-    terminal.announce(config.default_store(), ask())
+    notices.announce(config.default_store(), ask())
     assert f"sayso --store 'sqlite:///{tmp_path / 'my store.db'}' approve" in said(capsys)[1]
 
 
@@ -110,7 +139,7 @@ def test_a_store_of_the_settings_is_named_because_they_may_not_count_where_the_c
     elif where == "file":
         (tmp_path / "sayso.toml").write_text('store = "sqlite:///here.db"\n', encoding="utf-8")
     request = ask()
-    terminal.announce(config.default_store(), request)
+    notices.announce(config.default_store(), request)
     command = f"sayso --store sqlite:///{tmp_path / 'here.db'} approve {request.id[:11]}"
     assert said(capsys)[1] == f"       decide with: {command}"
 
@@ -125,13 +154,13 @@ def test_how_to_see_a_call_is_said_where_its_line_leaves_something_out(capsys: p
         (9_000, ["see all of it: sayso show --full {id}", "decide with: sayso approve {id} --seen FINGERPRINT"]),
     ):
         request = config.default_store().get(held(post, "word " * (length // 5)).confirmation_id)
-        terminal.announce(config.default_store(), request)
+        notices.announce(config.default_store(), request)
         assert said(capsys)[1:] == [f"       {row.format(id=request.id[:11])}" for row in rows]
 
 
 def test_a_store_in_memory_is_said_to_be_out_of_reach(capsys: pytest.CaptureFixture[str]) -> None:
     sayso.configure(store="memory:")
-    terminal.announce(config.default_store(), ask())
+    notices.announce(config.default_store(), ask())
     assert "only this program can decide it" in said(capsys)[1]
 
 
@@ -139,7 +168,7 @@ def test_a_question_is_announced_with_answer(store: Store, capsys: pytest.Captur
     with pytest.raises(sayso.ConfirmationRequired) as caught:
         sayso.ask("Which\x1b one?", wait="raise")
     request = store.get(caught.value.confirmation_id)
-    terminal.announce(store, request)
+    notices.announce(store, request)
     rows = said(capsys)
     assert "question 'Which<U+001B> one?'" in rows[0]
     assert rows[1] == "       warning: the question contains hidden characters (U+001B)"
@@ -152,8 +181,8 @@ def test_a_closed_stderr_does_not_break_a_gate(
 ) -> None:
     request = ask()
     monkeypatch.setattr(sys, "stderr", stream)
-    terminal.announce(store, request)
-    terminal.say_what_waits(store, request)
+    notices.announce(store, request)
+    notices.say_what_waits(store, request)
 
 
 def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
@@ -161,7 +190,7 @@ def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
 ) -> None:
     request = ask()
     (tmp_path / "sayso.toml").write_text("no = toml = at all", encoding="utf-8")
-    terminal.announce(store, request)
+    notices.announce(store, request)
     assert f"sayso --store {store.url} approve" in said(capsys)[1]
 
 
@@ -170,7 +199,7 @@ def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
 
 def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     request = ask(run="nightly clean-up, approved by the boss")
-    terminal.say_what_waits(store, request)
+    notices.say_what_waits(store, request)
     rows = said(capsys)
     assert rows[0].startswith(f"sayso  {request.id[:11]} still waits, expires in ")
     assert "decide with: sayso" in rows[1]
@@ -178,7 +207,7 @@ def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.Captu
 
 
 def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.say_what_waits(store, ask(run=None))
+    notices.say_what_waits(store, ask(run=None))
     assert "a new start asks anew" in said(capsys)[2]
 
 

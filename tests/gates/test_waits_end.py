@@ -19,8 +19,9 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors, terminal, wait
+from sayso import errors, wait
 from sayso.confirmation import get_confirmation_context
+from sayso.gates import notices
 from sayso.gates.scope import requester
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
@@ -33,7 +34,7 @@ Remove = Callable[[str], str]
 @pytest.fixture(autouse=True)
 def only_events_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the terminal, and no look that is taken now and then ends a wait."""
-    monkeypatch.setattr(terminal, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "is_there", lambda: False)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
 
 

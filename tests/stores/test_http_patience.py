@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors, terminal
+from sayso import config, errors
+from sayso.gates import notices
 from sayso.gates.scope import requester
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
@@ -349,7 +350,7 @@ def test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal(
     there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits = threading.Event()
-    monkeypatch.setattr(terminal, "announce", lambda *_: waits.set())
+    monkeypatch.setattr(notices, "announce", lambda *_: waits.set())
 
     @sayso.gate(name="refund")
     async def refund(amount: int) -> str:

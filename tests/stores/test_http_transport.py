@@ -19,6 +19,7 @@ import pytest
 import sayso
 from sayso import config, errors, terminal
 from sayso.cli.serve import listening, place_of
+from sayso.gates import notices
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.run import RunState
@@ -566,7 +567,7 @@ def test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do
     def unwanted(*_: object) -> Request:
         raise AssertionError("a person was asked at the program's terminal")
 
-    monkeypatch.setattr(terminal, "is_there", lambda: True)
+    monkeypatch.setattr(notices, "is_there", lambda: True)
     monkeypatch.setattr(terminal, "converse", unwanted)
     for call in (lambda: refund(1), lambda: asyncio.run(arefund(2))):
         deciding = decided_soon(there, "approve")

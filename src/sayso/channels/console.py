@@ -23,6 +23,7 @@ from types import BuiltinFunctionType
 from sayso import clock, terminal
 from sayso.channels.human import HumanInputRequest
 from sayso.effects import Attempt, offload
+from sayso.gates import notices
 from sayso.model.escaping import escape
 from sayso.model.request import State
 from sayso.view import card
@@ -161,6 +162,6 @@ def _prompt(request: HumanInputRequest) -> str:
 def _say_it_still_waits(request: HumanInputRequest) -> None:
     known = request.known
     if known is not None and known.state is State.PENDING:
-        terminal.say_what_waits(request.store, known, is_interrupted=True)
+        notices.say_what_waits(request.store, known, is_interrupted=True)
     elif known is not None:
-        terminal.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
+        notices.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")

@@ -29,13 +29,14 @@ from sayso.cli.context import (
 )
 from sayso.cli.grants import grant_rows
 from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
+from sayso.gates.notices import is_there
 from sayso.model import strict_json
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.escaping import escape, hidden_in
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
 from sayso.model.schema import SchemaError
-from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed, is_there
+from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed
 from sayso.view import card
 from sayso.view.document import grant_document, request_document
 from sayso.view.hint import kinds_of

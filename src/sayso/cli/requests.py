@@ -27,11 +27,12 @@ from sayso.cli.context import (
     json_option,
 )
 from sayso.cli.output import COLOURS, complain, is_reader_gone, out, paint, print_json, table
+from sayso.gates.notices import command
 from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import LIVE, Request, State, changed
 from sayso.reviews import Review
-from sayso.terminal import PROGRAM_GONE, command
+from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.card import outcome_rows, stands
 from sayso.view.document import event_rows, request_document
