@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from sayso.confirmation import get_confirmation_status as get_confirmation_status
     from sayso.confirmation import respond_to_confirmation as respond_to_confirmation
     from sayso.errors import SaysoError as SaysoError
+    from sayso.gates.ask import ask as ask
     from sayso.gates.call import current_request as current_request
     from sayso.gates.dialog import Converse as _Converse
+    from sayso.gates.gate import gate as gate
+    from sayso.gates.held import Held as Held
+    from sayso.gates.hold import hold as hold
     from sayso.gates.outcome import NotExecuted as NotExecuted
     from sayso.gates.scope import run as run
     from sayso.gates.signals import ConfirmationCancelled as ConfirmationCancelled
     from sayso.gates.signals import ConfirmationDenied as ConfirmationDenied
     from sayso.gates.signals import ConfirmationExpired as ConfirmationExpired
     from sayso.gates.signals import ConfirmationFeedback as ConfirmationFeedback
-    from sayso.gating import gate as gate
-    from sayso.held import Held as Held
-    from sayso.held import hold as hold
     from sayso.model.request import Decision as Decision
     from sayso.model.request import Request as Request
     from sayso.model.reviewer import Identity as Identity
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from sayso.policy import Verdict as Verdict
     from sayso.policy import allow as allow
     from sayso.policy import deny as deny
-    from sayso.questions import ask as ask
     from sayso.reviews import Review as Review
     from sayso.runs.agent import Agent as Agent
     from sayso.runs.decisions import ApprovalResolution as ApprovalResolution
@@ -81,7 +81,7 @@ _HOMES = {
     "Decision": "model.request",
     "DeltaEvent": "runs.events",
     "Happened": "policy",
-    "Held": "held",
+    "Held": "gates.held",
     "Identity": "model.reviewer",
     "InteractionEvent": "runs.events",
     "Module": "runs.module",
@@ -101,17 +101,17 @@ _HOMES = {
     "Workflow": "runs.workflow",
     "aio": "",
     "allow": "policy",
-    "ask": "questions",
+    "ask": "gates.ask",
     "clear_all_confirmations": "confirmation",
     "clear_confirmation": "confirmation",
     "configure": "config",
     "confirm_first": "confirmation",
     "current_request": "gates.call",
     "deny": "policy",
-    "gate": "gating",
+    "gate": "gates.gate",
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
-    "hold": "held",
+    "hold": "gates.hold",
     "load_run": "runs.load",
     "policy": "",
     "respond_to_confirmation": "confirmation",

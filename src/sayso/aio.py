@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 
 from sayso import reviews
 from sayso.effects import Attempt, adrive, offload
-from sayso.held import HeldBase, HoldOptions, as_error, holding
+from sayso.gates.ask import aask as ask
+from sayso.gates.held import HeldBase, as_error
+from sayso.gates.hold import HoldOptions, holding
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
-from sayso.questions import aask as ask
 from sayso.reviews import RequestPage
 from sayso.stores.base import Page, Store
 
@@ -132,7 +133,7 @@ class Review:
 
 
 class Held(HeldBase):
-    """A call that waits for a person, awaited; see `sayso.held.Held` for each verb."""
+    """A call that waits for a person, awaited; see `sayso.gates.held.Held` for each verb."""
 
     async def refresh(self) -> Request | None:
         """Look at the request again and return it."""

@@ -18,8 +18,8 @@ from queue import SimpleQueue
 import pytest
 
 import sayso
-from sayso import errors, wait
-from sayso.gates import notices
+from sayso import errors
+from sayso.gates import notices, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 

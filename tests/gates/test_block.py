@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors, wait
-from sayso.gates import notices
+from sayso import config, errors
+from sayso.gates import notices, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 
 import sayso
-from sayso import channels, errors, wait
+from sayso import channels, errors
 from sayso.channels.notification import notification_for
-from sayso.gates import notices
-from sayso.gating import ConfirmOptions, GateOptions
+from sayso.gates import notices, wait
+from sayso.gates.gate import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
 from sayso.runs.definition import options_of
 from sayso.stores.base import Store

@@ -279,7 +279,7 @@ def test_quorum_covers_what_it_satisfies(mine: Quorum, other: Quorum, is_so: boo
 
 
 def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store, monkeypatch: Any) -> None:
-    from sayso.wait import Waiter
+    from sayso.gates.wait import Waiter
 
     taken: list[str] = []
 

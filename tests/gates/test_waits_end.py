@@ -19,9 +19,9 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors, wait
+from sayso import errors
 from sayso.confirmation import get_confirmation_context
-from sayso.gates import notices
+from sayso.gates import notices, wait
 from sayso.gates.scope import requester
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
@@ -280,7 +280,7 @@ def test_two_calls_that_wait_for_one_request_withdraw_it_when_the_last_one_goes(
 
 
 def standing(request: Request) -> int:
-    from sayso import wait
+    from sayso.gates import wait
 
     return wait._waits[request.id]
 

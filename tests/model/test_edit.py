@@ -3,9 +3,9 @@
 import pytest
 
 from sayso import errors
+from sayso.gates.gate import gate
 from sayso.gates.options import Gate
 from sayso.gates.signals import ConfirmationRequired
-from sayso.gating import gate
 from sayso.model import canonical
 from sayso.model.edit import edited_call
 from sayso.model.redaction import Redaction

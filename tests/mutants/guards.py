@@ -64,7 +64,7 @@ MUTANTS = [
         "gates/test_block.py::test_what_was_said_of_a_call_that_waits_counts_though_its_rule_lets_it_through_by_then",
     ),
     Mutant(
-        "a key finds its request, whatever the rule says by then", "held.py",
+        "a key finds its request, whatever the rule says by then", "gates/hold.py",
         "request = yield from asked_before(gate, where, given, occasion, verdict)", "request = None",
         "promises/test_14_a_key_is_asked_once.py::test_14_what_a_key_was_asked_for_does_not_run_again_where_the_rule_lets_it_through_by_now",
     ),
@@ -84,7 +84,7 @@ MUTANTS = [
         "gates/test_fork.py::test_a_store_in_memory_begins_empty_in_a_child",
     ),
     Mutant(
-        "a start by hand takes the effect that was asked for", "held.py",
+        "a start by hand takes the effect that was asked for", "gates/held.py",
         "gate = under_record(self._gate, request, self._occasion)", "gate = self._gate",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
     ),
@@ -309,13 +309,13 @@ MUTANTS = [
         "gates/test_waits_end.py::test_leaving_a_named_run_ends_its_waits_and_leaves_the_requests_to_the_next_process",
     ),
     Mutant(
-        "what nobody waits for does not start", "wait.py",
+        "what nobody waits for does not start", "gates/wait.py",
         "self.raise_if_ended(request)\n            self._has_begun = True", "self._has_begun = True",
         "promises/test_16_a_decision_reaches_its_call.py::"
         "test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits",
     ),
     Mutant(
-        "a named run's request waits for its next process", "wait.py",
+        "a named run's request waits for its next process", "gates/wait.py",
         "or not is_random(request.run_id):", "or False:",
         "gates/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
@@ -1033,7 +1033,7 @@ MUTANTS = [
         "gates/test_same_name.py::test_function_with_another_object_is_refused_in_one_process",
     ),
     Mutant(
-        "options count where gate is called with the function", "gating.py",
+        "options count where gate is called with the function", "gates/gate.py",
         "if function is None else _gated(function, options)",
         'if function is None else _gated(function, {"wait": "raise"})',
         "gates/test_decorator_options.py::test_one_stranger_cannot_approve_what_two_from_finance_must",
@@ -1152,12 +1152,12 @@ MUTANTS = [
         "gates/test_held.py::test_a_gate_that_asks_for_more_than_a_keyed_request_leaves_it_as_it_is",
     ),
     Mutant(
-        "a call does not wait for itself", "wait.py",
+        "a call does not wait for itself", "gates/wait.py",
         "if any(running.id == request_id for running in scope.executing.get()):", "if False:",
         "gates/test_held.py::test_a_call_that_asks_for_its_own_result_is_refused",
     ),
     Mutant(
-        "a call that a rule allows runs once", "held.py",
+        "a call that a rule allows runs once", "gates/held.py",
         "        if running is not mine:\n", "        if False:\n",
         "gates/test_held.py::test_tasks_that_ask_the_handle_of_an_allowed_call_run_it_once",
     ),
@@ -1188,7 +1188,7 @@ MUTANTS = [
         "runs/test_call_options.py::test_on_reject_is_asked_once_for_a_no",
     ),
     Mutant(
-        "a call of a handler starts only while the resolution counts that approved it", "gating.py",
+        "a call of a handler starts only while the resolution counts that approved it", "gates/gate.py",
         "return self.recalled is not None and self.recalled.is_over(request)", "return False",
         "runs/test_ends.py::test_a_decision_that_ends_before_a_call_of_a_handler_starts_does_not_count",
     ),
@@ -1250,7 +1250,7 @@ MUTANTS = [
         "stores/test_http_patience.py::test_the_listener_asks_again_when_the_server_says_so_and_not_before",
     ),
     Mutant(
-        "an end that is reached is asked for with patience", "wait.py",
+        "an end that is reached is asked for with patience", "gates/wait.py",
         "is_over = is_due(self._request, clock.now())", "is_over = False",
         "stores/test_http_patience.py::test_an_end_that_is_reached_is_asked_for_as_long_as_a_server_limits",
     ),

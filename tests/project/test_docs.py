@@ -16,7 +16,7 @@ import sayso
 from sayso import cli, config, errors
 from sayso.cli import output
 from sayso.gates import signals
-from sayso.held import HoldOptions
+from sayso.gates.hold import HoldOptions
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
 from sayso.view.document import request_document

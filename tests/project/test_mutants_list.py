@@ -35,7 +35,7 @@ CORE = {
     "stores/sqlite.py",
     "stores/sqlite_transaction.py",
     "stores/worker.py",
-    "wait.py",
+    "gates/wait.py",
 }
 
 

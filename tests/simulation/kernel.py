@@ -20,7 +20,8 @@ from unittest import mock
 
 import greenlet
 
-from sayso import clock, held, wait
+from sayso import clock
+from sayso.gates import held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
 from sayso.stores import http, http_transport, jsonl_file, leases, watch, worker
@@ -359,6 +360,6 @@ def simulated() -> Generator[Callable[[World | None], None]]:
         undo.enter_context(mock.patch("sayso.stores.jsonl.Watcher", _Watcher))
         for module in ("sayso.stores.jsonl", "sayso.stores.http"):  # a fork of a later test has nothing to do with ours
             undo.enter_context(mock.patch(f"{module}.forget_after_fork"))
-        for module in ("sayso.effects", "sayso.runs.state", "sayso.wait"):
+        for module in ("sayso.effects", "sayso.runs.state", "sayso.gates.wait"):
             undo.enter_context(mock.patch(f"{module}.offload", _at_once))
         yield use

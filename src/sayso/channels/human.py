@@ -12,20 +12,20 @@ from sayso import config
 from sayso.effects import Effects, adrive, drive
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates import scope, signals
+from sayso.gates.ask import Asking
 from sayso.gates.caller import Block
 from sayso.gates.options import quorum_of
 from sayso.gates.signals import trim, trimmed
+from sayso.gates.wait import Waiter
 from sayso.model import duration
 from sayso.model.escaping import storable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
-from sayso.questions import Asking
 from sayso.reviews import Review
 from sayso.runs.state import current_step
 from sayso.runs.tool import Tool
 from sayso.stores.base import Store
-from sayso.wait import Waiter
 
 
 class HumanInputRequest:

@@ -1,7 +1,8 @@
 """How a call through a gate waits for a person, and what is saved of its run.
 
-`Caller` raises `ConfirmationRequired`, `sayso.wait.Waiter` blocks, and a step of a run (`sayso.runs.engine`) pauses the
-run. `open_request` and `withdraw` are the two writes of a program before a start: it asks, or it stops waiting.
+`Caller` raises `ConfirmationRequired`, `sayso.gates.wait.Waiter` blocks, and a step of a run (`sayso.runs.engine`)
+pauses the run. `open_request` and `withdraw` are the two writes of a program before a start: it asks, or it stops
+waiting.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 
 from sayso.errors import ConfigError
-from sayso.held import HoldOptions
+from sayso.gates.hold import HoldOptions
 from sayso.integrations.tool_calls import is_in_loop
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 from sayso.model.request import not_run

@@ -17,8 +17,9 @@ from typing import Any, Unpack
 import sayso
 from sayso import aio, clock, config, errors
 from sayso.channels import Notification, UndeliverableError
+from sayso.gates.held import HeldBase
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.held import HeldBase, HoldOptions
 from sayso.integrations.tool_calls import ToolFunction, check_options, is_in_loop, options_of
 from sayso.integrations.tool_hooks import framework
 from sayso.model import duration

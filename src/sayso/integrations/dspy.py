@@ -16,8 +16,8 @@ from typing import Any, Unpack
 
 from sayso.channels.human import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
-from sayso.held import HoldOptions
 from sayso.integrations.dspy_react import GATED, Resumable, Suspended, place
 from sayso.integrations.tool_calls import (
     acall_tool,

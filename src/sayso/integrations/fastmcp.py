@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, Unpack, cast
 
 from sayso.errors import ConfigError, KeyReusedError
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, check_options, options_of
 from sayso.model import canonical
 from sayso.model.ids import new_run_id

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from sayso.errors import ConfigError
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import trimmed
-from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, check_options, is_in_loop, options_of
 
 

@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any, Unpack
 
 from sayso.errors import ConfigError
-from sayso.held import HoldOptions
+from sayso.gates.hold import HoldOptions
 from sayso.integrations.tool_calls import is_in_loop
 from sayso.integrations.tool_hooks import Call, PendingCalls, ToolHook, framework
 

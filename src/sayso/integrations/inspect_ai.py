@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from sayso import aio, errors
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
-from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import check_options, plain
 from sayso.integrations.tool_hooks import framework
 from sayso.model.request import MODEL_WORDS, not_run

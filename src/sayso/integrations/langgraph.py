@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
 from sayso import errors
-from sayso.held import HoldOptions
+from sayso.gates.hold import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, text_of
 from sayso.integrations.tool_hooks import framework
 

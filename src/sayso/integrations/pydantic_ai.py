@@ -16,8 +16,8 @@ from inspect import isawaitable
 from typing import Any, Literal, Unpack, cast
 
 from sayso import config, errors
+from sayso.gates.hold import HoldOptions
 from sayso.gates.outcome import NotExecuted
-from sayso.held import HoldOptions
 from sayso.integrations.tool_calls import acall_tool, check_options, options_of
 from sayso.model import canonical
 from sayso.model.request import not_run

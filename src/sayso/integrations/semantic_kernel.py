@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from typing import Any, Unpack
 
-from sayso.held import HoldOptions
+from sayso.gates.hold import HoldOptions
 from sayso.integrations.tool_calls import plain
 from sayso.integrations.tool_hooks import Call, ToolHook, framework
 

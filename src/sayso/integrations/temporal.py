@@ -17,8 +17,9 @@ from typing import Any, NoReturn, Unpack
 
 from sayso import aio, errors
 from sayso.channels import Notification, UndeliverableError
+from sayso.gates.held import HeldBase
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
-from sayso.held import HeldBase, HoldOptions
 from sayso.integrations.tool_calls import ToolFunction, check_options, options_of
 from sayso.integrations.tool_hooks import framework
 

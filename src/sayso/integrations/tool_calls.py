@@ -15,8 +15,9 @@ from typing import Any, cast
 import sayso
 from sayso import aio, errors
 from sayso.gates import scope
+from sayso.gates.held import HeldBase
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
-from sayso.held import HeldBase, HoldOptions
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, State, not_run

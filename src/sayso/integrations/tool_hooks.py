@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sayso.errors import ConfigError
 from sayso.gates import scope
-from sayso.held import HoldOptions
+from sayso.gates.hold import HoldOptions
 from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, plain
 
 

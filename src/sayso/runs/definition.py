@@ -19,10 +19,10 @@ from pydantic import BaseModel, Field, StrictBool, ValidationError
 from sayso import config
 from sayso.effects import Effects, HookCall
 from sayso.errors import ArgumentError, ConfigError
+from sayso.gates.gate import CallOptions, OnReject, RequestOptions
 from sayso.gates.masking import HookError
 from sayso.gates.options import Gate, check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gates.signals import ConfirmationRequired
-from sayso.gating import CallOptions, OnReject, RequestOptions
 from sayso.model import canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal
 from sayso.model.redaction import Redaction

@@ -20,10 +20,10 @@ from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adri
 from sayso.gates import scope, signals
 from sayso.gates.call import gated_call
 from sayso.gates.caller import Caller, open_request
+from sayso.gates.gate import value_for_no
 from sayso.gates.masking import secrets_among
 from sayso.gates.options import Gate
 from sayso.gates.outcome import unknown_request
-from sayso.gating import value_for_no
 from sayso.model import canonical, redaction
 from sayso.model.fingerprint import call_digest
 from sayso.model.request import Request, State

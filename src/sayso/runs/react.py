@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple, cast
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
 from sayso.gates import scope, signals
+from sayso.gates.ask import aask
 from sayso.gates.outcome import unknown_request
 from sayso.gates.signals import trimmed
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
-from sayso.questions import aask
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import ModelCall, reply_to, text_of
 from sayso.runs.models import model_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
+from sayso.gates.gate import OnReject, call_function, checked_on_reject, given_for_no
 from sayso.gates.options import Gate, check_hook, check_known, check_text
 from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
-from sayso.gating import OnReject, call_function, checked_on_reject, given_for_no
 from sayso.runs.definition import ToolOptions, check_handler, entry, options_of
 from sayso.runs.definition import by_name as _flat
 from sayso.runs.runnable import Run, Runnable

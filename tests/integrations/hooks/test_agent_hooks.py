@@ -548,7 +548,8 @@ def test_options_are_read_without_the_command_line_and_others_are_left_to_it() -
 def test_a_call_that_nobody_is_asked_about_loads_neither_store_nor_command_line(place: Path) -> None:
     program = (
         "import sys; from sayso.__main__ import main; sys.argv[1:] = ['hook', 'claude-code']; code = main();"
-        " heavy = {'click', 'pydantic', 'sqlite3', 'asyncio', 'inspect', 'pathlib', 'sayso.config', 'sayso.held'};"
+        " heavy = {'click', 'pydantic', 'sqlite3', 'asyncio', 'inspect', 'pathlib', 'sayso.config',"
+        " 'sayso.gates.call'};"
         " print(code, sorted(heavy & set(sys.modules)))"
     )
     for event in ("read", "done", "end"):

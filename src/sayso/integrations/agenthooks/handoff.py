@@ -15,9 +15,10 @@ from types import FrameType
 from typing import NoReturn
 
 from sayso import config, errors, policy
+from sayso.gates.held import Held
+from sayso.gates.hold import hold
 from sayso.gates.scope import requester
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
-from sayso.held import Held, hold
 from sayso.integrations.agenthooks.hosts import HookEvent, Host, describe
 from sayso.integrations.agenthooks.options import Answer, Options
 from sayso.integrations.agenthooks.session import Entry, Session, shape_of

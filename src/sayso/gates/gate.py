@@ -1,6 +1,6 @@
 """`gate`, the decorator: its options, and the wrapper that it puts around a function.
 
-The loop that takes a call through its gate is `sayso.gates.call.gated_call`; how a call waits is in `sayso.wait`.
+The loop that takes a call through its gate is `sayso.gates.call.gated_call`; how a call waits is in `sayso.gates.wait`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sayso.gates.caller import Block
 from sayso.gates.options import NOT_GIVEN, Gate, block_of, check_known, quorum_of, redact_names, rule_options
 from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
+from sayso.gates.wait import Waiter
 from sayso.model import duration
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request
@@ -27,7 +28,6 @@ from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.policy import Policy
 from sayso.stores.base import Store
-from sayso.wait import Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")

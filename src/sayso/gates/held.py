@@ -1,48 +1,34 @@
-"""`hold`: holds a call that is not a Python function, such as a foreign tool with a JSON Schema.
+"""What `sayso.hold` returns: a handle on a call that waits for a person, with the steps that are left to the program.
 
-The caller takes the steps that `sayso.gate` takes by itself: `hold` checks and asks, `Held.wait` waits, `Held.once`
-runs the call and records its outcome; or `start` and `finish` do the latter by hand. `sayso.aio.hold` is the async
-version. Invariant: `once` and `start` hand out exactly the approved arguments, and only once.
+`wait` waits; `once` runs the call and records its outcome, or `start` and `finish` do it by hand. `sayso.aio.Held` is
+the async version. Invariant: `once` and `start` hand out exactly the approved arguments, and only once.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sayso import config, errors
+from sayso import errors
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
-from sayso.gates.call import Started, begin, end, find_or_ask, gated_call, send_back, wanted_again, wanted_of
+from sayso.gates.call import Started, begin, end, gated_call, send_back, wanted_again
 from sayso.gates.caller import Block, Caller, started_before, withdraw
-from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
-from sayso.gates.keys import asked_before, replay
+from sayso.gates.hooks import under_record
+from sayso.gates.keys import replay
 from sayso.gates.options import (
-    NOT_GIVEN,
-    ForeignGate,
     Gate,
-    check_known,
-    check_text,
-    no_function,
-    quorum_of,
-    redact_names,
-    rule_options,
 )
-from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim
+from sayso.gates.wait import Waiter, until_ended
 from sayso.model import canonical, duration
-from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State, not_run
-from sayso.model.schema import Schema, SchemaError
-from sayso.policy import Policy
 from sayso.stores.base import Store
-from sayso.wait import Waiter, until_ended
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -324,7 +310,7 @@ class Held(HeldBase):
 
     def refresh(self) -> Request | None:
         """Look at the request again and return it."""
-        return _run(self._refreshing())
+        return driven(self._refreshing())
 
     def wait(self, timeout: timedelta | str | float | None = None) -> Self:
         """Wait until the call is decided, and return this; what is approved has not run then.
@@ -336,7 +322,7 @@ class Held(HeldBase):
             ConfirmationRequired: The timeout passed.
             ConfirmationRejected: One of its kinds: the answer was no.
         """
-        _run(self._waiting(timeout))
+        driven(self._waiting(timeout))
         return self
 
     def once(self, function: Callable[[dict[str, Any]], R]) -> R:
@@ -351,7 +337,7 @@ class Held(HeldBase):
             CallFailedError: It ran elsewhere, and failed.
             OutcomeUnknownError: It was started, and nobody knows how it ended.
         """
-        return _run(self._once(function)).unwrap()
+        return driven(self._once(function)).unwrap()
 
     def start(self, *, by: str | None = None) -> dict[str, Any]:
         """Take the one right to run the call, durable on return, and return the arguments as they were approved.
@@ -364,7 +350,7 @@ class Held(HeldBase):
             ConfirmationRejected: The answer was no.
             StartRefusedError: Somebody else has started it; nothing is to be run.
         """
-        return _run(self._starting(by))
+        return driven(self._starting(by))
 
     def finish(self, result: Any = None) -> None:
         """Record that the call was done, and what it gave. Durable on return.
@@ -372,19 +358,19 @@ class Held(HeldBase):
         Raises:
             OutcomeNotRecordedError: The store could not be told; so do `fail` and `unknown`. Say it again.
         """
-        _run(self._ending(Attempt(result, None)))
+        driven(self._ending(Attempt(result, None)))
 
     def fail(self, error: Exception | str) -> None:
         """Record that the call failed and surely had no effect. Durable on return."""
-        _run(self._ending(Attempt(None, as_error(error))))
+        driven(self._ending(Attempt(None, as_error(error))))
 
     def unknown(self, error: BaseException | str) -> None:
         """Record that nobody can say whether the call had its effect. Durable on return."""
-        _run(self._ending(Attempt(None, as_error(error), is_ambiguous=True)))
+        driven(self._ending(Attempt(None, as_error(error), is_ambiguous=True)))
 
     def withdraw(self, reason: str | None = None) -> None:
         """Take the request back, if it waits or was approved and has not started."""
-        _run(self._withdrawing(reason))
+        driven(self._withdrawing(reason))
 
     def send_back(self, *problems: str) -> None:
         """Let an approved edit wait for its reviewers again, because the tool refuses what they changed.
@@ -392,7 +378,7 @@ class Held(HeldBase):
         The reviewers read `problems`, so that no value of an argument belongs there. Nothing happens where the request
         is no approved edit any more.
         """
-        _run(self._sending_back(problems))
+        driven(self._sending_back(problems))
 
     def result(self, timeout: timedelta | str | float | None = None) -> Any:
         """Return what the call gave, whoever ran it; wait for the decision and for its end, and start nothing.
@@ -403,160 +389,13 @@ class Held(HeldBase):
             ConfirmationRequired, ConfirmationRejected, CallFailedError, OutcomeUnknownError: As for `once`.
             ValueNotKeptError: It is done, and its result was not kept (without a key, or over 1 MB).
         """
-        return _run(self._resulting(timeout))
+        return driven(self._resulting(timeout))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _run(self._leaving())
-
-
-class HoldOptions(TypedDict, total=False):
-    """What `hold` takes beside the tool and its arguments; `hold` explains them."""
-
-    schema: Mapping[str, Any] | str | None
-    key: str | None
-    run: str | None
-    effect: str | Callable[..., Any] | None
-    title: str | None
-    description: str | None
-    when: bool | Callable[..., Any] | Policy
-    always: bool
-    quorum: int
-    roles: Collection[str]
-    redact: Collection[str]
-    expires: timedelta | str
-    approval_expires: timedelta | str
-    context: Mapping[str, Any] | None
-    store: Store | str | None
-    withdraw_on_exit: bool
-    suspends: type[BaseException] | Collection[type[BaseException]]
-
-
-def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:
-    """Hold a call that is no Python function, and return at once; durable then.
-
-    Args:
-        tool: Name of the tool: with the schema, what its calls are told apart by.
-        arguments: By name; JSON values, or others that have a canonical form.
-        schema: JSON Schema of the arguments (draft 2020-12, 2019-09 or 7), as a dict or text. The arguments are checked
-            by it, and what a reviewer changes too.
-        key: The occasion of the call in its run, such as a model's call id. The same key finds the same request for
-            ever, in other processes as well; with other arguments it is refused.
-        run: Name of the run; the current one (`sayso.run`) when not given. A key needs a run with a name.
-        effect: What the call does to the world, across runs: a template over the arguments (`"refund:{order_id}"`) or
-            a callable; as for `sayso.gate`.
-        title: What people are to call the tool, marked as the program's words.
-        description: What the tool does.
-        when, always: As for `sayso.gate`: a rule gets the arguments that it names. What it allows runs unrecorded.
-        quorum, roles, redact, expires, approval_expires, store: As for `sayso.gate`.
-        context: Facts for the reviewer's front end: JSON values.
-        withdraw_on_exit: As a context manager, take the request back on leaving while nobody has decided.
-        suspends: As for `sayso.gate`: what the function of `once` raises when it has not ended and is made again.
-
-    Raises:
-        TypeError: There is no such option.
-        ConfigError: An option cannot be used, or the key's run has no name. Nothing was asked.
-        ArgumentError: An argument does not fit the schema, or has no canonical form.
-        KeyReusedError: The key was used in this run for another call.
-        PolicyError: The rule failed.
-        StoreError: The request could not be recorded.
-    """
-    return _run(holding(Held, tool, arguments, **options))
-
-
-H = TypeVar("H", bound=HeldBase)
-
-
-def holding(
-    kind: type[H], tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
-) -> Effects[H]:  # fmt: skip
-    """Check and ask, as `hold` says; written once for its sync and async form."""
-    check_known("hold", options, HoldOptions.__optional_keys__)
-    key, run, context = options.get("key"), options.get("run"), options.get("context")
-    texts: dict[str, Any] = {name: options.get(name) for name in ("effect", "title", "description")}
-    texts |= rule_options(options.get("when", NOT_GIVEN), options.get("always", False))
-    given, shape = _given(arguments), _schema(options.get("schema"))
-    _check(tool, given, key, texts)
-    facts, names = None if context is None else dict(context), redact_names(options.get("redact", ()))
-    gate = ForeignGate(
-        no_function, named=tool, given=shape, quorum=quorum_of(options.get("quorum", 1), options.get("roles", ())),
-        expires=duration.option("expires", options.get("expires", "24h")),
-        approval_expires=duration.option("approval_expires", options.get("approval_expires", "24h")),
-        redaction=Redaction(names), redact=names,
-        context=None if facts is None else lambda masked: facts,  # noqa: ARG005  the hook's name for it
-        suspends=exception_classes(options.get("suspends", ()), "suspends="), **texts,
-    )  # fmt: skip
-    _must_fit(gate, given)
-    config.check_store(options.get("store"))
-    where, around = config.open_store(options.get("store")), scope.current()
-    here = around
-    if run is not None:
-        here = scope.Scope(scope.checked_name(run), acts_for=around.acts_for, outer=around)
-    occasion = here.occasion_of_call(blocks=True)._replace(key=key)
-    verdict, request, denial = (yield from ask_rule(gate, given, occasion)), None, None
-    if verdict.kind == "deny":
-        denial = yield from note_denial(gate, where, given, occasion, verdict)
-    elif verdict.kind == "allow" and not verdict.is_recorded:
-        request = yield from asked_before(gate, where, given, occasion, verdict)
-        if request is not None:
-            gate = cast("ForeignGate", under_record(gate, request, occasion))
-        elif verdict.log:
-            yield from note_allowed(gate, where, occasion, verdict)
-    else:
-        gate = cast("ForeignGate", gate.under(verdict))
-        request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
-        if key is None and request.state is State.RUNNING:
-            raise started_before(request)
-    withdraws = options.get("withdraw_on_exit", False)
-    return kind(gate, where, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
-
-
-def _must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
-    """Refuse arguments that do not fit the schema.
-
-    Raises:
-        ArgumentError: One does not; nothing was asked.
-    """
-    try:
-        gate.schema.validate(arguments)
-    except SchemaError as error:
-        where, _, reason = error.problems[0].partition(": ")
-        raise errors.ArgumentError(where, f"does not fit the schema of {gate.name} ({reason})") from None
-
-
-def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mapping[str, Any]) -> None:
-    """Refuse options that cannot be used, before anything is asked."""
-    if key is not None and (
-        not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or key != key.strip()
-    ):
-        raise errors.ConfigError(f"key= takes a text of 1 to 200 characters without spaces around them, not {key!r}")
-    for name in ("title", "description"):
-        if texts[name] is not None and not isinstance(texts[name], str):
-            raise errors.ConfigError(f"{name}= takes a text, not {texts[name]!r}")
-    check_text("effect", texts["effect"], str(tool), tuple(arguments))
-
-
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise TypeError(f"hold() takes the arguments by name, as a dict, not {arguments!r}; nothing was asked")
-    # The caller's own lists may change while it waits.
-    return canonical.decode(canonical.encode(dict(arguments)).text, {})
-
-
-def _schema(schema: Mapping[str, Any] | str | None) -> Schema:
-    if schema is None:
-        return Schema.of_json({"type": "object"})
-    tree: Any = schema
-    if isinstance(schema, str):
-        try:
-            tree = json.loads(schema)
-        except ValueError as error:
-            raise errors.ConfigError(f"schema= is no JSON: {error}; nothing was asked") from None
-    if not isinstance(tree, Mapping):
-        raise errors.ConfigError(f"schema= takes a JSON Schema as a dict or text, not {tree!r}; nothing was asked")
-    return Schema.of_json(cast("Mapping[str, Any]", tree))
+        driven(self._leaving())
 
 
 def _span(timeout: timedelta | str | float | None) -> timedelta | None:
@@ -591,7 +430,8 @@ def _sure(request: Request | None) -> Request:
     return request
 
 
-def _run(effects: Effects[R]) -> R:
+def driven(effects: Effects[R]) -> R:
+    """Run effects to their end in this thread; what they raise points at the program's own line."""
     try:
         return drive(effects)
     except BaseException as error:

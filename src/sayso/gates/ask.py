@@ -16,6 +16,7 @@ from sayso.gates.caller import not_found_again, open_request
 from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.gates.scope import Occasion, Scope, requester
 from sayso.gates.signals import say, trim
+from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration
 from sayso.model.escaping import storable
 from sayso.model.fingerprint import fingerprint, question_digest
@@ -26,7 +27,6 @@ from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.wait import Waiter
 
 
 class Asking:
