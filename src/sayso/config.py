@@ -11,6 +11,7 @@ import getpass
 import hashlib
 import os
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Generator, Mapping
@@ -140,8 +141,10 @@ def trusted_text(path: Path) -> str:
         ConfigError: Somebody else may write it, or it is not as it was when it was trusted.
         OSError, UnicodeDecodeError: It cannot be read.
     """
-    with path.open(encoding="utf-8") as file:
+    with open(path, encoding="utf-8", opener=_at_once) as file:
         found = os.fstat(file.fileno())  # of the file that is read, not of what may stand there by then
+        if not stat.S_ISREG(found.st_mode):
+            raise errors.ConfigError(f"{path} is no ordinary file and is not used")
         if hasattr(os, "geteuid"):
             strangers = {found.st_uid, path.lstat().st_uid} - {os.geteuid(), 0}
             if strangers:
@@ -159,6 +162,10 @@ def trusted_text(path: Path) -> str:
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
         raise errors.ConfigError(f"{path} is not as it was when it was trusted, and is not used")
     return text
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for whoever writes into it
 
 
 def _is_ours_alone(group: int) -> bool:

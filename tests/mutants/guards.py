@@ -1193,6 +1193,11 @@ MUTANTS = [
         "runs/test_ends.py::test_a_decision_that_ends_before_a_call_of_a_handler_starts_does_not_count",
     ),
     Mutant(
+        "a pipe is no settings file", "config.py",
+        "if not stat.S_ISREG(found.st_mode):", "if False:",
+        "test_config.py::test_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for",
+    ),
+    Mutant(
         "a key counts in all places of its run", "runs/engine.py",
         "    if request is None and gate.key is not None:\n", "    if False:\n",
         "runs/test_call_options.py::test_a_step_that_met_the_key_of_another_one_is_not_made_again_after_a_pause",

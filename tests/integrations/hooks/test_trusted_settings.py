@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,11 @@ def test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call(rep
     assert sayso("hook", "trust", str(repo), "--yes").code == 0
     for folder in (repo, repo / "sub"):
         assert "the folder's" in shell(folder)[1]
-    for change in (ALLOW, ALLOW + "# more", None):
+    for change in (ALLOW, ALLOW + "# more", None, "a pipe"):
         if change is None:
             (repo / "sayso.toml").unlink()
+        elif change == "a pipe":  # which nobody writes into: a host lets the call through whose hook takes too long
+            os.mkfifo(repo / "sayso.toml", mode=0o600)
         else:
             write(repo / "sayso.toml", change)
         decision, reason = shell(repo / "sub", event="read")
