@@ -75,7 +75,7 @@ def test_an_ask_takes_the_start_of_what_was_approved_once(app: Starlette, progra
     assert other["execution"]["token"] == TOKEN
 
 
-@pytest.mark.parametrize("change", ["it asks for more", "a person changed it"])
+@pytest.mark.parametrize("change", ["it asks for more", "it wants a person", "a person changed it"])
 def test_an_ask_takes_no_start_of_another_approval(app: Starlette, program: TestClient, change: str) -> None:
     call, review = sample_call(), person(app)
     asked = asked_message(call)
@@ -83,6 +83,9 @@ def test_an_ask_takes_no_start_of_another_approval(app: Starlette, program: Test
     if change == "it asks for more":
         review.approve(asked["id"])
         asked = asked_message(replace(call, quorum=Quorum(2)))
+    elif change == "it wants a person":  # where a grant, or a budget, may have approved it
+        review.approve(asked["id"])
+        asked = asked_message(replace(call, always=True))
     else:
         name, value = next(iter(review.get(asked["id"]).call.arguments.items()))
         review.approve(asked["id"], changes={name: value * 2})

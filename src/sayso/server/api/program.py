@@ -44,7 +44,8 @@ MOST_RETRIES = 5
 
 # What a person agreed to, beside the call itself: a program that asks for more now looks at the approval first.
 _SAME_AT_START = (
-    "subject", "quorum", "escalation", "retries", "idempotent", "effect", "redact", "on_behalf_of", "also_for",
+    "subject", "quorum", "escalation", "retries", "idempotent", "always", "effect", "redact", "on_behalf_of",
+    "also_for",
 )  # fmt: skip
 _MAX_SENT = 2_000_000  # characters of requests in one answer
 _MAX_LOOKED_AT = 1_000
