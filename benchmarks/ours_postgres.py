@@ -121,8 +121,7 @@ class Cycle(Contender):
 
     def request(self, amount: int) -> Any:
         """Return a new request."""
-        from sayso.model.fingerprint import fingerprint
-        from sayso.model.ids import new_request_id, new_run_id
+        from sayso.model.ids import fingerprint, new_request_id, new_run_id
 
         run, now = new_run_id(), self.store.now()
         return replace(

@@ -135,7 +135,7 @@ class Load:
 
     async def agent(self) -> None:
         """Go through cycles until time is over."""
-        from sayso.model.fingerprint import fingerprint
+        from sayso.model.ids import fingerprint
 
         connection, token = await self._connection(), self._server.ask_token
         program = "/program"
@@ -207,7 +207,7 @@ class Crowd:
 
     async def ask(self) -> None:
         """Ask for all of them, in batches."""
-        from sayso.model.fingerprint import fingerprint
+        from sayso.model.ids import fingerprint
 
         connection = (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", self._server.port))[1]
         while len(self._seen) < self._count:

@@ -21,6 +21,7 @@ from sayso.gates.notices import INDENT, rows_when_left, say, say_what_waits
 from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.escaping import escape
+from sayso.model.ids import is_random
 from sayso.model.redaction import MASK
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State, changed
@@ -30,7 +31,7 @@ from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.card import decided, stands
 from sayso.view.hint import choices_of, kinds_of
-from sayso.view.summary import in_short, is_random, short, token
+from sayso.view.summary import in_short, short, token
 
 _POLL = 0.1
 _WIDEST = 100

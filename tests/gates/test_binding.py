@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 import sayso
 from sayso import config, errors
 from sayso.model import canonical
-from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.ids import call_digest, fingerprint
 from sayso.model.request import Call, State
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr
 import sayso
 from sayso import audit, errors
 from sayso.model import canonical
-from sayso.model.fingerprint import call_digest
+from sayso.model.ids import call_digest
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Store

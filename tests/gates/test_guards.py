@@ -23,7 +23,7 @@ from pydantic import AfterValidator
 
 import sayso
 from sayso import config, effects, errors
-from sayso.model.fingerprint import call_digest, question_digest
+from sayso.model.ids import call_digest, question_digest
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Quorum

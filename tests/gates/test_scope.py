@@ -25,6 +25,7 @@ from sayso.confirmation import (
     get_confirmation_status,
     respond_to_confirmation,
 )
+from sayso.model.ids import is_random
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, aheld, approved, concurrently, held, program, running
 
@@ -395,3 +396,9 @@ def test_run_ends_with_its_block_also_by_an_error(delete: Callable[..., str]) ->
             raise KeyError
         assert run_id() == name
     assert run_id() == outside
+
+
+def test_only_a_run_nobody_named_is_random() -> None:
+    with sayso.run() as run_id:
+        assert is_random(run_id)
+    assert not is_random("run_nightly")

@@ -15,7 +15,7 @@ import pytest
 
 from sayso import errors
 from sayso.model import lifecycle
-from sayso.model.fingerprint import fingerprint
+from sayso.model.ids import fingerprint
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import FINAL, LIVE, Call, Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum

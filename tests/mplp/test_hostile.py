@@ -15,7 +15,7 @@ import sayso
 from sayso import errors, learning
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
-from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.ids import call_digest, fingerprint
 from sayso.model.request import Request
 from sayso.mplp import Confirm, NotConformantError, Plan, read_confirm, read_plan, start
 from sayso.mplp.schema import id_of

@@ -13,7 +13,7 @@ from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.canonical.tags import dumps
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL, wrong_steps
-from sayso.model.fingerprint import call_digest, fingerprint
+from sayso.model.ids import call_digest, fingerprint
 from sayso.model.request import Decision as Said
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity

@@ -99,7 +99,7 @@ MUTANTS = [
         "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
     ),
     Mutant(
-        "a key stands in the fingerprint", "model/fingerprint.py",
+        "a key stands in the fingerprint", "model/ids.py",
         "if key is not None:", "if False:",
         "stores/test_contract.py::TestMemory::test_two_keys_are_two_requests_of_one_call",
     ),
@@ -565,12 +565,12 @@ MUTANTS = [
         "gates/test_scope.py::test_what_a_task_was_granted_is_not_granted_to_the_thread_that_began_it",
     ),
     Mutant(
-        "a run is part of the fingerprint", "model/fingerprint.py",
+        "a run is part of the fingerprint", "model/ids.py",
         'else _begun("sayso/run/1", run_id)).copy()', 'else _begun("sayso/run/1")).copy()',
         "gates/test_scope.py::test_other_runs_decide_nothing_here",
     ),
     Mutant(
-        "the parts of a digest are framed", "model/fingerprint.py",
+        "the parts of a digest are framed", "model/ids.py",
         'b"%d:%b" % (len(part), part) for part in parts', "part for part in parts",
         "gates/test_guards.py::test_the_parts_of_a_digest_cannot_be_shifted",
     ),

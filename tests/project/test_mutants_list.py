@@ -22,7 +22,7 @@ CORE = {
     "gates/scope.py",
     "model/canonical/__init__.py",
     "model/edit.py",
-    "model/fingerprint.py",
+    "model/ids.py",
     "model/lifecycle.py",
     "model/redaction.py",
     "model/reviewer.py",

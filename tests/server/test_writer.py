@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from sayso import errors
-from sayso.model.fingerprint import fingerprint
+from sayso.model.ids import fingerprint
 from sayso.model.request import State
 from sayso.server.auth.tokens import Tokens
 from sayso.server.writer import Writer

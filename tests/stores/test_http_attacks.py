@@ -24,8 +24,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from sayso import errors
 from sayso.model import canonical
 from sayso.model.canonical.decode import fields_of
-from sayso.model.fingerprint import call_digest, fingerprint
-from sayso.model.ids import new_request_id, new_token
+from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.redaction import FAILED, MASK, agrees
 from sayso.model.request import Call, Request, State

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sayso import audit, clock, config, errors
-from sayso.model.fingerprint import effect_digest
-from sayso.model.ids import new_token
+from sayso.model.ids import effect_digest, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity

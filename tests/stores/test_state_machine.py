@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sayso import audit, errors
 from sayso import clock as sayso_clock
-from sayso.model.fingerprint import fingerprint
+from sayso.model.ids import fingerprint
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Decision, Request, State

@@ -202,12 +202,6 @@ def test_people_of_this_machine_need_no_issuer() -> None:
     assert summary.name_of(Identity("corp sso", "ada (local)")) == "'ada (local)' ('corp sso')"
 
 
-def test_only_a_run_nobody_named_is_random() -> None:
-    with sayso.run() as run_id:
-        assert summary.is_random(run_id)
-    assert not summary.is_random("run_nightly")
-
-
 def test_a_span_that_has_just_begun_is_not_short_of_a_minute() -> None:
     assert summary.time_left(NOW + timedelta(hours=2), NOW + timedelta(milliseconds=30)) == "in 2h"
     assert summary.time_left(NOW, NOW) == "expired"

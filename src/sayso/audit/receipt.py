@@ -18,7 +18,7 @@ from sayso.audit.signing import SignedDocument, Signer, document_text, read_byte
 from sayso.audit.verifier import rows_of, verify
 from sayso.clock import instant, written
 from sayso.model import canonical
-from sayso.model.fingerprint import shown_digest
+from sayso.model.ids import shown_digest
 from sayso.model.journal import Entry, Trail, chained, first_link
 from sayso.model.request import Call, Question, Request
 from sayso.stores.base import Store

@@ -21,10 +21,11 @@ import click
 from sayso import clock, errors
 from sayso.model.duration import text as span
 from sayso.model.escaping import escape
+from sayso.model.ids import is_random
 from sayso.model.request import Request, State
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
-from sayso.view.summary import RUN_ROOM, SHORT, columns, is_random, padded, short, time_left, token
+from sayso.view.summary import RUN_ROOM, SHORT, columns, padded, short, time_left, token
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
 _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (

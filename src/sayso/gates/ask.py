@@ -19,8 +19,7 @@ from sayso.gates.signals import say, trim
 from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration
 from sayso.model.escaping import storable
-from sayso.model.fingerprint import fingerprint, question_digest
-from sayso.model.ids import new_request_id
+from sayso.model.ids import fingerprint, new_request_id, question_digest
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum

@@ -34,8 +34,7 @@ from sayso.gates.options import Gate
 from sayso.gates.outcome import judged, mark_unknown, outcome_of, warn_of_late_end
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.model import canonical, redaction
-from sayso.model.fingerprint import call_digest, fingerprint
-from sayso.model.ids import new_request_id, new_token
+from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity

@@ -18,10 +18,10 @@ from sayso import errors, telemetry
 from sayso.effects import Attempt, Effects, Pause, StoreCall, drive
 from sayso.gates import signals
 from sayso.gates.scope import requester
+from sayso.model.ids import is_random
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
-from sayso.view.summary import is_random
 
 
 class Block(NamedTuple):

@@ -17,7 +17,7 @@ from sayso.gates.hooks import key_of
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
 from sayso.model import canonical
-from sayso.model.fingerprint import call_digest
+from sayso.model.ids import call_digest
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema

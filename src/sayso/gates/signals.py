@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from sayso.errors import SaysoError, StoreError
-from sayso.model.ids import new_request_id
+from sayso.model.ids import is_random, new_request_id
 from sayso.model.request import Call, Request, not_run
 from sayso.view import line
-from sayso.view.summary import is_random, short
+from sayso.view.summary import short
 
 __all__ = [
     "ConfirmationCancelled", "ConfirmationDenied", "ConfirmationExpired", "ConfirmationFeedback",

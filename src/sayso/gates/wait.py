@@ -22,10 +22,10 @@ from sayso.effects import Attempt, Effects, StoreCall, offload
 from sayso.errors import StoreUnavailableError
 from sayso.gates import dialog, notices, scope, signals, threads
 from sayso.gates.caller import Block, Caller, withdraw
+from sayso.model.ids import is_random
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
-from sayso.view.summary import is_random
 
 if TYPE_CHECKING:
     import asyncio

@@ -14,7 +14,7 @@ from sayso import errors
 from sayso.model import canonical
 from sayso.model.canonical.decode import children_of, fields_of, items_of, with_fields, with_items
 from sayso.model.canonical.tags import MASK, Json, dump
-from sayso.model.fingerprint import call_digest
+from sayso.model.ids import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
 from sayso.model.request import Call, Decision, Request
 from sayso.model.schema import Schema, SchemaError

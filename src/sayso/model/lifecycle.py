@@ -36,7 +36,7 @@ from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import must_have_reason, must_not_be_read_only
-from sayso.model.fingerprint import effect_digest
+from sayso.model.ids import effect_digest
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from sayso.model import canonical
 from sayso.model.canonical import MASK
 from sayso.model.escaping import escape
-from sayso.model.fingerprint import fingerprint, shown_digest
+from sayso.model.ids import fingerprint, shown_digest
 from sayso.model.redaction import Redaction, scrub
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
@@ -31,7 +31,7 @@ class Call:
         name: The function's own name.
         form: Canonical form of the arguments, as JSON text, with their real values.
         masked: The same with secrets masked; None where there are none.
-        digest: Digest over tool, schema and form (see `sayso.model.fingerprint`).
+        digest: Digest over tool, schema and form (see `sayso.model.ids`).
         schema: The function's parameters and their types, as JSON text (see `sayso.model.schema`).
         schema_digest: Digest of that.
     """

@@ -117,7 +117,7 @@ class Schema:
         """Return the schema of the same live function when other values stand around it; it has another digest.
 
         Args:
-            around: Digest of these values (see `sayso.model.fingerprint`).
+            around: Digest of these values (see `sayso.model.ids`).
         """
         return Schema(lambda: cast("PythonTypes", self.python), around=around)
 

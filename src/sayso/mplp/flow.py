@@ -24,7 +24,7 @@ from sayso.gates.caller import Caller
 from sayso.gates.options import quorum_of
 from sayso.gates.scope import Occasion, requester
 from sayso.model import canonical, duration
-from sayso.model.fingerprint import call_digest
+from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import confirm as documents

@@ -25,7 +25,7 @@ from sayso.gates.masking import secrets_among
 from sayso.gates.options import Gate
 from sayso.gates.outcome import unknown_request
 from sayso.model import canonical, redaction
-from sayso.model.fingerprint import call_digest
+from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, RunUpdate
 from sayso.runs.events import (

@@ -18,8 +18,7 @@ from sayso.gates.masking import mask_facts, secrets_among
 from sayso.gates.scope import requester
 from sayso.model import canonical
 from sayso.model.escaping import storable
-from sayso.model.fingerprint import fingerprint, question_digest
-from sayso.model.ids import new_request_id
+from sayso.model.ids import fingerprint, new_request_id, question_digest
 from sayso.model.request import Question, Request, State
 from sayso.model.run import RunState
 from sayso.model.schema import Schema

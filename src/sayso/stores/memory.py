@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model.canonical.tags import dumps_sorted
-from sayso.model.fingerprint import effect_digest, key_digest
+from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request

@@ -15,7 +15,7 @@ from typing import Any
 
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
-from sayso.model.fingerprint import effect_digest, key_digest
+from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step

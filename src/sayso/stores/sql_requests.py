@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sayso import errors
 from sayso.clock import microseconds
-from sayso.model.fingerprint import effect_digest, key_digest
+from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.stores.base import Store

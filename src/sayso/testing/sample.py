@@ -12,8 +12,7 @@ from typing import Any, cast
 from sayso import clock
 from sayso.model import canonical
 from sayso.model.canonical.tags import dump
-from sayso.model.fingerprint import call_digest, fingerprint, question_digest
-from sayso.model.ids import new_request_id, new_run_id
+from sayso.model.ids import call_digest, fingerprint, new_request_id, new_run_id, question_digest
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import PROGRAM, Identity

@@ -25,7 +25,6 @@ __all__ = [
     "changes",
     "columns",
     "in_short",
-    "is_random",
     "line",
     "lines",
     "name_of",
@@ -42,7 +41,6 @@ RUN_ROOM = 48
 """What a list leaves to the id of a run: people copy it, and `confirm:` with a UUID has 44 characters."""
 
 _WHOLE_ID = re.compile(rf"\brq_[0-9a-z]{{{ID_LENGTH - 3}}}\b")
-_RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
 
 
 def short(request_id: str) -> str:
@@ -53,11 +51,6 @@ def short(request_id: str) -> str:
 def in_short(text: str) -> str:
     """Return a message of ours with every id in it as people type it."""
     return _WHOLE_ID.sub(lambda found: found[0][:SHORT], text)
-
-
-def is_random(run_id: str) -> bool:
-    """Say whether nobody named this run, so that no later process can be in it again."""
-    return _RANDOM_RUN.fullmatch(run_id) is not None
 
 
 def time_left(end: datetime, now: datetime) -> str:

@@ -28,8 +28,7 @@ from sayso import clock, errors
 from sayso.model import canonical, redaction
 from sayso.model.duration import parse as parse_span
 from sayso.model.edit import READ_ONLY
-from sayso.model.fingerprint import call_digest, fingerprint
-from sayso.model.ids import new_request_id, new_token
+from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State, secrets_of_call

@@ -17,8 +17,8 @@ from sayso.model import canonical
 from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
 from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
 from sayso.model.edit import schema_of
-from sayso.model.fingerprint import call_digest, fingerprint, question_digest
 from sayso.model.grant import Budget
+from sayso.model.ids import call_digest, fingerprint, question_digest
 from sayso.model.redaction import FAILED, Redaction, agrees
 from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import Escalation, Identity, Quorum

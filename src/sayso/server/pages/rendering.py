@@ -21,6 +21,7 @@ from sayso.learning import Share
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
+from sayso.model.ids import is_random
 from sayso.model.rendering import word
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
@@ -33,7 +34,7 @@ from sayso.server.pages.amounts import amount_text
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
-from sayso.view.summary import RUN_ROOM, absence, is_random, name_of, short, time_left, token
+from sayso.view.summary import RUN_ROOM, absence, name_of, short, time_left, token
 
 _HEADLINE = 180
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
