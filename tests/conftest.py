@@ -104,9 +104,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget_settings() -> None:
     """Close what the default settings opened, and let the next test begin without them."""
-    leases = sys.modules.get("sayso.stores.leases")
-    if leases is not None:
-        leases.forget()  # calls that a test has left running
+    worker = sys.modules.get("sayso.stores.worker")
+    if worker is not None:
+        worker.forget()  # calls that a test has left running
     config = sys.modules.get("sayso.config")
     if config is None:
         return  # this test had no need of it

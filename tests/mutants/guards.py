@@ -650,7 +650,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that runs renews its lease", "stores/program.py",
-        "            leases.hold(self._whole, request_id, token)", "            pass",
+        "            worker.hold(self._whole, request_id, token)", "            pass",
         "stores/test_leases.py::test_a_start_is_held_until_its_end_is_recorded",
     ),
     Mutant(

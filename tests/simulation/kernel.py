@@ -24,7 +24,7 @@ from sayso import clock
 from sayso.gates import held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
-from sayso.stores import http, http_transport, jsonl_file, leases, watch, worker
+from sayso.stores import http, http_transport, jsonl_file, watch, worker
 from sayso.stores.watch import Bell
 from tests.simulation.disk import Disk, FakeOs
 
@@ -344,7 +344,7 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (ids, "_random", lambda: f"{_here().rng.getrandbits(128):032x}"),
             (worker, "current", _current),
             (worker, "_exists", _exists),
-            (leases, "hold", lambda *_: None),  # it renews from a thread; no simulated call is that long
+            (worker, "hold", lambda *_: None),  # it renews from a thread; no simulated call is that long
             (worker, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),
             (jsonl_file, "_sync", fake.fdatasync),

@@ -9,7 +9,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.stores import leases, worker
+from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 
@@ -19,7 +19,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
 
     @sayso.gate(wait="raise")
     def pay(amount: int) -> str:
-        held.append([one.id for one in leases._keepers[file_store]._held.values()])
+        held.append([one.id for one in worker._keepers[file_store]._held.values()])
         return f"paid {amount}"
 
     with pytest.raises(sayso.ConfirmationRequired) as asked:
@@ -27,7 +27,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
     sayso.Review(reviewer="ada").approve(asked.value.confirmation_id)
     pay(1)
     assert held == [[asked.value.confirmation_id]]
-    assert leases._keepers[file_store]._held == {}
+    assert worker._keepers[file_store]._held == {}
 
 
 def test_a_short_call_writes_nothing_for_its_lease(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +57,8 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
-    keeper = leases._Keeper(store)
-    held = leases._Held("rq_1", 0.0)
+    keeper = worker._Keeper(store)
+    held = worker._Held("rq_1", 0.0)
     keeper._held["token"] = held
 
     def away(_: object) -> list[str]:

@@ -23,7 +23,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import http_messages as messages
-from sayso.stores import leases, worker
+from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
@@ -119,7 +119,7 @@ class HttpStore(Store):
                 raise
             # Nobody else knows the token: this message arrived twice, or its first answer was lost.
         if by is None:
-            leases.hold(self, request_id, token)
+            worker.hold(self, request_id, token)
         return started
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
@@ -148,7 +148,7 @@ class HttpStore(Store):
                 return request  # by our own try, whose answer was lost
             raise
         finally:
-            leases.release(self, token)
+            worker.release(self, token)
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,

@@ -13,7 +13,7 @@ from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
-from sayso.stores import leases, worker
+from sayso.stores import worker
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, must_not_be_stopped, take
@@ -119,7 +119,7 @@ class ProgramStore(RequestStore):
         me = worker.current() if by is None else by
         started = self._transact(_started, request_id, me, token, seen)
         if by is None:
-            leases.hold(self._whole, request_id, token)
+            worker.hold(self._whole, request_id, token)
         return started
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
@@ -135,10 +135,10 @@ class ProgramStore(RequestStore):
         try:
             return self._transact(_finished, request_id, token, outcome, saved)
         finally:  # also where the store could not be told: nobody will, and the call becomes `unknown`
-            leases.release(self._whole, token)
+            worker.release(self._whole, token)
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
-        """In one transaction, renew the leases of calls that run; `sayso.stores.leases` does so for this process.
+        """In one transaction, renew the leases of calls that run; `sayso.stores.worker` does so for this process.
 
         A call whose worker's name has a lease counts as running for as long as that says, from its start and from each
         renewal. Then `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again.
