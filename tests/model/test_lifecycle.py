@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sayso import errors
-from sayso.model import lifecycle
+from sayso.model import lifecycle, teamwork
 from sayso.model.ids import fingerprint
 from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import FINAL, LIVE, Call, Decision, Request, State
@@ -99,7 +99,7 @@ def forced(request: Request, *, happened: bool) -> Transition:
 
 def assign(request: Request, to: Identity, *, by: Identity = ADA, force: bool = False, **roles: Any) -> Transition:
     known = {"to_roles": None, "roles": (), **roles}
-    return lifecycle.assign(request, by, to=to, force=force, channel="test", now=NOW, **known)
+    return teamwork.assign(request, by, to=to, force=force, channel="test", now=NOW, **known)
 
 
 # -- every way, and every way that there is not --------------------------------------------------------------------
@@ -111,9 +111,9 @@ VERBS: dict[str, Callable[[Request], Transition | None]] = {
     "feedback": lambda r: decide(r, "feedback", BOB),
     "cancel": lambda r: decide(r, "cancel", BOB),
     "assign": lambda r: assign(r, CAROL, by=BOB),
-    "claim": lambda r: lifecycle.claim(r, BOB, roles=(), channel="test", now=NOW),
-    "release": lambda r: lifecycle.release(r, BOB, roles=(), force=False, channel="test", now=NOW),
-    "extend": lambda r: lifecycle.extend(r, BOB, roles=(), span=SECOND, channel="test", now=NOW),
+    "claim": lambda r: teamwork.claim(r, BOB, roles=(), channel="test", now=NOW),
+    "release": lambda r: teamwork.release(r, BOB, roles=(), force=False, channel="test", now=NOW),
+    "extend": lambda r: teamwork.extend(r, BOB, roles=(), span=SECOND, channel="test", now=NOW),
     "expire": lambda r: lifecycle.expire(r, NOW + SECOND),
     "start": lambda r: lifecycle.start(r, worker="w", token="u", now=NOW),
     "done": lambda r: lifecycle.finish(r, "t", Outcome("done"), NOW),
@@ -270,7 +270,7 @@ def test_who_asked_cannot_care_for_the_request_either(verb: str) -> None:
     if verb == "release":
         request = replace(request, claimed_by=ADA, claimed_at=NOW)
         with pytest.raises(errors.OwnRequestError):
-            lifecycle.release(request, BOB, roles=(), force=True, channel="test", now=NOW)
+            teamwork.release(request, BOB, roles=(), force=True, channel="test", now=NOW)
         return
     with pytest.raises(errors.OwnRequestError):
         VERBS[verb](request)
@@ -294,9 +294,9 @@ def test_a_role_is_needed_for_everything_that_a_reviewer_does(roles: Any) -> Non
         with pytest.raises(errors.MissingRoleError):
             decide(request, verb, roles=roles)
     with pytest.raises(errors.MissingRoleError):
-        lifecycle.claim(request, ADA, roles=roles, channel="test", now=NOW)
+        teamwork.claim(request, ADA, roles=roles, channel="test", now=NOW)
     with pytest.raises(errors.MissingRoleError):
-        lifecycle.extend(request, ADA, roles=roles, span=SECOND, channel="test", now=NOW)
+        teamwork.extend(request, ADA, roles=roles, span=SECOND, channel="test", now=NOW)
     with pytest.raises(errors.MissingRoleError):
         lifecycle.resolve(
             ended("unknown", approved_with_role()), ADA, roles=roles, happened=True, comment=None, channel="t", now=NOW
@@ -343,17 +343,17 @@ def test_a_no_against_what_was_changed_meanwhile_is_refused_too() -> None:
 
 
 def test_a_claim_keeps_others_out_until_it_is_released() -> None:
-    claimed = lifecycle.claim(call(), ADA, roles=(), channel="test", now=NOW).request
+    claimed = teamwork.claim(call(), ADA, roles=(), channel="test", now=NOW).request
     for verb in ("approve", "reject", "feedback", "cancel"):
         with pytest.raises(errors.ClaimedError):
             decide(claimed, verb, BOB)
     with pytest.raises(errors.ClaimedError):
-        lifecycle.release(claimed, BOB, roles=(), force=False, channel="test", now=NOW)
+        teamwork.release(claimed, BOB, roles=(), force=False, channel="test", now=NOW)
     assert decide(claimed, "approve", Identity(LOCAL, "Ada")).request.claimed_by is None
-    forced = lifecycle.release(claimed, BOB, roles=(), force=True, channel="test", now=NOW)
+    forced = teamwork.release(claimed, BOB, roles=(), force=True, channel="test", now=NOW)
     assert forced.request.claimed_by is None
     assert forced.detail == {"claimed_by": "local:ada"}
-    own = lifecycle.release(claimed, ADA, roles=(), force=False, channel="test", now=NOW)
+    own = teamwork.release(claimed, ADA, roles=(), force=False, channel="test", now=NOW)
     assert own.detail == {}
 
 
@@ -390,7 +390,7 @@ def test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too() ->
 
 def test_nobody_releases_what_nobody_claimed() -> None:
     with pytest.raises(errors.NotClaimedError):
-        lifecycle.release(call(), ADA, roles=(), force=True, channel="test", now=NOW)
+        teamwork.release(call(), ADA, roles=(), force=True, channel="test", now=NOW)
 
 
 @pytest.mark.parametrize("verb", ["approve", "feedback"])

@@ -124,8 +124,8 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
     ),
     Mutant(
-        "again needs a reason", "model/edit.py",
-        'if decision.again and is_blank(decision.comment or ""):', "if False:",
+        "again needs a reason", "model/lifecycle.py",
+        "if not is_no and not decision.again:", "if not is_no:",
         "stores/test_contract.py::TestMemory::test_an_effect_starts_again_where_a_reviewer_says_so_with_a_reason",
     ),
     Mutant(
@@ -387,12 +387,12 @@ MUTANTS = [
         "test_who_stands_in_decides_what_is_assigned_to_who_is_away_in_their_own_name",
     ),
     Mutant(
-        "a request is assigned to nobody whom it would refuse", "model/lifecycle.py",
+        "a request is assigned to nobody whom it would refuse", "model/teamwork.py",
         "    must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)\n", "",
         "model/test_lifecycle.py::test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too",
     ),
     Mutant(
-        "a request is assigned to nobody who has voted", "model/lifecycle.py",
+        "a request is assigned to nobody who has voted", "model/teamwork.py",
         "if any(to.is_same(vote.by) for vote in request.votes):", "if False:",
         "model/test_lifecycle.py::test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too",
     ),
@@ -1534,7 +1534,7 @@ MUTANTS = [
     ),
     Mutant(
         "a program's stream tells of no comment and of no other program", "server/api/events.py",
-        "(one.requester == requester and one.entry.event != comments.EVENT)", "one.requester.is_same(requester)",
+        "(one.requester == requester and one.entry.event != teamwork.COMMENTED)", "one.requester.is_same(requester)",
         "server/test_api_events.py::test_an_ask_token_hears_of_its_own_requests_only",
     ),
     Mutant(
@@ -1596,7 +1596,7 @@ MUTANTS = [
     ),
     Mutant(
         "a program reads no reviewer's comment", "server/api/ownership.py",
-        "if entry.event == comments.EVENT:", "if False:",
+        "if entry.event == teamwork.COMMENTED:", "if False:",
         "stores/test_http_starts.py::test_neither_comments_nor_rows_of_anothers_request_are_read_with_ones_own_run",
     ),
     Mutant(

@@ -267,8 +267,8 @@ def test_every_setting_stands_in_the_reference(root: Path) -> None:
 def test_every_event_of_the_journal_stands_in_the_reference(root: Path) -> None:
     page = (root / "docs/reference/journal.md").read_text(encoding="utf-8").split("## Events")[1].split("## ")[0]
     told = {name for line in page.splitlines() if line.startswith("| `") for name in _words(line.split("|")[1])}
-    lifecycle = (root / "src/sayso/model/lifecycle.py").read_text(encoding="utf-8")
-    plain = set(re.findall(r"Transition\([^,]+(?:\([^)]*\))?, \"(\w+)\"", lifecycle))
+    rules = "".join(_source(f"model/{name}.py") for name in ("lifecycle", "teamwork"))
+    plain = set(re.findall(r"Transition\([^,]+(?:\([^)]*\))?, \"(\w+)\"", rules))
     assert plain <= told
     elsewhere = {"allowed", "commented", "denied", "purged", "checkpoint", "late", "token_made", "token_revoked"}
     elsewhere |= {"granted", "grant_revoked", "stopped", "went_on", "delegated", "delegation_ended"}

@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from sayso import audit, errors
 from sayso.model import lifecycle
-from sayso.model.comments import comments_in
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.model.run import RunSnapshot, RunState, RunUpdate, Step
+from sayso.model.teamwork import comments_in
 from sayso.stores import worker
 from sayso.stores.base import Filter
 from sayso.stores.worker import Lease

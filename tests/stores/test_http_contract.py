@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sayso.model.comments import EVENT
 from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.teamwork import COMMENTED
 from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
@@ -49,7 +49,7 @@ class Program(HttpStore):
     def journal(self, **wanted: Any) -> Sequence[Entry]:
         is_whole = wanted.get("run_id") is None and wanted.get("request_id") in {None, "rq_none"}
         found = self.server.journal(**wanted)
-        if not is_whole and all(row.event != EVENT for row in found):  # a comment is not the program's to read
+        if not is_whole and all(row.event != COMMENTED for row in found):  # a comment is not the program's to read
             return super().journal(**wanted)
         return [row for row in found if row.run_id != CHAIN]  # which its own token begins
 

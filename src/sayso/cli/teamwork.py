@@ -10,9 +10,9 @@ from sayso import clock
 from sayso.cli.context import CliContext
 from sayso.cli.decisions import deciding, for_each
 from sayso.cli.output import complain
-from sayso.model.comments import LONGEST
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.model.teamwork import LONGEST
 from sayso.view.document import moment
 from sayso.view.summary import absence, name_of, short, token
 

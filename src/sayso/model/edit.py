@@ -16,7 +16,7 @@ from sayso.model.canonical.decode import children_of, fields_of, items_of, with_
 from sayso.model.canonical.tags import MASK, Json, dump
 from sayso.model.ids import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
-from sayso.model.request import Call, Decision, Request
+from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
 
 PLAN_TOOL = "sayso.mplp.call:carry_out_plan"
@@ -25,7 +25,6 @@ READ_ONLY = "readOnly"
 """The keyword of JSON Schema that says of the schema of a call: its program cannot take changed arguments."""
 
 _FIXED = ("target_type", "target_id")
-_NOES = frozenset({"reject", "feedback"})
 
 
 def is_target(request: Request) -> bool:
@@ -50,20 +49,6 @@ def must_not_be_read_only(request: Request) -> None:
         raise errors.InvalidChangesError(
             request.id, [f"{fixed}; approve it as it is, or reject it and say what to change"]
         )
-
-
-def must_have_reason(request: Request, decision: Decision) -> None:
-    """Refuse a no to a target, or an approval in spite of an effect that is taken, that says nothing.
-
-    Raises:
-        ReasonMissingError: It does.
-    """
-    from sayso.model.escaping import is_blank  # the package that draws is not wanted where nobody says no
-
-    if decision.verb in _NOES and is_target(request) and is_blank(decision.comment or ""):
-        raise errors.ReasonMissingError(request.id)
-    if decision.again and is_blank(decision.comment or ""):
-        raise errors.ReasonMissingError(request.id, "the approval to let the effect happen again")
 
 
 def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

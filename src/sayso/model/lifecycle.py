@@ -11,9 +11,10 @@
 
 Each function takes a request and the current time, and returns a `Transition`: the new request and its journal row. If
 the change is not allowed it raises, and nothing may be written. Stores call these functions inside one transaction, on
-the request as read in that transaction; nothing else changes a request. The rules:
+the request as read in that transaction; nothing else changes its state. What reviewers do before they decide is in
+`sayso.model.teamwork`. The rules:
 
-* A final state never changes. `_must_be_pending` tells a late reviewer who decided first.
+* A final state never changes. `must_be_pending` tells a late reviewer who decided first.
 * Ends of requests and approvals are compared with the store's clock, here and nowhere else; the end itself is too late
   (`now >= end`).
 * An escalation adds people who may decide. It does not change the quorum, the bar on the requester, or the end.
@@ -35,7 +36,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
-from sayso.model.edit import must_have_reason, must_not_be_read_only
+from sayso.model.edit import is_target, must_not_be_read_only
 from sayso.model.ids import effect_digest
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity
@@ -50,7 +51,7 @@ _PAST = {
     "answer": State.ANSWERED,
     "cancel": State.CANCELLED,
 }
-
+_NOES = frozenset({"reject", "feedback"})
 
 _Value = TypeVar("_Value", Request, Execution, Decision)
 
@@ -162,7 +163,8 @@ def _ended_at(request: Request) -> datetime:
 # -- the person ------------------------------------------------------------------------------------------------
 
 
-def _must_be_pending(request: Request, now: datetime) -> None:
+def must_be_pending(request: Request, now: datetime) -> None:
+    """Check that a request still waits for a decision; raises the `DecisionRefusedError` that says what came before."""
     if request.state is State.PENDING:
         return
     if request.decision is None or request.state is State.EXPIRED:
@@ -190,6 +192,18 @@ def must_be_allowed(request: Request, by: Identity, roles: Collection[str], now:
         )
 
 
+def _must_have_reason(request: Request, decision: Decision) -> None:
+    """Refuse a no to a target, or an approval in spite of an effect that is taken, that says nothing."""
+    is_no = decision.verb in _NOES and is_target(request)
+    if not is_no and not decision.again:
+        return
+    from sayso.model.escaping import is_blank  # most decisions need no reason
+
+    if is_blank(decision.comment or ""):
+        what = [] if is_no else ["the approval to let the effect happen again"]
+        raise errors.ReasonMissingError(request.id, *what)
+
+
 def decide(
     request: Request, decision: Decision, *, roles: Collection[str], seen: str | None, edited: Call | None,
     now: datetime,
@@ -207,13 +221,13 @@ def decide(
         DecisionRefusedError: One of its kinds; the request is as it was.
     """
     if not (decision.verb == "cancel" and request.state is State.APPROVED):
-        _must_be_pending(request, now)
+        must_be_pending(request, now)
     verb = decision.verb
     if request.kind == "question" and verb in {"approve", "feedback"}:
         raise errors.WrongKindError(request.id, kind="question", verb=verb, instead="answer, reject or cancel")
     if request.kind == "call" and verb == "answer":
         raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
-    must_have_reason(request, decision)
+    _must_have_reason(request, decision)
     if decision.again and (verb != "approve" or request.effect is None):
         raise errors.DecisionRefusedError(
             request.id, f"request {request.id} names no effect that could be let happen again; nothing was decided"
@@ -312,60 +326,6 @@ def ask_again(request: Request, reason: str, now: datetime) -> Transition:
     )  # fmt: skip
     channel = "policy" if request.decision is None else request.decision.channel
     return Transition(new, "returned", request.requester, channel, {"reason": reason})
-
-
-def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:
-    """Let a reviewer take a pending request on; until it is released, others cannot decide it."""
-    _must_be_pending(request, now)
-    must_be_allowed(request, by, roles, now)
-    return Transition(_evolve(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})
-
-
-def assign(
-    request: Request, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
-    force: bool, channel: str, now: datetime,
-) -> Transition:  # fmt: skip
-    """Let another reviewer take a pending request on, as if they had claimed it.
-
-    It widens no right: `to` must be able to decide it as far as is known (`to_roles` are their roles, None where nobody
-    knows them), and what they decide is checked again then. `force` takes it from somebody else who has it. Whoever
-    has voted is refused: nobody could add the vote that is missing.
-    """
-    _must_be_pending(request, now)
-    freed = _evolve(request, claimed_by=None, claimed_at=None)
-    must_be_allowed(freed if force else request, by, roles, now)
-    must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)
-    if any(to.is_same(vote.by) for vote in request.votes):
-        raise errors.AlreadyVotedError(request.id, by=str(to), missing=request.missing_votes)
-    detail = {"to": to.qualified}
-    if request.claimed_by is not None and not request.claimed_by.is_same(by):
-        detail["claimed_by"] = request.claimed_by.qualified
-    return Transition(_evolve(request, claimed_by=to, claimed_at=now), "assigned", by, channel, detail)
-
-
-def release(
-    request: Request, by: Identity, *, roles: Collection[str], force: bool, channel: str, now: datetime
-) -> Transition:
-    """Give a claimed request back; `force` frees what another reviewer claimed, and the journal says so."""
-    _must_be_pending(request, now)
-    if request.claimed_by is None:
-        raise errors.NotClaimedError(request.id)
-    freed = _evolve(request, claimed_by=None, claimed_at=None)
-    must_be_allowed(freed if force else request, by, roles, now)
-    detail = {} if by.is_same(request.claimed_by) else {"claimed_by": request.claimed_by.qualified}
-    return Transition(freed, "released", by, channel, detail)
-
-
-def extend(
-    request: Request, by: Identity, *, roles: Collection[str], span: timedelta, channel: str, now: datetime
-) -> Transition:
-    """Move the end of a pending request, or of an approval that was not used yet, to `span` from now."""
-    if request.state is not State.APPROVED:
-        _must_be_pending(request, now)
-    must_be_allowed(request, by, roles, now)
-    end = "expires_at" if request.state is State.PENDING else "approval_expires_at"
-    new = _evolve(request, **{end: now + span})
-    return Transition(new, "extended", by, channel, {"what": end, "until": clock.written(now + span)})
 
 
 def resolve(

@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from sayso import clock, errors
-from sayso.model import lifecycle
-from sayso.model.comments import comment, mentions_in
+from sayso.model import teamwork
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State, without_secrets
 from sayso.model.reviewer import Delegation, Identity, folded
+from sayso.model.teamwork import comment, mentions_in
 from sayso.stores import delegations
 from sayso.stores.delegations import AWAY, MOST, counting, read, stood_in_for
 from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, row_of
@@ -56,7 +56,7 @@ class PeopleVerbs(RecordVerbs):
     ) -> Request:  # fmt: skip
         """In one transaction, let another reviewer take a pending request on; `to_roles` is None where unknown."""
         return self._transact(
-            _assigned, request_id, lifecycle.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles,
+            _assigned, request_id, teamwork.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles,
             force=force, channel=channel,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sayso import clock, errors
-from sayso.model import lifecycle
+from sayso.model import lifecycle, teamwork
 from sayso.model.journal import Anchor, Entry, Head, purged
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
@@ -82,17 +82,17 @@ class ReviewStore(RequestStore):
 
     def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
         """In one transaction, let a reviewer take a pending request on."""
-        return self._change(request_id, lifecycle.claim, by=by, person=by, roles=roles, channel=channel)
+        return self._change(request_id, teamwork.claim, by=by, person=by, roles=roles, channel=channel)
 
     def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
         """In one transaction, give a claimed request back."""
-        return self._change(request_id, lifecycle.release, by=by, person=by, roles=roles, force=force, channel=channel)
+        return self._change(request_id, teamwork.release, by=by, person=by, roles=roles, force=force, channel=channel)
 
     def extend(
         self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
     ) -> Request:
         """In one transaction, move the request's or approval's end to `span` from now."""
-        return self._change(request_id, lifecycle.extend, by=by, person=by, roles=roles, span=span, channel=channel)
+        return self._change(request_id, teamwork.extend, by=by, person=by, roles=roles, span=span, channel=channel)
 
     def heads(self) -> Iterator[Head]:
         """Yield the newest row of every chain, ordered by run."""

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from sayso import errors
 from sayso.clock import instant, written
-from sayso.model import comments
+from sayso.model import teamwork
 from sayso.model.ids import new_token
 from sayso.model.journal import Entry
 from sayso.model.request import LIVE, Request, State
@@ -212,7 +212,7 @@ class EventLog:
             _encoded(self.epoch, one.number, "request", one.payload)
             for one in part
             # As in `Ownership`: names that only look alike are two programs, and comments are the reviewers' own.
-            if requester is None or (one.requester == requester and one.entry.event != comments.EVENT)
+            if requester is None or (one.requester == requester and one.entry.event != teamwork.COMMENTED)
         )
         return part[-1].number if part else seen, payload
 

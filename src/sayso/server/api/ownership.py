@@ -11,7 +11,7 @@ import re
 from starlette.requests import Request as Http
 
 from sayso import errors
-from sayso.model import comments
+from sayso.model import teamwork
 from sayso.model.journal import Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, TOKENS, Identity
@@ -109,7 +109,7 @@ class Ownership(Context):
 
         What reviewers comment among each other is not the program's to read.
         """
-        if entry.event == comments.EVENT:
+        if entry.event == teamwork.COMMENTED:
             return False
         if not entry.request_id:
             return entry.by == self.me.qualified or not entry.by.startswith(f"{self.me.issuer}:")

@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
-from sayso.model.comments import EVENT as COMMENTED
 from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.grant import Grant
@@ -26,6 +25,7 @@ from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
+from sayso.model.teamwork import COMMENTED
 from sayso.model.words import later, say
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect

@@ -1,0 +1,134 @@
+"""What reviewers do with a request before they decide it: claim, assign, release, extend, and comment.
+
+Pure functions like those of `sayso.model.lifecycle`; none changes the state of a request. A comment changes nothing of
+it, gives no right, and is not told to the program; `@name` in it mentions somebody. Invariant: what is masked in the
+call is masked in a comment before it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, cast
+
+from sayso import clock, errors
+from sayso.model.journal import Entry
+from sayso.model.lifecycle import Transition, must_be_allowed, must_be_pending
+from sayso.model.request import Request, State, without_secrets
+from sayso.model.reviewer import Identity
+
+COMMENTED = "commented"
+LONGEST, _MOST_MENTIONS = 20_000, 20
+_MENTION = re.compile(r"(?<![\w.@:/+-])@(\w(?:[\w.+:@-]{0,198}\w)?)")
+
+
+def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:
+    """Let a reviewer take a pending request on; until it is released, others cannot decide it."""
+    must_be_pending(request, now)
+    must_be_allowed(request, by, roles, now)
+    return Transition(replace(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})
+
+
+def assign(
+    request: Request, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
+    force: bool, channel: str, now: datetime,
+) -> Transition:  # fmt: skip
+    """Let another reviewer take a pending request on, as if they had claimed it.
+
+    It widens no right: `to` must be able to decide it as far as is known (`to_roles` are their roles, None where nobody
+    knows them), and what they decide is checked again then. `force` takes it from somebody else who has it. Whoever
+    has voted is refused: nobody could add the vote that is missing.
+    """
+    must_be_pending(request, now)
+    freed = replace(request, claimed_by=None, claimed_at=None)
+    must_be_allowed(freed if force else request, by, roles, now)
+    must_be_allowed(freed, to, request.wanted_roles if to_roles is None else to_roles, now)
+    if any(to.is_same(vote.by) for vote in request.votes):
+        raise errors.AlreadyVotedError(request.id, by=str(to), missing=request.missing_votes)
+    detail = {"to": to.qualified}
+    if request.claimed_by is not None and not request.claimed_by.is_same(by):
+        detail["claimed_by"] = request.claimed_by.qualified
+    return Transition(replace(request, claimed_by=to, claimed_at=now), "assigned", by, channel, detail)
+
+
+def release(
+    request: Request, by: Identity, *, roles: Collection[str], force: bool, channel: str, now: datetime
+) -> Transition:
+    """Give a claimed request back; `force` frees what another reviewer claimed, and the journal says so."""
+    must_be_pending(request, now)
+    if request.claimed_by is None:
+        raise errors.NotClaimedError(request.id)
+    freed = replace(request, claimed_by=None, claimed_at=None)
+    must_be_allowed(freed if force else request, by, roles, now)
+    detail = {} if by.is_same(request.claimed_by) else {"claimed_by": request.claimed_by.qualified}
+    return Transition(freed, "released", by, channel, detail)
+
+
+def extend(
+    request: Request, by: Identity, *, roles: Collection[str], span: timedelta, channel: str, now: datetime
+) -> Transition:
+    """Move the end of a pending request, or of an approval that was not used yet, to `span` from now."""
+    if request.state is not State.APPROVED:
+        must_be_pending(request, now)
+    must_be_allowed(request, by, roles, now)
+    end = "expires_at" if request.state is State.PENDING else "approval_expires_at"
+    new = replace(request, **{end: now + span})
+    return Transition(new, "extended", by, channel, {"what": end, "until": clock.written(now + span)})
+
+
+# -- comments --------------------------------------------------------------------------------------------------
+
+
+class Comment(NamedTuple):
+    """What somebody said about a request.
+
+    Attributes:
+        at: When, in UTC, by the store's clock.
+        by: `issuer:subject` of who said it.
+        channel: Through which channel.
+        text: The words; empty where they were sealed and do not open.
+        mentions: The names in it after an `@`, as they were written.
+    """
+
+    at: datetime
+    by: str
+    channel: str
+    text: str
+    mentions: tuple[str, ...] = ()
+
+
+def mentions_in(text: str) -> tuple[str, ...]:
+    """Return the names that a text mentions, each once: those of `@ada`, `@ada@corp.example` and `@issuer:ada`."""
+    return tuple(dict.fromkeys(_MENTION.findall(text)))[:_MOST_MENTIONS]
+
+
+def comment(request: Request, by: Identity, *, text: str, channel: str, now: datetime) -> Transition:  # noqa: ARG001  as each rule
+    """Write a comment into the journal of a request, in whatever state; the request stays as it is."""
+    words = without_secrets(request, text)
+    mentions = mentions_in(words)
+    return Transition(
+        request, COMMENTED, by, channel, {"comment": words, **({"mentions": mentions} if mentions else {})}
+    )
+
+
+def comments_in(entries: Iterable[Entry]) -> list[Comment]:
+    """Return the comments among rows of the journal, in their order; a row that somebody altered has no words."""
+    return [_read(entry) for entry in entries if entry.event == COMMENTED]
+
+
+def _read(entry: Entry) -> Comment:
+    try:
+        found: Any = json.loads(entry.detail)
+        detail = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    except (ValueError, RecursionError):
+        detail = {}
+    text, names = detail.get("comment"), detail.get("mentions")
+    mentions = tuple(str(name) for name in cast("list[Any]", names)) if isinstance(names, list) else ()
+    try:
+        at = clock.instant(entry.at)
+    except (OverflowError, TypeError, ValueError):
+        at = clock.instant(0)
+    return Comment(at, entry.by, entry.channel, text if isinstance(text, str) else "", mentions)
