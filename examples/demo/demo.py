@@ -34,6 +34,7 @@ import sayso
 from sayso import audit, config, terminal
 from sayso.cli.output import complain, out
 from sayso.errors import ConfigError
+from sayso.gates import notices
 from sayso.model.request import Request, State
 from sayso.runs import models
 from sayso.stores.base import Store
@@ -82,7 +83,7 @@ def sayso_here() -> str:
 
 def command_for(store: Store) -> str:
     """Return how `sayso` is called on a store, word for word."""
-    return terminal.command(store).replace("sayso", sayso_here(), 1)
+    return notices.command(store).replace("sayso", sayso_here(), 1)
 
 
 # -- the stage: one agent after another, the inbox, and the reviewer ------------------------------------------------
@@ -444,7 +445,7 @@ def demo(parent: Path | None, with_crash: bool, model: str | None) -> int:
         is_place = isinstance(error, OSError)
         complain(f"error: {escape(f'{where} ({error.strerror}); name another with --dir' if is_place else str(error))}")
         return 1
-    stage = Stage(folder, with_person=terminal.is_there(), model=model)
+    stage = Stage(folder, with_person=notices.is_there(), model=model)
     # What is ignored stays so: under nohup a hang-up ends nothing.
     endings = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, stop) for one in endings}
