@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -172,7 +173,11 @@ class Loop(asyncio.BaseEventLoop):
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""
-        return self.run_until_complete(work)
+        try:
+            return self.run_until_complete(work)
+        finally:
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # the process died before the first step
 
 
 class _Behind:
