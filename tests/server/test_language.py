@@ -98,6 +98,12 @@ def test_the_catalogues_have_each_text_of_the_sources_and_are_compiled() -> None
     assert stale == [], "`make words` brings them up to date"
 
 
+def test_no_text_is_said_inside_another_where_the_catalogues_do_not_find_it() -> None:
+    said = re.compile(r"""\bf(["'])(?:(?!\1).)*\{say(?:_n)?\(\s*["']""")
+    package = Path(sayso.__file__).parent
+    assert [path.name for path in package.rglob("*.py") if said.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_each_catalogue_is_offered_by_its_own_name() -> None:
     assert {tag: one.name for tag, one in languages().items()} == {
         "en": "English", "de": "Deutsch", "zh-Hans": "简体中文",

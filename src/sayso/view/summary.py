@@ -113,7 +113,7 @@ def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
         text = start + ", ".join(fill(items, limit - len(start) - len(end) - 2 * (shown - 1))) + end
         if len(text) <= limit:
             return text
-    return f"{start}… ({say_n('%(num)s argument', '%(num)s arguments', len(named))}))"
+    return start + "… (" + say_n("%(num)s argument", "%(num)s arguments", len(named)) + "))"
 
 
 def lines(

@@ -273,7 +273,7 @@ def _said(context: RequestContext, request: Request) -> str:
     is_held = is_approved and undo_of(context, request) is not None
     said = (card.decided if is_held else card.stands)(request, clock.now())
     has_grant = is_approved and any(one.request_id == request.id for one in context.review.grants())
-    return f"{said}; {say('calls like it start without asking')}" if has_grant else said
+    return said + "; " + say("calls like it start without asking") if has_grant else said
 
 
 def undo_of(context: RequestContext, request: Request) -> str | None:
