@@ -9,6 +9,7 @@ from typing import Any
 from sayso.runs.events import OutputEvent
 from sayso.runs.tool import Tool
 from sayso.runs.workflow import Workflow
+from sayso.stores.base import Filter
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ def gate() -> str:
     return "open"
 
 
-def resumed(workflow: Workflow) -> OutputEvent:
-    """Let the gate of a workflow pause it, and go on."""
+def resumed(workflow: Workflow | Tool) -> OutputEvent:
+    """Let the gate of a run pause it, and go on."""
     paused = workflow().run()
     (waiting,) = paused.metadata["pending_approvals"]
     return workflow(parent_id=paused.run_id, resume={waiting["approval_id"]: True}).run()
@@ -68,6 +69,16 @@ def test_value_that_could_not_be_kept_and_nobody_takes_does_not_stop_the_run(pla
     assert output.status.code == "success"
     assert output.output["then"] == "open!"
     assert "Odd object" in output.output["first"]
+
+
+def test_an_integer_that_python_does_not_write_down_leaves_a_call_done(place: Path) -> None:
+    given: list[Any] = [10**5000, [-(10**5000)]]
+    tool = Tool(given.pop, name="count", requires_approval=True, store=f"sqlite:///{place / 'runs.db'}")
+    while given:
+        output = resumed(tool)
+        assert (output.status.code, output.error) == ("success", None)
+        assert "<int without a form as JSON>" in output.model_dump_json()
+    assert {request.state.value for request in tool.store.list(Filter()).requests} == {"done"}
 
 
 def test_step_that_failed_leaves_the_results_of_the_others_in_the_output() -> None:

@@ -25,19 +25,20 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, 
 from sayso import clock
 from sayso.effects import Suspended
 from sayso.gates import signals
+from sayso.model.canonical import LIMIT_DIGITS
 from sayso.model.escaping import Text, storable
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
 
-_PLAIN = (bool, int)
+_LONGEST_INT = 10**LIMIT_DIGITS
 
 
 def plain(value: Any) -> Any:
     """Return a value as plain JSON values, for events and models; what has no such form as its `str`. Never raises."""
     if isinstance(value, str):
         return storable(value)
-    if value is None or isinstance(value, _PLAIN):
-        return value
+    if value is None or isinstance(value, int):
+        return _fit(value)
     from pydantic_core import to_jsonable_python
 
     for mode in ("utf8", "base64"):  # bytes that are no text have a form, too
@@ -53,6 +54,8 @@ def _fit(tree: Any) -> Any:
             return storable(tree)
         case float() if not isfinite(tree):
             return "NaN" if isnan(tree) else "Infinity" if tree > 0 else "-Infinity"
+        case int() if abs(tree) >= _LONGEST_INT:  # Python refuses to write one down
+            return "<int without a form as JSON>"
         case list():
             return [_fit(item) for item in cast("list[Any]", tree)]
         case dict():
