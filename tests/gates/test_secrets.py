@@ -72,6 +72,31 @@ def test_prompt_and_reason_that_quote_secrets_are_scrubbed(store: Store, program
     assert "for alice?" in str(request.prompt if way != "reason" else request.rule)
 
 
+def test_what_a_program_says_of_a_call_that_it_holds_by_hand_is_scrubbed(store: Store) -> None:
+    secret = canary("held")
+
+    def hold(run: str) -> sayso.Held:
+        arguments = {"user": "alice", "password": secret}
+        return sayso.hold("sign-in", arguments, key="1", run=run, description=f"signs alice in with {secret}")
+
+    first, second = hold("first"), hold("second")
+    first.withdraw(f"alice has changed {secret}")
+    review = sayso.Review(by="ada")
+    review.approve(second.id or "", changes={"user": "bob"})
+    second.send_back(f"{secret} is not bob's")
+    review.approve(second.id or "", changes={"password": canary("changed")})
+    with pytest.raises(ValueError, match=WORD):
+        second.once(lambda arguments: _raise(ValueError(f"bob has {arguments['password']} and not {secret}")))
+    texts = [*told_of(first.id or ""), *told_of(second.id or "")]
+    assert_clean(*texts, *store.journal())
+    for words in ("signs alice in with", "alice has changed", "is not bob's", "bob has"):
+        assert any(words in str(text) for text in texts), words
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
 def test_denial_that_quotes_secrets_is_scrubbed(store: Store, program: Program) -> None:
     act = program.gated(when=lambda: sayso.deny(f"alice may not use {program.everything()}"))
     with pytest.raises(sayso.ConfirmationDenied, match="alice may not use") as caught:

@@ -1193,6 +1193,11 @@ MUTANTS = [
         "runs/test_ends.py::test_a_decision_that_ends_before_a_call_of_a_handler_starts_does_not_count",
     ),
     Mutant(
+        "why a program takes a call back quotes no secret of it", "model/lifecycle.py",
+        "reason = None if reason is None else without_secrets(request, reason)", "pass",
+        "gates/test_secrets.py::test_what_a_program_says_of_a_call_that_it_holds_by_hand_is_scrubbed",
+    ),
+    Mutant(
         "a pipe is no settings file", "config.py",
         "if not stat.S_ISREG(found.st_mode):", "if False:",
         "test_config.py::test_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for",

@@ -374,7 +374,7 @@ def _new_request(
         also_for=wanted.acts_for[1:],
         process=None if wanted.has_name else worker.current(),
         prompt=prompt,
-        description=gate.description,
+        description=None if gate.description is None else redaction.fit(gate.description, secrets),
         risk=verdict.risk or gate.risk,
         rule=None if rule is None else redaction.fit(rule, secrets),
         retries=gate.retries,

@@ -85,6 +85,13 @@ def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
     return marked | {text for text in gate.redaction.texts(tree) if text not in shown}
 
 
+def secrets_known(gate: Gate, request: Request) -> frozenset[str]:
+    """Return the texts of a request's call that nobody may see, as it was proposed and as it was changed."""
+    proposed, call = request.call, request.effective
+    secrets = secrets_of(gate, call.form, call.masked)
+    return secrets if call is proposed else secrets | secrets_of(gate, proposed.form, proposed.masked)
+
+
 def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
     """Return the secrets in arguments that are not recorded; None where they have no canonical form to look into."""
     try:
@@ -127,10 +134,9 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
         return None
     if len(text) > _RESULT_LIMIT:
         return None
-    call = request.effective
-    if call.masked is None and type(value) in _NO_SECRET_INSIDE:
+    if request.call.masked is None and type(value) in _NO_SECRET_INSIDE and request.edited is None:
         return text
-    secrets = secrets_of(gate, call.form, call.masked)
+    secrets = secrets_known(gate, request)
     if not secrets and type(value) in _NO_SECRET_INSIDE:
         return text
     tree = canonical.load(text)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from sayso import errors
 from sayso.effects import Attempt, Suspended
-from sayso.gates.masking import secrets_of, shown_result
+from sayso.gates.masking import secrets_known, shown_result
 from sayso.gates.options import Gate
 from sayso.model import redaction
 from sayso.model.lifecycle import Outcome, result_to_keep
@@ -286,8 +286,7 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
         return Outcome("done", shown, None, *for_replay)
     if isinstance(attempt.raised, (Suspended, *gate.suspends)):
         return Outcome("suspended")
-    call = request.effective
-    text = redaction.error_text(attempt.raised, secrets_of(gate, call.form, call.masked))
+    text = redaction.error_text(attempt.raised, secrets_known(gate, request))
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"

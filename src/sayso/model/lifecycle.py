@@ -38,7 +38,7 @@ from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import is_target, must_not_be_read_only
 from sayso.model.ids import effect_digest
-from sayso.model.request import Call, Decision, Execution, Request, State
+from sayso.model.request import Call, Decision, Execution, Request, State, without_secrets
 from sayso.model.reviewer import Identity
 
 MOST_KEPT = 1_048_576
@@ -377,6 +377,7 @@ def withdraw(request: Request, by: Identity, now: datetime, reason: str | None =
     """
     if not request.holds or request.state in {State.RUNNING, State.UNKNOWN}:
         return None
+    reason = None if reason is None else without_secrets(request, reason)
     if request.state in {State.PENDING, State.APPROVED}:
         decision = Decision("cancel", by, now, "program", reason or "withdrawn", request.current_fingerprint)
         new = _evolve(request, state=State.CANCELLED, holds=False, decision=decision, votes=())
@@ -397,7 +398,7 @@ def send_back(request: Request, by: Identity, problems: Collection[str], now: da
     """
     if request.state is not State.APPROVED or request.edited is None or is_due(request, now):
         return None
-    reason = "; ".join(problems)
+    reason = without_secrets(request, "; ".join(problems))
     until = max(request.expires_at, now + (request.expires_at - request.created_at))
     new = _evolve(
         request, state=State.PENDING, edited=None, votes=(), decision=None, approval_expires_at=None,
