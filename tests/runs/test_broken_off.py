@@ -188,7 +188,8 @@ async def test_a_gated_handler_that_is_cancelled_inside_is_unknown(each_store: S
         ran.append("looked")
         return "seen"
 
-    flow = Workflow(name="flow", requires_approval=gated).step(look).step(Tool(pay, requires_approval=True))
+    flow = Workflow(name="flow", requires_approval=gated).step(look)
+    flow.step(Tool(pay, requires_approval=True, key="pay" if gated else None))
     output = await flow().collect()
     if gated:
         output = await flow(resume=yes(output)).collect()

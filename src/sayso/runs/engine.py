@@ -229,7 +229,7 @@ def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
     request: Request = (yield StoreCall(store.settle, request_id)) if known is None else known
     step.must_own(request, step.place)
     match request.state:
-        case State.DONE if request.key is None:
+        case State.DONE if request.execution is None or request.execution.kept is None:
             _note_request(step, request)
             return result_shown(request)
         case State.FAILED:
