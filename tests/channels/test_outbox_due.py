@@ -95,6 +95,18 @@ def test_a_request_that_is_extended_is_reminded_of_by_its_new_end(clock: Clock) 
     assert due_mark(new(request, "asked", "50", "90"), longer, request.created_at + 39 * HOUR) is None
 
 
+def test_a_call_that_waits_again_because_its_change_was_refused_is_told_at_once_and_once(clock: Clock) -> None:
+    request = replace(sample_call(), returned="amount: is no number")
+    for sent in (("asked",), ("approved", "asked")):
+        due = due_mark(new(request, *sent), request, clock())
+        assert due == "returned"
+        assert due_at(new(request, *sent), request, clock()) == clock()
+        said = new(request, *sent).after_sending(due, request, None, clock())
+        assert due_mark(said, request, clock()) is None
+    first = new(request).after_sending("asked", request, None, clock())
+    assert due_mark(first, request, clock()) is None
+
+
 def test_a_failure_forgets_nothing_and_a_success_forgets_the_failures(clock: Clock) -> None:
     request = sample_call()
     failed, due = new(request, "asked", reference="r").after_failure("OSError: no", clock(), for_good=False)

@@ -50,6 +50,7 @@ _BETWEEN = timedelta(minutes=1)
 _EVENTS: dict[str, Event] = {
     "asked": "asked",
     "escalated": "escalated",
+    "returned": "reminder",
     "90": "reminder",
     "50": "reminder",
     "mentioned": "mentioned",
@@ -66,7 +67,7 @@ class Delivery:
     Attributes:
         request_id: The request.
         changes: How many changes of the request were to be announced since it was asked.
-        sent: The marks of what was sent: `asked`, `50`, `90`, `escalated`, and states.
+        sent: The marks of what was sent: `asked`, `50`, `90`, `escalated`, `returned`, and states.
         reference: What the channel returned for the first message, to edit it by.
         sent_at: When the last message was sent.
         holder: The deliverer that has it now (see `sayso.stores.worker`).
@@ -118,6 +119,7 @@ class Delivery:
         if request.state is State.PENDING:
             more |= {mark for mark, at in _reminders(request) if at <= now}
             more |= {"escalated"} if request.escalated_at is not None else set()
+            more |= {"returned"} if request.returned is not None else set()
         return replace(
             self, sent=(*self.sent, *sorted(more.difference(self.sent))), reference=self.reference or reference,
             sent_at=now, tries=0, failing_since=None, error=None,
@@ -147,6 +149,8 @@ def due_mark(delivery: Delivery, request: Request, now: datetime) -> str | None:
         return "asked"
     if request.escalated_at is not None and "escalated" not in sent:
         return "escalated"
+    if request.returned is not None and "returned" not in sent:
+        return "returned"  # whoever approved it takes it for done
     for mark, at in _reminders(request):
         if mark in sent:
             return None  # the later one stands for the earlier one
