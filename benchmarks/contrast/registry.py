@@ -18,12 +18,10 @@ ENVIRONMENTS = {
     "holdpoint": ["holdpoint>=0.2"],
     "call4agents": ["call4agents>=0.5"],
     "awaithumans": ["awaithumans[server]>=0.1.12"],
-    "agent_framework": ["agent-framework-core>=1.23"],
-    "strands": ["strands-agents>=1.62"],
-    "agno": ["agno>=3.1", "sqlalchemy[asyncio]>=2", "aiosqlite>=0.20"],
+    "agno": ["sqlalchemy[asyncio]>=2", "aiosqlite>=0.20"],
     "google_adk": ["google-adk[db]>=2.13"],
 }
-"""What is installed beside sayso; the frameworks that sayso has an adapter for stand in `frameworks.toml`."""
+"""What is installed beside sayso, and beside what `frameworks.toml` names of the frameworks with an adapter."""
 _CLOCK = "time-machine>=2.16"  # a month passes in the scenario `stale`
 
 
@@ -89,7 +87,8 @@ SUBJECTS = {
 def packages(environment: str) -> list[str]:
     """Return what is installed in an environment beside sayso."""
     known = _frameworks()
-    return [*(known[environment]["newest"] if environment in known else ENVIRONMENTS[environment]), _CLOCK]
+    newest = known[environment]["newest"] if environment in known else []
+    return [*newest, *ENVIRONMENTS.get(environment, []), _CLOCK]
 
 
 def is_brief(entry: Entry) -> bool:
