@@ -1198,6 +1198,11 @@ MUTANTS = [
         "gates/test_secrets.py::test_what_a_program_says_of_a_call_that_it_holds_by_hand_is_scrubbed",
     ),
     Mutant(
+        "a start that is refused for good is not asked for again and again", "gates/call.py",
+        "if isinstance(refusal, errors.AlreadyStartedError) and after == request:", "if False:",
+        "stores/test_http_starts.py::test_a_gate_that_gets_no_further_start_says_so_and_does_not_try_for_ever",
+    ),
+    Mutant(
         "a pipe is no settings file", "config.py",
         "if not stat.S_ISREG(found.st_mode):", "if False:",
         "test_config.py::test_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import sayso
 from sayso import errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
@@ -72,6 +73,32 @@ def test_a_start_that_stopped_for_nobody_is_not_given_out_again(stage: Stage) ->
     agent.starts("1")
     agent.stops("1")
     refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
+@pytest.mark.timeout(30)
+def test_a_gate_that_gets_no_further_start_says_so_and_does_not_try_for_ever(stage: Stage) -> None:
+    store, made = stage.program(), list[str]()
+
+    def stops() -> None:
+        made.append("stops")
+        raise KeyError("its framework asks somebody else")
+
+    def fails() -> None:
+        made.append("fails")
+        raise ValueError("not now")
+
+    gates = [(stops, 1, {"suspends": KeyError}), (fails, 6, {"idempotent": True})]
+    for function, most, options in gates:
+        act = sayso.gate(function, wait="raise", store=store, **options)
+        with sayso.run(f"order-{function.__name__}"):
+            with pytest.raises(sayso.ConfirmationRequired) as held:
+                act()
+            stage.person().approve(held.value.confirmation_id)
+            for _ in range(most):
+                with pytest.raises((KeyError, ValueError)):
+                    act()
+            refusal(errors.AlreadyStartedError, act)
+        assert made.count(function.__name__) == most
 
 
 @pytest.mark.parametrize("runs_already", [False, True])

@@ -157,9 +157,13 @@ def _run(
     caller.begin(request)
     try:
         attempt = yield from execute(gate, store, request, wanted, caller)
-    except _CHANGED:  # since it was read; what it has become says the rest
+    except _CHANGED as refusal:  # since it was read; what it has become says the rest
         caller.resume(request)
-        return (yield StoreCall(store.settle, request.id))
+        after: Request = yield StoreCall(store.settle, request.id)
+        # A server gives out no further start before a person has answered something: to ask again changes nothing.
+        if isinstance(refusal, errors.AlreadyStartedError) and after == request:
+            raise
+        return after
     yield from caller.executed(request, attempt)
     return attempt
 
