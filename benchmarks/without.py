@@ -63,8 +63,8 @@ def _fingerprint() -> None:
 
 
 def _row_digests() -> None:
-    _replace("asked_digest", lambda *_: DIGEST)
-    _replace("row_digest", lambda *_: DIGEST)
+    _replace("digest_of_asked", lambda *_: DIGEST)
+    _replace("_digest_of_row", lambda *_: DIGEST)
 
 
 def _chain() -> None:

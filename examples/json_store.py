@@ -78,21 +78,19 @@ class Change(TableTransaction):
         self.book, self.has_changed = book, False
 
     def insert(self, transition: Transition) -> None:
-        asked = codec.asked_digest(codec.asked_values(transition.request, SEAL), SEAL)
-        self._write(transition._replace(detail=transition.detail | {"asked": asked}))
+        values, _ = codec.insert_values(transition.request, SEAL, transition.detail)
+        self._write(transition, Row(*values, ""))
 
     def update(self, transition: Transition) -> None:
-        request = transition.request
-        if not self.verify(request):
+        request, before = transition.request, self.load(transition.request.id)
+        if not self.verify(before):
             raise codec.altered(request.id)
-        # What a purge leaves has a digest of its own.
-        codec.asked_again(self.load(request.id), request, SEAL, transition.detail)
-        self._write(transition)
+        old = self.book.rows[request.id]
+        again, progress, _ = codec.update_values(old, before, request, SEAL, transition.detail)
+        self._write(transition, old._replace(**again, **dict(zip(codec.PROGRESS_COLUMNS, progress, strict=True))))
 
-    def _write(self, transition: Transition) -> None:
+    def _write(self, transition: Transition, row: Row) -> None:
         request, event, by, channel, detail = transition
-        row = Row(*codec.asked_values(request, SEAL), *codec.progress_values(request, SEAL), "")
-        detail["row_digest"] = codec.row_digest(row, SEAL)
         link = self._append(request.run_id, request.id, event, by, channel, detail)
         self.book.schemas[codec.schema_id(request.subject.schema)] = request.subject.schema
         self.book.keep(row._replace(link=link))

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -134,7 +134,7 @@ _PLAIN: dict[str, type] = {
 _PLAIN_VALUES = attrgetter(*_PLAIN)
 _NOT_SAID: dict[str, Any] = {name: getattr(Request, name) for name in _PLAIN}
 _KINDS: dict[str, type] = {**_PLAIN, "window": int, "schema_id": str, "purged": int}
-_LEFT_OUT = (None, 0, ())  # what a field is when its key is missing; False is equal to 0
+_KEPT_EMPTY = {str, dict}  # what else is empty, zero or None is what a field is when its key is missing
 
 
 class Row(NamedTuple):
@@ -173,8 +173,57 @@ _ASKED_END = len(ASKED_COLUMNS)
 _PROGRESS = Row._fields.index("progress")
 
 
-def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
-    """Return the values of `ASKED_COLUMNS`."""
+def insert_values(request: Request, seal: Seal, detail: dict[str, Any]) -> tuple[tuple[Any, ...], str]:
+    """Return the values of all columns of a new request but the link, and the digest of what never changes.
+
+    `detail`, that of its first row in the journal, gets the digests.
+    """
+    values, progress = asked_values(request), _progress_values(request)
+    digest = detail["asked"] = digest_of_asked(values)
+    detail["row_digest"] = _digest_of_row(digest, progress)
+    if seal.is_open:
+        return (*values, *progress), digest
+    return (*_sealed_asked(values, seal), *_sealed_progress(progress, request.id, seal)), digest
+
+
+def update_values(
+    old: Sequence[Any], before: Request, after: Request, seal: Seal, detail: dict[str, Any], asked: str | None = None
+) -> tuple[dict[str, Any], tuple[Any, ...], str]:
+    """Return what a transition changes in a row; `detail`, that of its row in the journal, gets the digests.
+
+    Args:
+        old: The row as it is, at least its `ASKED_COLUMNS`.
+        before: What it means.
+        after: The request after the transition.
+        seal: Seals and opens texts.
+        detail: Of the transition.
+        asked: The digest of what never changes, where it is known; what was asked may be long.
+
+    Returns:
+        Columns of what was asked, by name: what is searched has notes, too, and a purge removes what was asked; the
+        values of `PROGRESS_COLUMNS`; and the digest of what never changes, from now on.
+    """
+    again: dict[str, Any] = {}
+    if after.purged_at is not before.purged_at:
+        values = asked_values(after)
+        asked = detail["asked"] = digest_of_asked(values)
+        values = _sealed_asked(values, seal)
+        again = {name: values[ASKED_COLUMNS.index(name)] for name in ("search", "asked", "form", "masked")}
+    elif (
+        (after.decision is not before.decision or after.votes is not before.votes)
+        and seal.is_open
+        and notes_of(after) != notes_of(before)
+    ):
+        again = {"search": _writable(search_text(after))}
+    if asked is None:
+        asked = asked_digest(old[:_ASKED_END], seal)
+    progress = _progress_values(after)
+    detail["row_digest"] = _digest_of_row(asked, progress)
+    return again, _sealed_progress(progress, after.id, seal), asked
+
+
+def asked_values(request: Request) -> tuple[Any, ...]:
+    """Return the values of `ASKED_COLUMNS`, with nothing sealed."""
     subject, request_id = request.subject, request.id
     if isinstance(subject, Call):
         tool, name, form, masked = subject.tool, subject.name, subject.form, subject.masked
@@ -182,20 +231,47 @@ def asked_values(request: Request, seal: Seal) -> tuple[Any, ...]:
         tool, name, form, masked = "", "", dumps({"text": subject.text}), None
     return (
         request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        _writable(search_text(request)) if seal.is_open else sealed_search(request_id, request.run_id, tool),
-        microseconds(request.created_at), seal.close(_asked_text(request), request_id, "asked"),
-        seal.close(form, request_id, "form"), None if masked is None else seal.close(masked, request_id, "masked"),
+        _writable(search_text(request)), microseconds(request.created_at), _asked_text(request), form, masked,
         subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
 
 
-def asked_digest(values: Sequence[Any], seal: Seal) -> str:
+def _sealed_asked(values: tuple[Any, ...], seal: Seal) -> tuple[Any, ...]:
+    if seal.is_open:
+        return values
+    request_id, _, run_id, _, tool = values[:5]
+    closed = list(values)
+    closed[_SEARCH] = sealed_search(request_id, run_id, tool)
+    for place, column in ((_ASKED, "asked"), (_FORM, "form"), (_MASKED, "masked")):
+        if closed[place] is not None:
+            closed[place] = seal.close(closed[place], request_id, column)
+    return tuple(closed)
+
+
+def _sealed_progress(values: tuple[Any, ...], request_id: str, seal: Seal) -> tuple[Any, ...]:
+    return values if seal.is_open else (*values[:-1], seal.close(values[-1], request_id, "progress"))
+
+
+def digest_of_asked(values: Sequence[Any]) -> str:
     """Return the digest of what never changes, as the `asked` row of the journal carries it.
 
-    Args:
-        values: Those of `ASKED_COLUMNS`, perhaps sealed. What they say is covered, not how it is sealed.
-        seal: Opens them.
+    `values` are those of `ASKED_COLUMNS`, opened: what they say is covered, not how it is sealed. `search` is not, for
+    it follows from the rest, and from people's words.
+    """
+    return hashlib.sha256(dumps((*values[:_SEARCH], *values[_SEARCH + 1 :])).encode()).hexdigest()
+
+
+def _digest_of_row(asked: str, progress: Sequence[Any]) -> str:
+    """Return the digest of a whole row, as every row of the journal about its request carries it.
+
+    `progress` are the values of `PROGRESS_COLUMNS`, opened. The link is not covered, for it covers this.
+    """
+    return hashlib.sha256(f"{asked}{tuple(progress[:-1])!a}{progress[-1]}".encode()).hexdigest()
+
+
+def asked_digest(values: Sequence[Any], seal: Seal) -> str:
+    """Return the `digest_of_asked` of the values of `ASKED_COLUMNS` as they are stored, perhaps sealed.
 
     Raises:
         StoreSealedError: They do not open.
@@ -204,25 +280,17 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
     asked, form = seal.open(asked, request_id, "asked"), seal.open(form, request_id, "form")
     if masked is not None:
         masked = seal.open(masked, request_id, "masked")
-    opened = (*values[:_SEARCH], values[_SEARCH + 1], asked, form, masked, *values[_MASKED + 1 :])
-    return hashlib.sha256(dumps(opened).encode()).hexdigest()
+    return digest_of_asked((*values[:_ASKED], asked, form, masked, *values[_MASKED + 1 :]))
 
 
-def row_digest(values: Sequence[Any], seal: Seal, asked: str | None = None) -> str:
-    """Return the digest of a whole row, as every row of the journal about its request carries it.
-
-    Args:
-        values: Those of `ASKED_COLUMNS` and `PROGRESS_COLUMNS`, perhaps sealed. The link is not covered, for it covers
-            this; nor is `search`, which follows from the rest.
-        seal: Opens them.
-        asked: Their `asked_digest`, where it is known.
+def row_digest(values: Sequence[Any], seal: Seal) -> str:
+    """Return the digest of a whole row as it is stored, perhaps sealed.
 
     Raises:
-        StoreSealedError: They do not open.
+        StoreSealedError: It does not open.
     """
-    digest = asked_digest(values[:_ASKED_END], seal) if asked is None else asked
     progress = seal.open(values[_PROGRESS], values[0], "progress")
-    return hashlib.sha256(f"{digest}{tuple(values[_ASKED_END:_PROGRESS])!a}{progress}".encode()).hexdigest()
+    return _digest_of_row(asked_digest(values[:_ASKED_END], seal), (*values[_ASKED_END:_PROGRESS], progress))
 
 
 def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
@@ -241,20 +309,6 @@ def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
         f"the row of request {request_id} does not match the journal: it was altered; nothing was changed and nothing"
         " ran. `sayso log --verify` names what differs; restore the store from a copy, or ask anew in another run"
     )
-
-
-def asked_again(before: Request, after: Request, seal: Seal, detail: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of what was asked that a transition changed, by name; `detail` gets their digest.
-
-    Only a purge changes them, and its row in the journal then says what is left; what is searched has notes, too.
-    """
-    if after.purged_at is before.purged_at:
-        has_notes = after.decision is not before.decision or after.votes is not before.votes
-        is_new = has_notes and seal.is_open and notes_of(after) != notes_of(before)
-        return {"search": _writable(search_text(after))} if is_new else {}
-    values = asked_values(after, seal)
-    detail["asked"] = asked_digest(values, seal)
-    return {name: values[ASKED_COLUMNS.index(name)] for name in ("search", "asked", "form", "masked")}
 
 
 def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
@@ -287,19 +341,25 @@ def _writable(text: str) -> str:
 
 
 def _asked_text(request: Request) -> str:
-    quorum, behalf = request.quorum, request.on_behalf_of
+    quorum = request.quorum
     fields: dict[str, Any] = {
         "requester": _pair(request.requester),
-        "on_behalf_of": None if behalf is None else _pair(behalf),
-        "also_for": [_pair(person) for person in request.also_for] if request.also_for else None,
         "window": request.approval_window // _MICROSECOND,
         "schema_id": schema_id(request.subject.schema),
-        "quorum": [quorum.count, *sorted(quorum.roles)] if quorum.count != 1 or quorum.roles else None,
-        "purged": None if request.purged_at is None else microseconds(request.purged_at),
-        "escalation": None if request.escalation is None else _escalation_values(request.escalation),
-        **dict(zip(_PLAIN, _PLAIN_VALUES(request), strict=True)),
     }
-    return dumps({key: value for key, value in fields.items() if value not in _LEFT_OUT})
+    if request.on_behalf_of is not None:
+        fields["on_behalf_of"] = _pair(request.on_behalf_of)
+    if request.also_for:
+        fields["also_for"] = [_pair(person) for person in request.also_for]
+    if quorum.count != 1 or quorum.roles:
+        fields["quorum"] = [quorum.count, *sorted(quorum.roles)]
+    if request.purged_at is not None:
+        fields["purged"] = microseconds(request.purged_at)
+    if request.escalation is not None:
+        fields["escalation"] = _escalation_values(request.escalation)
+    plain = zip(_PLAIN, _PLAIN_VALUES(request), strict=True)
+    fields |= {name: value for name, value in plain if value or type(value) in _KEPT_EMPTY}
+    return dumps(fields)
 
 
 def _escalation_values(escalation: Escalation) -> list[Any]:
@@ -449,34 +509,32 @@ _PROGRESS_WORDS = {
 }  # plain texts: SQLite's driver looks long at what is only like one
 
 
-def progress_values(request: Request, seal: Seal) -> tuple[Any, ...]:
-    """Return the values of `PROGRESS_COLUMNS`."""
-    end, claimed_by = _end(request), request.claimed_by
+def _progress_values(request: Request) -> tuple[Any, ...]:
+    """Return the values of `PROGRESS_COLUMNS`, with nothing sealed."""
+    state, claimed_by, end = request.state, request.claimed_by, None
+    if state is State.PENDING:  # until when what it waits for now can come
+        end = request.expires_at
+    elif state is State.APPROVED:
+        end = request.approval_expires_at
     return (
         1 if request.holds else None,
-        _PROGRESS_WORDS[request.state],
-        1 if request.state in LIVE else None,
+        _PROGRESS_WORDS[state],
+        1 if state in LIVE else None,
         None if end is None else microseconds(end),
         None if claimed_by is None else claimed_by.folded,
-        seal.close(_progress(request), request.id, "progress"),
+        _progress(request),
     )
-
-
-def _end(request: Request) -> datetime | None:
-    """Return when what the request waits for now is too late."""
-    if request.state is State.PENDING:
-        return request.expires_at
-    return request.approval_expires_at if request.state is State.APPROVED else None
 
 
 def _progress(request: Request) -> str:
     fields: dict[str, Any] = {"ends": microseconds(request.expires_at)}
-    if request.votes and request.votes[-1] is not request.decision:
-        fields["votes"] = [_packed(vote) for vote in request.votes]
-    elif request.votes:
-        fields["earlier"] = [_packed(vote) for vote in request.votes[:-1]]
-    if request.decision is not None:
-        fields["decision"] = _packed(request.decision)
+    decision, votes = request.decision, request.votes
+    if votes and votes[-1] is not decision:
+        fields["votes"] = [_packed(vote) for vote in votes]
+    elif votes:
+        fields["earlier"] = [_packed(vote) for vote in votes[:-1]] if len(votes) > 1 else ()
+    if decision is not None:
+        fields["decision"] = _packed(decision)
     if request.claimed_by is not None and request.claimed_at is not None:
         claimed_by = request.claimed_by
         fields["claimed"] = claimed_by.issuer, claimed_by.subject, microseconds(request.claimed_at)
@@ -494,18 +552,17 @@ def _progress(request: Request) -> str:
 
 
 def _packed(decision: Decision) -> tuple[Any, ...]:
-    return (
-        decision.verb, decision.by.issuer, decision.by.subject, microseconds(decision.at), decision.channel,
-        decision.comment, decision.fingerprint, decision.edited, decision.answer, *_more(decision),
-    )  # fmt: skip
-
-
-def _more(decision: Decision) -> tuple[Any, ...]:
+    by, more = decision.by, ()
     if decision.held_for is not None:
-        return decision.again, decision.under, decision.held_for // _MICROSECOND
-    if decision.under is not None:
-        return decision.again, decision.under
-    return (True,) if decision.again else ()
+        more = decision.again, decision.under, decision.held_for // _MICROSECOND
+    elif decision.under is not None:
+        more = decision.again, decision.under
+    elif decision.again:
+        more = (True,)
+    return (
+        decision.verb, by.issuer, by.subject, microseconds(decision.at), decision.channel, decision.comment,
+        decision.fingerprint, decision.edited, decision.answer, *more,
+    )  # fmt: skip
 
 
 def _execution_values(execution: Execution) -> tuple[Any, ...]:

@@ -473,7 +473,7 @@ def _agreed(tx: Transaction, grant_id: str, who: Reviewer, channel: str) -> Gran
         raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
     if any(by.is_same(one.by) for one in grant.grantors):
         raise errors.AlreadyVotedError(
-            request.id, by=str(by), missing=request.quorum.missing(one.by for one in grant.grantors)
+            request.id, by=str(by), missing=request.quorum.missing([one.by for one in grant.grantors])
         )
     grantor = Grantor(by, tuple(sorted(who.roles)), channel)
     return _agree(tx, grant.agreed_by(grantor), grantor)

@@ -23,7 +23,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, Step
 from sayso.stores import codec
-from sayso.stores.codec import Row, Seal, anchor_of, legible, progress_values, request_of, sealed, verify_row
+from sayso.stores.codec import Row, Seal, anchor_of, legible, request_of, sealed, verify_row
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values, step_column
 from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
@@ -166,9 +166,8 @@ class JsonlTransaction(TableTransaction):
 
     def insert(self, transition: Transition) -> None:
         request, subject = transition.request, transition.request.subject
-        asked = codec.asked_values(request, self._seal)
-        row = Row._make((*asked, *progress_values(request, self._seal), ""))
-        transition.detail["asked"] = codec.asked_digest(asked, self._seal)
+        values, _ = codec.insert_values(request, self._seal, transition.detail)
+        row = Row._make((*values, ""))
         entry = self._entry(transition, row)
         key = codec.schema_id(subject.schema)
         if key not in self._state.schemas:
@@ -181,9 +180,10 @@ class JsonlTransaction(TableTransaction):
         before = self.requests.get(request.id) or self._state.request(request.id)
         if not self.verify(before):
             raise codec.altered(request.id)
-        asked = codec.asked_again(before, request, self._seal, transition.detail)
-        changed = asked | dict(zip(codec.PROGRESS_COLUMNS, progress_values(request, self._seal), strict=True))
-        row = (self._rows.get(request.id) or self._state.rows[request.id])._replace(**changed)
+        old = self._rows.get(request.id) or self._state.rows[request.id]
+        again, progress, _ = codec.update_values(old, before, request, self._seal, transition.detail)
+        changed = again | dict(zip(codec.PROGRESS_COLUMNS, progress, strict=True))
+        row = old._replace(**changed)
         entry = self._entry(transition, row)
         self._add("changed", {"id": request.id, **changed, "link": entry.link}, request)
 
@@ -203,7 +203,6 @@ class JsonlTransaction(TableTransaction):
 
     def _entry(self, transition: Transition, row: codec.Row) -> Entry:
         request, event, by, channel, detail = transition
-        detail["row_digest"] = codec.row_digest(row, self._seal)
         self._rows[request.id] = row
         return self._chained(request.run_id, request.id, event, by, channel, detail)
 

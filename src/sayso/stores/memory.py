@@ -19,7 +19,7 @@ from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Unwatch
-from sayso.stores.codec import Seal, asked_digest, asked_values
+from sayso.stores.codec import Seal, asked_values, digest_of_asked
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction
 from sayso.stores.watch import Bell, forget_after_fork
 
@@ -29,7 +29,7 @@ _OPEN = Seal()
 
 
 def _asked(request: Request) -> str:
-    return asked_digest(asked_values(request, _OPEN), _OPEN)
+    return digest_of_asked(asked_values(request))
 
 
 class _Chain(Sequence[Entry]):
@@ -73,26 +73,29 @@ class MemoryTables(Tables):
         super().__init__(_OPEN)
         self._places: dict[str, int] = {}  # of each request's last row in its chain
 
-    def keep(self, transition: Transition) -> None:
+    def keep(self, at: datetime, transition: Transition) -> None:
         """Keep a request, new or changed, and its row in the journal."""
         request, event, by, channel, detail = transition
-        before = self.rows.get(request.id)
-        is_purged = before is not None and request.purged_at is not before.purged_at
-        if is_purged:
+        before, about, key, effect = self.rows.get(request.id), request.id, None, None
+        if before is None:
+            about = request
+            key = None if request.key is None else key_digest(request.run_id, request.key)
+            effect = None if request.effect is None else effect_digest(request.effect)
+        elif request.purged_at is not before.purged_at:
             self.chains[request.run_id].forget(request.id)
-        about = request if before is None or is_purged else request.id
-        self._places[request.id] = self.note(request.run_id, about, event, by, channel, detail)
-        key = None if request.key is None else key_digest(request.run_id, request.key)
-        self.put(request, key, None if request.effect is None else effect_digest(request.effect))
+            about = request
+        self._places[request.id] = self.note(at, request.run_id, about, event, by, channel, detail)
+        self.put(request, key, effect)
 
     def note(
-        self, run_id: str, about: Request | str, event: str, by: Identity, channel: str, detail: dict[str, Any]
-    ) -> int:
+        self, at: datetime, run_id: str, about: Request | str, event: str, by: Identity, channel: str,
+        detail: dict[str, Any],
+    ) -> int:  # fmt: skip
         """Add a row to the journal of a run; return its place there."""
         chain = self.chains.get(run_id)
         if chain is None:
             chain = self.chains[run_id] = _Chain(run_id)
-        chain.rows.append((clock.now(), about, event, by, channel, detail))
+        chain.rows.append((at, about, event, by, channel, detail))
         return len(chain.rows) - 1
 
     def request(self, request_id: str) -> Request:
@@ -117,6 +120,11 @@ class _Memory(TableTransaction):
         super().__init__(tables)
         self.writes: list[Transition] = []
         self.notes: list[tuple[str, str, Identity, str, dict[str, Any]]] = []
+        self.last_now: datetime | None = None
+
+    def now(self) -> datetime:
+        self.last_now = clock.now()
+        return self.last_now
 
     def update(self, transition: Transition) -> None:
         self.writes.append(transition)
@@ -161,10 +169,11 @@ class MemoryStore(TableStore):
             tables = self._content
             tx = _Memory(tables)
             result = work(tx, *args, **options)
+            at = tx.last_now or clock.now()
             for transition in tx.writes:
-                tables.keep(transition)
+                tables.keep(at, transition)
             for run_id, event, by, channel, detail in tx.notes:
-                tables.note(run_id, "", event, by, channel, detail)
+                tables.note(at, run_id, "", event, by, channel, detail)
             if tx.runs or tx.steps or tx.dropped or tx.records:
                 tx.keep()
         if not self._bell.is_idle and (tx.writes or tx.runs or tx.steps):

@@ -48,7 +48,7 @@ class Tables(ABC):
         self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
 
     def put(self, row: Any, key: str | None, effect: str | None) -> None:
-        """Keep a request, new or changed; the digests of its key and its effect never change."""
+        """Keep a request, new or changed; the digests of its key and its effect count for a new one."""
         if row.id not in self.rows:
             self._ids.append(row.id)
             self._live[row.id] = len(self._ids)

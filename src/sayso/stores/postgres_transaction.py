@@ -25,7 +25,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, asked_digest, sealed
+from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, sealed
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.postgres_statements import (
     APPEND,
@@ -369,11 +369,10 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         request, seal, memory = transition.request, self._seal, self._memory
         schema_id = codec.schema_id(request.subject.schema)
         schema = () if schema_id in memory.kept_schemas else (schema_id, request.subject.schema)
-        asked, progress = codec.asked_values(request, seal), codec.progress_values(request, seal)
-        digest = transition.detail["asked"] = asked_digest(asked, seal)
-        transition.detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
+        values, digest = codec.insert_values(request, seal, transition.detail)
+        asked, progress = values[:_ASKED_END], values[_ASKED_END:]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
-        row = Row._make((*asked, *progress, entry.link))
+        row = Row._make((*values, entry.link))
         sql = insert_of(
             is_first=len(before) == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
@@ -393,12 +392,11 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
         if not self.verify(known.request):
             raise codec.altered(request.id)
-        detail, seal, old = transition.detail, self._seal, Row._make(known.row)
-        again = codec.asked_again(known.request, request, seal, detail)
-        asked = old._replace(**again)[:_ASKED_END]
-        digest = detail["asked"] if "asked" in again else known.asked or asked_digest(asked, seal)
-        progress = codec.progress_values(request, seal)
-        detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
+        old = Row._make(known.row)
+        again, progress, digest = codec.update_values(
+            known.row, known.request, request, self._seal, transition.detail, known.asked
+        )
+        asked = old._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         is_start = entry.event == "started"
         sql = update_of(

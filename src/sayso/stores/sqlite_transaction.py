@@ -23,7 +23,7 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, asked_digest, sealed
+from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, sealed
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.records import RecordRow
 from sayso.stores.sql_requests import NEWEST, none_of
@@ -311,10 +311,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             self._execute(_ADD_SCHEMA, (key, subject.schema))
             cache.schemas[key] = subject.schema  # not before: a text that was altered is found by who reads its row
             self.schemas.add(key)
-        asked = codec.asked_values(request, seal)
-        values = (*asked, *codec.progress_values(request, seal))
-        digest = transition.detail["asked"] = asked_digest(asked, seal)
-        transition.detail["row_digest"] = codec.row_digest(values, seal, digest)
+        values, digest = codec.insert_values(request, seal, transition.detail)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, *_newest(entry))
         self._write(_INSERT, written, entry, CachedRow(written, request, None, digest))
@@ -325,17 +322,11 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             raise RuntimeError("a verb on a request that was not loaded")  # they load first
         if self._verified is not before and not self.verify(before.request):
             raise codec.altered(request.id)
-        detail, seal, old = transition.detail, self._seal, before.row
-        asked, digest = old[:_ASKED_END], before.asked
-        again = codec.asked_again(before.request, request, seal, detail)
-        if again:
-            asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END]
-        if "asked" in again:
-            digest = detail["asked"]
-        elif digest is None:
-            digest = asked_digest(asked, seal)
-        progress = codec.progress_values(request, seal)
-        detail["row_digest"] = codec.row_digest((*asked, *progress), seal, digest)
+        old = before.row
+        again, progress, digest = codec.update_values(
+            old, before.request, request, self._seal, transition.detail, before.asked
+        )
+        asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry = self._entry(request.run_id, request.id, *transition[1:])
         newest = _newest(entry)
         # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,

@@ -25,7 +25,7 @@ from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import in_effect
 from sayso.server.pages.forms import answer_fields, argument_fields
-from sayso.stores.codec import Seal, asked_values
+from sayso.stores.codec import asked_values
 from sayso.stores.http_messages import AskedRequest
 from sayso.view.card import headline, subject_rows
 
@@ -303,7 +303,7 @@ def _draw(request: Request) -> None:
     subject_rows(request, width=80)
     schema = schema_of(request)
     _ = answer_fields(schema) if request.kind == "question" else argument_fields(request, schema)
-    asked_values(request, Seal())
+    asked_values(request)
     if plain is not None:
         if len(_drawn) >= _MOST_DRAWN:
             _drawn.clear()
