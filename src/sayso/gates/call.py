@@ -316,7 +316,7 @@ def _find(
 ) -> Effects[Request | None]:
     """Return the request that answers for this call: its key's, one decided from here, the run's own, a parent's."""
     if occasion.key is not None:
-        return (yield from find_keyed(gate, store, digest, occasion))
+        return (yield from find_keyed(gate, store, lambda: digest, occasion))
     if not caller.finds:
         return None
     adopted = occasion.adopted.get(digest)

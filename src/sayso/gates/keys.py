@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.effects import Effects, StoreCall
 from sayso.gates.hooks import key_of
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
 from sayso.model import canonical
 from sayso.model.ids import call_digest
+from sayso.model.lifecycle import is_due
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
@@ -46,8 +47,9 @@ def asked_before(
         return (yield from _if_it_answers(store, waited.id))
     if occasion.has_name and (occasion.key is not None or gate.key is not None):
         keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
-        if (yield StoreCall(store.find_key, keyed.run_ids[0], cast("str", keyed.key))) is not None:
-            return (yield from find_keyed(gate, store, _digest(gate, arguments), keyed))
+        found = yield from find_keyed(gate, store, lambda: _digest(gate, arguments), keyed)
+        if found is not None:
+            return found
     with suppress(errors.ArgumentError):  # such a call was never asked about
         adopted = occasion.adopted.get(_digest(gate, arguments)) if occasion.adopted else None
         if adopted is not None:
@@ -67,8 +69,12 @@ def _digest(gate: Gate, arguments: dict[str, Any]) -> str:
     return call_digest(gate.tool, gate.schema.digest, canonical.encode(arguments).digest_input)
 
 
-def find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion) -> Effects[Request | None]:
-    """Return the request that was asked with a key, compared with the journal and as it stands by now.
+def find_keyed(
+    gate: Gate, store: ProgramStore, digest: Callable[[], str], occasion: Occasion
+) -> Effects[Request | None]:  # fmt: skip
+    """Return the request that was asked with a key, as it stands by now, where `digest` gives that of its call.
+
+    What ends the call here is compared with the journal; an approval is when it is started.
 
     Raises:
         KeyReusedError: It was asked for another call.
@@ -77,12 +83,13 @@ def find_keyed(gate: Gate, store: ProgramStore, digest: str, occasion: Occasion)
     found: Request | None = yield StoreCall(store.find_key, run_id, key)
     if found is None:
         return None
-    if found.subject.digest != digest:
+    if found.subject.digest != digest():
         is_same = getattr(found.subject, "tool", None) == gate.tool
         other = f"another tool, {getattr(found.subject, 'tool', 'a question')}"
         what = "other arguments, or another schema of them" if is_same else other
         raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
-    return (yield StoreCall(store.settle, found.id))
+    is_open = found.state in {State.PENDING, State.APPROVED} and not is_due(found, clock.now())
+    return found if is_open else (yield StoreCall(store.settle, found.id))
 
 
 def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
