@@ -411,13 +411,14 @@ def default_reviewer() -> Reviewer:
     Raises:
         ConfigError: The name cannot be one.
     """
-    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(Path.cwd())
+    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(os.getcwd())  # noqa: PTH109
     return chosen if isinstance(chosen, Reviewer) else _named(chosen)
 
 
 @cache
-def _reviewer_nearby(_: Path) -> str | Reviewer:
-    # Kept for each folder: looking for the file and for the user costs more than a decision does.
+def _reviewer_nearby(_: str) -> str | Reviewer:
+    # Kept for each folder: looking for the file and for the user costs more than a decision does, and the hash of a
+    # `Path` would cost a tenth of one.
     in_file = _from_file("reviewer")[0]
     if in_file:
         return in_file

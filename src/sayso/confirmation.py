@@ -147,9 +147,10 @@ def respond_to_confirmation(
         raise TypeError(f"approved is True or False, not {approved!r}; nothing was decided")
     said = _status(approved=approved, data=data, status=status)
     here = scope.current()
-    store = _store_of(confirmation_id)
-    if store is not None:
-        request = _decide(Review(store), confirmation_id, said, data)
+    found = _found(confirmation_id)
+    if found is not None:
+        store, known = found
+        request = _decide(Review(store), known, said, data)
         if isinstance(request.subject, Call):
             here.adopted[request.subject.digest] = request.id
     else:
@@ -180,8 +181,8 @@ def _status(*, approved: bool, data: Any, status: str | None) -> str:
     return "edited" if status == "approved" and data is not None else status
 
 
-def _decide(review: Review, request_id: str, said: str, data: Any) -> Request:
-    request = review.store.get(request_id)
+def _decide(review: Review, request: Request, said: str, data: Any) -> Request:
+    request_id = request.id
     words = None if data is None else data if isinstance(data, str) else repr(data)
     if said == "rejected":
         return review.reject(request_id, words)
@@ -196,14 +197,13 @@ def _decide(review: Review, request_id: str, said: str, data: Any) -> Request:
     return review.approve(request_id, arguments=cast("Mapping[str, Any]", data))
 
 
-def _store_of(request_id: str) -> Store | None:
-    """Return the store that has the request: the default one, or another that this process opened."""
+def _found(request_id: str) -> tuple[Store, Request] | None:
+    """Return the request and its store: the default one, or another that this process opened."""
     for store in config.stores_at_hand():
         try:
-            store.get(request_id)
+            return store, store.get(request_id)
         except errors.RequestNotFoundError:
             continue
-        return store
     return None
 
 
@@ -214,11 +214,11 @@ def get_confirmation_status(confirmation_id: str) -> str | None:
         `pending` (also for an id that was never asked), `approved`, `edited`, `rejected`, `feedback`, `answered`,
         `cancelled` or `expired`; for an id that only this context knows, the status that it was told.
     """
-    store = _store_of(confirmation_id)
-    if store is None:
+    found = _found(confirmation_id)
+    if found is None:
         known = [s.responses[confirmation_id] for s in scope.current().lineage() if confirmation_id in s.responses]
         return known[0]["status"] if known else "pending"
-    request = store.settle(confirmation_id)
+    request = found[0].settle(confirmation_id)
     match request.state:
         case State.APPROVED | State.RUNNING | State.DONE | State.FAILED | State.UNKNOWN:
             return "approved" if request.edited is None else "edited"
@@ -247,9 +247,9 @@ def clear_confirmation(confirmation_id: str) -> None:
     """Take a request back, or forget a no, so that the same call asks anew. What is running is left alone."""
     for here in scope.current().lineage():
         here.forget(confirmation_id)
-    store = _store_of(confirmation_id)
-    if store is not None:
-        store.withdraw(confirmation_id, scope.requester())
+    found = _found(confirmation_id)
+    if found is not None:
+        found[0].withdraw(confirmation_id, scope.requester())
 
 
 def clear_all_confirmations() -> None:

@@ -38,13 +38,13 @@ from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.policy import Happened, Verdict, verdict_of
+from sayso.policy import Happened, Verdict
+from sayso.policy.verdict import HOLD
 from sayso.stores import worker
 from sayso.stores.program import ProgramStore
 
 _OPEN = {State.PENDING, State.APPROVED}
 _CHANGED = (errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError)
-_HOLD = verdict_of(True, "")
 _NOBODY = Caller()
 
 
@@ -93,9 +93,8 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
         while True:
             if request is None:
                 arguments = canonical.decode(form, gate.schema.classes) if arguments is None else arguments
-                always = gate.when is True and not gate.follows
-                verdict = _HOLD if always else (yield from ask_rule(gate, arguments, occasion))
-                if verdict is not _HOLD and not verdict.is_recorded:
+                verdict = yield from ask_rule(gate, arguments, occasion)
+                if verdict is not HOLD and not verdict.is_recorded:
                     request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)
                     if request is None:
                         return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
@@ -190,9 +189,7 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     """Return what the gate asks for of a call that its rule holds."""
     # A rule that names who must agree does not mean those whom the gate would let in later, unless it says so.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
-    return occasion._replace(
-        quorum=verdict.quorum or gate.quorum, escalation=escalation, retries=gate.retries, idempotent=gate.idempotent
-    )
+    return occasion.asking_for(verdict.quorum or gate.quorum, escalation, gate.retries, idempotent=gate.idempotent)
 
 
 def _is_taken_back(
@@ -226,9 +223,7 @@ def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
     """Return what is asked of a request where no rule is asked again; the stricter of gate and record counts."""
     # A rule may have asked for other people than the gate does; only the record has their names.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
-    return occasion._replace(
-        quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
-    )
+    return occasion.asking_for(who.quorum, who.escalation, gate.retries, idempotent=gate.idempotent)
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:
@@ -260,7 +255,7 @@ def _moved(effect: str, request: Request) -> str:
 
 def find_or_ask(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], wanted: Occasion, caller: Caller,
-    verdict: Verdict = _HOLD,
+    verdict: Verdict = HOLD,
 ) -> Effects[Request]:  # fmt: skip
     """Return the request that answers for a call here, as it stands by now, else a new one. Durable then.
 
@@ -344,7 +339,9 @@ def _new_request(
     secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
     if wanted.key is not None:
         must_show_no_secret(gate, "key", wanted.key, secrets)
-    facts = yield from facts_of(gate, call, arguments, wanted, verdict, secrets)
+    facts = None
+    if wanted.context is not None or gate.context is not None or verdict.context is not None:
+        facts = yield from facts_of(gate, call, arguments, wanted, verdict, secrets)
     prompt = gate.prompt if verdict.prompt is None else verdict.prompt
     if prompt is not None:
         prompt = redaction.fit((yield from prompt_of(gate, prompt, arguments)), secrets)
@@ -390,7 +387,7 @@ def _new_request(
         context=facts,
         always=gate.always or verdict.always,
         approve_from_notification=verdict.approve_from_notification,
-        budgets=tuple((one.text, one.name) for one in verdict.budgets),
+        budgets=tuple((one.text, one.name) for one in verdict.budgets) if verdict.budgets else (),
     )
 
 
@@ -474,8 +471,10 @@ def execute(
         call = UserCall(gate.function, started.args, started.kwargs)
         attempt: Attempt = yield telemetry.executing(started.request, call)
     finally:
-        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+        try:  # noqa: SIM105  `suppress` is three calls, in each call of a gate
             executing.reset(before)
+        except ValueError:  # a coroutine may be closed from a context that never had it
+            pass
     return (yield from end(gate, store, started, judged(gate, attempt), caller))
 
 

@@ -7,8 +7,7 @@ waiting.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -59,11 +58,11 @@ def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None 
     """
     if saved is not None or not is_random(request.run_id):
         return _noted(request, (yield StoreCall(store.ask, request, saved)))
-    is_left = threading.Event()
+    left: list[bool] = []  # holds something once nobody waits any more
     try:
-        return _noted(request, (yield StoreCall(_opened, store, request, is_left)))
+        return _noted(request, (yield StoreCall(_opened, store, request, left)))
     except BaseException as error:
-        is_left.set()
+        left.append(True)
         with suppress(errors.SaysoError):
             why = f"the program stopped waiting ({type(error).__name__})"
             yield from withdraw(store, request.id, why, error)
@@ -74,9 +73,9 @@ def _noted(request: Request, found: Request) -> Request:
     return telemetry.asked(found) if found.id == request.id else found
 
 
-def _opened(store: ProgramStore, request: Request, is_left: threading.Event) -> Request:
+def _opened(store: ProgramStore, request: Request, left: Sequence[bool]) -> Request:
     found = store.ask(request)
-    if is_left.is_set():  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
+    if left:  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
         with suppress(errors.SaysoError):
             drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
     return found

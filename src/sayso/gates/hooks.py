@@ -29,6 +29,7 @@ from sayso.model import canonical, redaction
 from sayso.model.canonical.names import place
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Policy, Verdict, verdict_of
+from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
 _LONGEST = 200
@@ -42,6 +43,8 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effec
     """Return what the gate's rule, or the policy file, says of a call with these arguments."""
     policy = gate.policy()
     if policy is None:
+        if gate.when is True:
+            return HOLD
         verdict = yield from _own_rule(gate, arguments)
     else:
         verdict = _of_policy(gate, policy, arguments, occasion)
@@ -230,16 +233,20 @@ def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str,
 
 def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
     """Say whether a request of this gate is made without calling a hook, so that making one in vain does nothing."""
-    words = (gate.prompt if verdict.prompt is None else verdict.prompt, gate.title, gate.summary, gate.effect)
-    return gate.context is None and all(word is None or isinstance(word, str) for word in words)
+    hooks = (
+        gate.context,
+        gate.prompt if verdict.prompt is None else verdict.prompt,
+        gate.title,
+        gate.summary,
+        gate.effect,
+    )
+    return not any(map(callable, hooks))
 
 
 def facts_of(
     gate: Gate, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict, secrets: frozenset[str]
-) -> Effects[dict[str, Any] | None]:  # fmt: skip
+) -> Effects[dict[str, Any]]:  # fmt: skip
     """Return what a front end may know about a call; what the rule says comes before what the gate says."""
-    if wanted.context is None and gate.context is None and verdict.context is None:
-        return None
     facts: Any = {}
     if gate.context is not None:
         try:

@@ -12,7 +12,7 @@ from sayso import errors
 from sayso.gates.options import Gate
 from sayso.model import canonical, redaction
 from sayso.model.canonical.tags import dump
-from sayso.model.request import Call, Request
+from sayso.model.request import Call, Request, build_call
 from sayso.model.schema import Schema, SchemaError
 
 _RESULT_LIMIT = 65_536
@@ -43,7 +43,10 @@ def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, sch
     masked = gate.redaction.mask(tree)
     is_masked = masked is not tree or gate.redactor is not None
     text = dump(masked) if is_masked else None
-    return Call(gate.tool, gate.name, form.text, text, digest, schema.text, schema.digest)
+    return build_call(
+        tool=gate.tool, name=gate.name, form=form.text, masked=text, digest=digest, schema=schema.text,
+        schema_digest=schema.digest,
+    )  # fmt: skip
 
 
 def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> dict[str, Any]:

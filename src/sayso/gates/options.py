@@ -409,9 +409,9 @@ class Gate:
         Raises:
             PolicyError: Both name an effect; or the rule masks an argument whose default the schema shows.
         """
-        names = tuple(name for name in verdict.redact if name not in self.redact)
-        if not (names or verdict.channels) and verdict.effect is None and verdict.summary is None:
+        if not (verdict.redact or verdict.channels) and verdict.effect is None and verdict.summary is None:
             return self
+        names = tuple(name for name in verdict.redact if name not in self.redact)
         if verdict.effect is not None and self.effect is not None and verdict.effect != self.effect:
             raise PolicyError(
                 f"{verdict.rule or self.rule} of {self.name}", "names an effect, and the gate has effect="

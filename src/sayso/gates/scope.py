@@ -103,6 +103,12 @@ class Occasion(NamedTuple):
             return None
         return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
 
+    def asking_for(
+        self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
+    ) -> Occasion:  # fmt: skip
+        """Return this occasion with what a gate asks for there."""
+        return Occasion(*self[:-4], quorum, escalation, retries, idempotent)
+
     def joined(self, request: Request) -> Occasion:
         """Return what is to be asked for in place of `request`: what it asked for, and what is asked for now."""
         also = tuple(person for person in request.acts_for if person not in self.acts_for)
@@ -257,7 +263,8 @@ class Scope:
             return self._occasion
         if blocks:
             return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)
-        return self.occasion._replace(pool=self.pool)
+        pool = self.pool
+        return self.occasion if pool is None else self.occasion._replace(pool=pool)
 
     @property
     def occasion(self) -> Occasion:

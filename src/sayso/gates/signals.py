@@ -290,7 +290,7 @@ def trim(error: BaseException) -> None:
     Where the program has none, what nobody raises on purpose keeps its frames.
     """
     step = error.__traceback__
-    while step is not None and _module(step).partition(".")[0] in _INSIDE:
+    while step is not None and str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         step = step.tb_next
     if step is not None or _is_meant(error):
         error.with_traceback(step)  # an error may let nobody set its attributes

@@ -77,8 +77,7 @@ def call_digest(tool: str, schema_digest: str, canonical: bytes) -> str:
         canonical: The arguments' canonical form with sorted keys, as UTF-8.
     """
     digest = _begun("sayso/call/1", tool, schema_digest).copy()
-    digest.update(b"%d:" % len(canonical))
-    digest.update(canonical)
+    digest.update(b"%d:%b" % (len(canonical), canonical))
     return digest.hexdigest()
 
 

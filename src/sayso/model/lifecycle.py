@@ -38,7 +38,7 @@ from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import is_target, must_not_be_read_only
 from sayso.model.ids import effect_digest
-from sayso.model.request import Call, Decision, Execution, Request, State, without_secrets
+from sayso.model.request import Call, Decision, Execution, Request, State, build_execution, without_secrets
 from sayso.model.reviewer import Identity
 
 MOST_KEPT = 1_048_576
@@ -52,6 +52,7 @@ _PAST = {
     "cancel": State.CANCELLED,
 }
 _NOES = frozenset({"reject", "feedback"})
+_ENDS = {"done": State.DONE, "failed": State.FAILED, "unknown": State.UNKNOWN}
 
 _Value = TypeVar("_Value", Request, Execution, Decision)
 
@@ -98,8 +99,7 @@ def result_to_keep(value: object) -> tuple[str | None, str | None]:
 def _evolve(before: _Value, **changes: Any) -> _Value:
     # dataclasses.replace would run every field through __init__: ten times slower, and this is the hot path.
     new = object.__new__(type(before))
-    new.__dict__.update(before.__dict__)
-    new.__dict__.update(changes)
+    object.__setattr__(new, "__dict__", {**before.__dict__, **changes})
     return new
 
 
@@ -182,7 +182,8 @@ def _already_decided(request: Request, decision: Decision, now: datetime) -> err
 
 def must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
     """Check that a person may decide; raises the `DecisionRefusedError` that says why not."""
-    if by.is_same(request.requester) or any(by.may_be(person) for person in request.acts_for):
+    acts_for = request.acts_for
+    if by.is_same(request.requester) or (acts_for and any(by.may_be(person) for person in acts_for)):
         raise errors.OwnRequestError(request.id, by=str(by))
     if not request.admits(by, roles):
         raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
@@ -251,25 +252,23 @@ def decide(
 def _approve(
     request: Request, decision: Decision, edited: Call | None, detail: dict[str, Any], now: datetime
 ) -> Transition:
-    if edited is None and all(vote.again is decision.again for vote in request.votes):
-        votes = request.votes
-        if any(vote.by.is_same(decision.by) for vote in votes):
-            raise errors.AlreadyVotedError(request.id, by=str(decision.by), missing=request.missing_votes)
-    else:
+    votes = request.votes
+    if votes and (edited is not None or any(vote.again is not decision.again for vote in votes)):
         # What was agreed to is no longer what would run, or no longer on the same terms.
-        votes = ()
-        if edited is not None:
-            detail |= {"edited": True, "shown": edited.shown_digest}
-        if request.votes:
-            detail["votes_reset"] = len(request.votes)
+        detail["votes_reset"], votes = len(votes), ()
+    if votes and any(vote.by.is_same(decision.by) for vote in votes):
+        raise errors.AlreadyVotedError(request.id, by=str(decision.by), missing=request.missing_votes)
+    if edited is not None:
+        detail |= {"edited": True, "shown": edited.shown_digest}
     if decision.again:
         detail["again"] = True
     if decision.under is not None:
         detail["grant"] = decision.under
-    changes: dict[str, Any] = {"votes": (*votes, decision), "claimed_by": None, "claimed_at": None}
+    votes = (*votes, decision)
+    changes: dict[str, Any] = {"votes": votes, "claimed_by": None, "claimed_at": None}
     if edited is not None:
         changes["edited"] = edited
-    missing = request.quorum.missing(vote.by for vote in changes["votes"])
+    missing = request.quorum.missing([vote.by for vote in votes])
     if missing:
         detail["missing"] = missing
         return Transition(_evolve(request, **changes), "voted", decision.by, decision.channel, detail)
@@ -466,7 +465,8 @@ def start(
         raise errors.ApprovalHeldError(request.id, until=held_until, milliseconds=left)
     _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
-    execution = Execution(token, worker, attempt, now, stopped=0 if before is None else before.stopped)
+    stopped = 0 if before is None else before.stopped
+    execution = build_execution(token=token, worker=worker, attempt=attempt, started_at=now, stopped=stopped)
     detail = {"attempt": attempt, "worker": worker, "fingerprint": request.current_fingerprint}
     detail |= {"start": execution.starts} if execution.stopped else {}
     new = _evolve(request, state=State.RUNNING, execution=execution)
@@ -505,7 +505,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     ended = _evolve(
         execution, finished_at=now, result=outcome.result, error=outcome.error, kept=kept, not_kept=not_kept
     )
-    state, holds = State(outcome.state), outcome.state == "unknown"
+    state, holds = _ENDS[outcome.state], outcome.state == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
         state, holds = State.APPROVED, True
     if state is State.APPROVED:

@@ -363,7 +363,7 @@ class Request:
         """How many more distinct reviewers must approve; none for what the policy allowed within its budgets."""
         if self.budgets and self.decision is not None and self.decision.under == "budget":
             return 0
-        return self.quorum.missing(vote.by for vote in self.votes)
+        return self.quorum.missing([vote.by for vote in self.votes])
 
     @property
     def answer(self) -> Any:
@@ -374,15 +374,21 @@ class Request:
 
 
 if TYPE_CHECKING:
-    build_request = Request
+    build_request, build_call, build_decision, build_execution = Request, Call, Decision, Execution
 else:
-    _DEFAULTS = {one.name: one.default for one in fields(Request) if one.default is not MISSING}
 
-    def build_request(**given: Any) -> Request:
-        """Return a request as `Request(...)` does, which sets each field of a frozen class by itself: 7 us, not 3."""
-        request = object.__new__(Request)
-        vars(request).update(_DEFAULTS, **given)
-        return request
+    def _builder(kind: type) -> Any:
+        """Return what makes one as its class does, which sets each field of a frozen class by itself: 7 us, not 3."""
+        defaults = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+
+        def build(**given: Any) -> Any:
+            new = object.__new__(kind)
+            object.__setattr__(new, "__dict__", {**defaults, **given})
+            return new
+
+        return build
+
+    build_request, build_call, build_decision, build_execution = map(_builder, (Request, Call, Decision, Execution))
 
 
 # -- what the model that asked is told ----------------------------------------------------------------------------

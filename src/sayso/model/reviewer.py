@@ -8,7 +8,7 @@ quorum. Invariant: no name contains invisible characters, which would make two p
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -194,10 +194,10 @@ class Quorum:
         people = "1 reviewer" if self.count == 1 else f"{self.count} reviewers"
         return f"{people} with the role {' or '.join(sorted(self.roles))}" if self.roles else people
 
-    def missing(self, voters: Iterable[Identity]) -> int:
+    def missing(self, voters: Collection[Identity]) -> int:
         """Return how many more distinct people must agree."""
         if self.count == 1:
-            return 0 if next(iter(voters), None) is not None else 1
+            return 0 if voters else 1
         distinct: list[Identity] = []
         for voter in voters:
             if not any(voter.is_same(other) for other in distinct):

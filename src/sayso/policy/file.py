@@ -345,7 +345,7 @@ def in_effect() -> Policy | None:
 
 # -- the file ------------------------------------------------------------------------------------------------------
 
-_AS_EFFECTIVE = os.access in os.supports_effective_ids
+_access, _F_OK, _AS_EFFECTIVE = os.access, os.F_OK, os.access in os.supports_effective_ids
 _candidates: dict[str, tuple[str, ...]] = {}
 _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
@@ -353,8 +353,17 @@ _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 def _settings() -> tuple[str, os.stat_result] | None:
     """Return the `sayso.toml` in effect, as `config.settings_file` does; this is asked at every call of a gate."""
     pinned = config.pinned()
-    for path in _nearby() if pinned is None else () if pinned[0] is None else (str(pinned[0]),):
-        if not os.access(path, os.F_OK, effective_ids=_AS_EFFECTIVE):  # mostly it is not there, and `stat` would raise
+    if pinned is not None:
+        paths = () if pinned[0] is None else (str(pinned[0]),)
+    else:
+        here = os.getcwd()  # noqa: PTH109  a path object costs more than all of this look
+        paths = _candidates.get(here)
+        if paths is None:
+            folder = Path(here)
+            _candidates.clear()
+            paths = _candidates[here] = tuple(str(one / _SETTINGS) for one in (folder, *folder.parents))
+    for path in paths:
+        if not _access(path, _F_OK, effective_ids=_AS_EFFECTIVE):  # mostly it is not there, and `stat` would raise
             continue
         try:
             there = os.stat(path)  # noqa: PTH116  the same
@@ -362,18 +371,6 @@ def _settings() -> tuple[str, os.stat_result] | None:
             continue
         return (path, there) if stat.S_ISREG(there.st_mode) else None
     return None
-
-
-def _nearby() -> tuple[str, ...]:
-    """Return where settings may lie, from this folder upwards."""
-    here = os.getcwd()  # noqa: PTH109  a path object costs more than all of this look
-    found = _candidates.get(here)
-    if found is None:
-        folder = Path(here)
-        found = tuple(str(one / _SETTINGS) for one in (folder, *folder.parents))
-        _candidates.clear()
-        _candidates[here] = found
-    return found
 
 
 def _stamp(path: str, found: os.stat_result | None) -> tuple[Any, ...]:

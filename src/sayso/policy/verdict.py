@@ -117,7 +117,7 @@ class Happened:
     result: Any = None
 
 
-_ALLOW, _HOLD = Verdict("allow"), Verdict("hold")
+_ALLOW, HOLD = Verdict("allow"), Verdict("hold")
 
 
 def allow(
@@ -208,7 +208,7 @@ def verdict_of(answer: object, rule: str) -> Verdict:
     """
     match answer:
         case True:
-            return _HOLD
+            return HOLD
         case False:
             return _ALLOW
         case Verdict():

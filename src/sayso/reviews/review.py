@@ -20,7 +20,7 @@ from sayso.model.edit import edited_call, schema_of
 from sayso.model.escaping import storable
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
-from sayso.model.request import LIVE, Call, Decision, Request, State, Verb
+from sayso.model.request import LIVE, Call, Decision, Request, State, Verb, build_decision
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.schema import SchemaError
 from sayso.reviews.teamwork import Teamwork, identity_of
@@ -527,8 +527,9 @@ class Review(Teamwork):
     ) -> Request:  # fmt: skip
         who = self._who(by)
         words, channel = None if comment is None else storable(comment), channel or self.channel
-        decision = Decision(
-            verb, who.identity, clock.now(), channel, words, "", edited is not None, answer, again,
+        decision = build_decision(
+            verb=verb, by=who.identity, at=clock.now(), channel=channel, comment=words, fingerprint="",
+            edited=edited is not None, answer=answer, again=again,
             held_for=self.undo_within if verb == "approve" else None,
         )  # fmt: skip
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)

@@ -91,11 +91,30 @@ def encode(arguments: Mapping[str, object]) -> Form:
     Raises:
         ArgumentError: With the place of the first value that has no canonical form.
     """
-    if type(arguments) is dict:  # and no subclass, whose order and reading may be its own
-        form = _encode_plain(cast("dict[str, Any]", arguments))
-        if form is not None:
-            return form
-    return _encode_any(cast("Mapping[str, object]", arguments))
+    plain: Any = arguments
+    # The usual case, a few scalars in a dict and no subclass of one, whose order and reading may be its own, needs no
+    # walk. Where something may be wrong, the walk looks, and says what.
+    if type(arguments) is not dict:
+        return _encode_any(plain)
+    for value in plain.values():
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
+        if kind is str:
+            if len(value) > LIMIT_BYTES:
+                return _encode_any(plain)
+        elif kind is int:
+            if not -_LONGEST_INT < value < _LONGEST_INT:
+                return _encode_any(plain)
+        elif kind is not float and kind is not bool and value is not None:
+            return _encode_any(plain)
+    is_sorted = _is_plain_and_sorted(*plain)
+    if is_sorted is None:
+        return _encode_any(plain)
+    try:
+        text = dump(plain)
+        raw = (text if is_sorted else dump_sorted(plain)).encode()
+    except ValueError:
+        return _encode_any(plain)
+    return Form(text, raw) if len(raw) <= LIMIT_BYTES else _encode_any(plain)
 
 
 def is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
@@ -105,29 +124,6 @@ def is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
         ArgumentError: A value has no canonical form.
     """
     return encode(one).digest_input == encode(other).digest_input
-
-
-def _encode_plain(arguments: dict[str, Any]) -> Form | None:
-    """Do the usual case, a few scalars, without a walk; None means that the walk has to look, and say what is wrong."""
-    for value in arguments.values():
-        kind = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
-        if kind is str:
-            if len(value) > LIMIT_BYTES:
-                return None
-        elif kind is int:
-            if not -_LONGEST_INT < value < _LONGEST_INT:
-                return None
-        elif kind is not float and kind is not bool and value is not None:
-            return None
-    is_sorted = _is_plain_and_sorted(*arguments)
-    if is_sorted is None:
-        return None
-    try:
-        text = dump(arguments)
-        raw = (text if is_sorted else dump_sorted(arguments)).encode()
-    except ValueError:
-        return None
-    return Form(text, raw) if len(raw) <= LIMIT_BYTES else None
 
 
 def _encode_any(arguments: Mapping[str, object]) -> Form:
@@ -314,14 +310,13 @@ def load(text: str) -> dict[str, Json]:
         raise ArgumentError("arguments", "are stored as a text with something behind it")
     if type(tree) is not dict:
         raise ArgumentError("arguments", "are stored as a text that is not an object")
-    return cast("dict[str, Json]", tree)
+    return tree  # pyright: ignore[reportUnknownVariableType]  # a cast is a call, in each start
 
 
 def read(text: str, classes: Callable[[], Mapping[str, type]]) -> tuple[dict[str, object], bytes]:
     """Return `decode` and `digest_input` of a text that is parsed once; `classes` is asked for only where needed."""
-    tree = load(text)
-    values = cast("dict[str, object]", tree) if '"$' not in text else decode(text, classes())
-    return values, dump_sorted(tree).encode()
+    tree: Any = load(text)
+    return tree if '"$' not in text else decode(text, classes()), dump_sorted(tree).encode()
 
 
 def digest_input(text: str) -> bytes:
@@ -342,9 +337,9 @@ def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
     Raises:
         ArgumentError: A class is not among `classes` or has changed, or the text was not written by `encode`.
     """
-    tree = load(text)
+    tree: Any = load(text)
     if '"$' not in text:
-        return cast("dict[str, object]", tree)
+        return tree
     reader = Reader(classes)
     values = reader.value(tree)
     return cast("dict[str, object]", values) if type(values) is dict else reader.refuse("are not an object")
