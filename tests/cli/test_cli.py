@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -26,12 +25,11 @@ from sayso.stores.base import Store
 from sayso.stores.migrate import newest_schema
 from sayso.testing import sample_call
 from tests.support.acting import held
-from tests.support.calling import bearer
 from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund, sayso, start
 from tests.support.person import Person
 
 COMMANDS = (
-    "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "comment", "claim", "assign", "release",
+    "ls", "show", "next", "approve", "reject", "feedback", "answer", "cancel", "claim", "release",
     "extend", "resolve", "log", "doctor", "demo",
 )  # fmt: skip
 
@@ -293,52 +291,15 @@ def test_claim_keeps_others_out_until_it_is_released() -> None:
     assert sayso("approve", request.id).code == 0
 
 
-def test_a_comment_is_shown_with_what_happened_and_decides_nothing() -> None:
-    request = ask_refund()
-    assert sayso("comment", request.id, "is it A-4721, @bob?").out.endswith(" commented\n")
-    assert sayso("comment", request.id, " ").code == 2
-    assert "is it A-4721, @bob?" in sayso("show", request.id).out
-    assert get(request.id) == request
-
-
-def test_who_stands_in_decides_what_is_assigned_to_who_is_away() -> None:
-    request = ask_refund()
-    assert sayso("away").out == "nobody is away\n"
-    said = sayso("away", "3d", "--to", "idp:bob", "--as", "ada")
-    assert said.out.startswith("ada is away until ")
-    assert said.out.endswith(", bob (idp) stands in\n")
-    assert said.err == "warning: Nobody has signed in as bob (idp), and no settings name them. Is the name right?\n"
-    assert json.loads(sayso("away", "--json").out)[0]["to"] == "idp:bob"
-    for words in (("3d",), ("--to", "bob"), ("3d", "--to", "bob", "--back")):
-        assert sayso("away", *words, "--as", "ada").code == 2
-    assert sayso("away", "--back", "--as", "ada").out == "nobody is away\n"
-    sayso("assign", request.id, "ada")
-    assert sayso("away", "2020-01-01", "--to", "bob", "--as", "ada").code == 2
-    assert sayso("approve", request.id, "--as", "bob").code == 1
-    sayso("away", "3d", "--to", "bob", "--as", "ada")
+def test_comments_and_who_stood_in_are_shown_with_what_happened() -> None:
+    request, ada = ask_refund(), package.Review(by="ada")
+    ada.comment(request.id, "is it A-4721, @bob?")
+    ada.claim(request.id)
+    ada.delegate("bob", "3d")
     assert sayso("approve", request.id, "--as", "bob").code == 0
-    assert sayso("away", "3d", "--to", "bob", "--as", "ada").err == ""
-    assert "on behalf of local:ada" in sayso("show", request.id).out
-
-
-def test_a_snooze_and_an_assignment_say_what_they_did() -> None:
-    request = ask_refund()
-    assert "is out of your inbox until " in sayso("snooze", request.id, "1h").out
-    assert package.Review().snoozed(by="ada").keys() == {request.id}
-    assert sayso("snooze", request.id, "--back").out.endswith(" is in your inbox\n")
-    assert (sayso("snooze", request.id).code, sayso("snooze", request.id, "7d").code) == (2, 1)
-
-    @package.gate(wait="raise", roles=["finance"])
-    def wire(amount: int) -> int:
-        return amount
-
-    with package.run("order-4721"):
-        needing = held(wire, 10).confirmation_id
-    bearer(package.Review().store, name="bob", roles={"finance"})
-    bearer(package.Review().store, name="carol")
-    for name, code, warned in (("bob", 0, False), ("zoe", 0, True), ("carol", 1, False)):
-        done = sayso("assign", needing, name, "--force", "--role", "finance")
-        assert (done.code, "nobody knows theirs" in done.err) == (code, warned), done
+    shown = sayso("show", request.id).out
+    assert "is it A-4721, @bob?" in shown
+    assert "on behalf of local:ada" in shown
 
 
 def test_extend_moves_the_end() -> None:
