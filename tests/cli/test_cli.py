@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import stat
 import subprocess
@@ -520,20 +519,6 @@ def test_what_was_decided_stays_decided_when_nobody_reads_the_report() -> None:
     os.close(write)
     assert done.returncode == 0
     assert all(get(request.id).state is State.REJECTED for request in requests)
-
-
-def test_watch_prints_again_when_something_changes() -> None:
-    watching = subprocess.Popen([sys.executable, "-m", "sayso", "ls", "--watch"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert watching.stdout is not None
-        assert watching.stdout.readline() == "nothing waits\n"
-        request = ask_refund()
-        assert any(request.id[:11] in watching.stdout.readline() for _ in range(3))
-    finally:
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(30) == 0
-        assert watching.stdout is not None
-        watching.stdout.close()
 
 
 def test_colour_is_for_terminals_that_want_it_and_for_our_own_words() -> None:

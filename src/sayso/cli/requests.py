@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +25,7 @@ from sayso.cli.context import (
     filter_options,
     json_option,
 )
-from sayso.cli.output import COLOURS, complain, is_reader_gone, out, paint, print_json, table
+from sayso.cli.output import COLOURS, complain, out, paint, print_json, table
 from sayso.gates.notices import command
 from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
@@ -41,7 +40,6 @@ from sayso.view.summary import short
 
 _PENDING = frozenset({State.PENDING})
 _ALL = frozenset[State]()
-_WATCH_SECONDS = 0.5
 _PAGE = 50
 
 
@@ -91,22 +89,19 @@ class _Query:
 @click.option("--limit", metavar="N", type=Number(1, 1000), help="At most this many; 50, or with --quiet all.")
 @click.option("--cursor", metavar="CURSOR", help="Continue after a page.")
 @click.option("--newest", is_flag=True, help="Newest first.")
-@click.option("--watch", is_flag=True, help="Print again whenever something changes; Ctrl-C ends it.")
 @as_option
 @json_option
 @click.pass_obj
 def ls(
     cli: CliContext, states: tuple[str, ...], everything: bool, quiet: bool, limit: int | None,
-    cursor: str | None, newest: bool, watch: bool,
+    cursor: str | None, newest: bool,
 ) -> int:  # fmt: skip
     """List what waits for a person: pending first, oldest first; then what is approved, running or unknown."""
-    if quiet and (watch or cli.as_json):
-        raise click.UsageError(f"--quiet prints ids alone; leave {'--watch' if watch else '--json'} away")
+    if quiet and cli.as_json:
+        raise click.UsageError("--quiet prints ids alone; leave --json away")
     wanted = frozenset(State(state) for state in states)
     lists = [_ALL] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
     query = _Query(lists, cli.list_keywords(), limit or _PAGE, newest)
-    if watch:
-        return _watch(cli, query, cursor)
     try:
         is_all = quiet and limit is None and cursor is None
         found, after = (list(query.all(cli.reader)), None) if is_all else query.page(cli.reader, cursor)
@@ -142,27 +137,6 @@ def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | Non
     pending, unknown = (review.count(state=state, **query.filters) for state in (State.PENDING, State.UNKNOWN))
     first = oldest[0] if oldest else None
     return table(found, pending=pending, oldest=first, unknown=unknown, cursor=after, gone=gone)
-
-
-def _watch(cli: CliContext, query: _Query, cursor: str | None) -> int:
-    last: list[Any] | None = None
-    try:
-        while not is_reader_gone():
-            try:
-                found, after = query.page(cli.reader, cursor)
-            except NoStoreYetError:  # the program that makes it may come later
-                found, after = [], None
-            now = [
-                (one.id, one.state, one.votes, one.claimed_by, one.current_fingerprint, one.expires_at) for one in found
-            ]
-            if now != last:
-                click.clear()
-                out(*_rows(cli, query, found, after), "")
-                last = now
-            time.sleep(_WATCH_SECONDS)
-    except KeyboardInterrupt:
-        pass
-    return 0
 
 
 # -- one request ---------------------------------------------------------------------------------------------------
