@@ -1,4 +1,4 @@
-"""`policy`: check a policy file, explain what it says of a call, test its examples, replay it, propose rules for it.
+"""`policy`: check a policy file, explain what it says of a call, test its examples, and replay it.
 
 Invariant: nothing here decides a request or changes a file; a mistake in the file ends each command with code 1.
 """
@@ -248,35 +248,6 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     requests = takewhile(lambda one: one.created_at >= begin, requests_in(cli.store, Filter(), newest=True))
     found = replayed(requests, new, before)
     return cli.answer({"since": clock.written(begin), **found.as_json()}, _shown(found))
-
-
-@policy.command(short_help="Propose rules that past decisions suggest.")
-@click.option("--since", metavar="DATE", type=as_date, help="Draw them from what was asked since then.  [default: 90d]")
-@click.option("--tool", metavar="NAME", help="Only of this function.")
-@json_option
-@click.pass_obj
-def propose(cli: CliContext, since: datetime | None, tool: str | None) -> int:
-    """Print rules that decisions suggest, as a policy file, with what a replay on the store found for each.
-
-    A rule is proposed where people always approved calls of a tool unchanged, or always refused them. Nothing counts
-    until you put it into your policy file, in front of the rules that hold these calls.
-    """
-    from sayso.learning import report
-    from sayso.learning.proposals import FEWEST
-
-    found = report(cli.store, since=clock.now() - timedelta(days=90) if since is None else since, tool=tool)
-    if found.not_proposed is not None:
-        raise errors.ConfigError(found.not_proposed)
-    content = [
-        {
-            "tool": one.tool, "verdict": one.verdict, "rule": one.rule, "seen": one.seen.whole, "people": one.people,
-            "replayed": one.replayed, "fits": one.fits, "against": one.against, "went_wrong": one.went_wrong,
-            "undecided": one.undecided, "uncertain": one.uncertain,
-        }
-        for one in found.proposals
-    ]  # fmt: skip
-    rules = "\n".join(one.toml for one in found.proposals).rstrip("\n")
-    return cli.answer(content, [rules or f"# no rule is proposed: no tool has {FEWEST} decisions that were all alike"])
 
 
 def _shown(found: Replay) -> Iterator[str]:
