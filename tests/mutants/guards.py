@@ -1558,7 +1558,7 @@ MUTANTS = [
     ),
     Mutant(
         "an altered submission is found", "server/api/aap.py",
-        'if digest_of(record.body["text"]) != request.place:', "if False:",
+        'if _digest_of(record.body["text"]) != request.place:', "if False:",
         "server/test_aap.py::test_a_submission_that_was_altered_in_the_store_is_found_before_a_start",
     ),
     Mutant(
@@ -1619,13 +1619,13 @@ MUTANTS = [
         "server/test_together.py::test_no_value_that_the_run_masks_anywhere_is_told_beside_a_call",
     ),
     Mutant(
-        "an instance takes no other program's name", "server/api/aap_instances.py",
+        "an instance takes no other program's name", "server/api/aap.py",
         'if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):', "if False:",
         "server/test_aap.py::test_no_instance_gets_the_name_of_another_program",
     ),
     Mutant(
-        "a receiver answers the challenge", "server/api/aap_instances.py",
-        'if status == 200 and json.loads(answer) == {"challenge": challenge}:', "if status < 500:",
+        "a receiver answers the challenge", "server/api/aap.py",
+        'if status == 200 and json.loads(content) == {"challenge": challenge}:', "if status < 500:",
         "server/test_aap.py::test_a_receiver_that_is_not_there_gets_no_instance",
     ),
     Mutant(

@@ -22,7 +22,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server import create_app
-from sayso.server.api import aap, aap_instances
+from sayso.server.api import aap
 from sayso.server.api.openapi import endpoints
 from sayso.stores import worker
 from sayso.stores.base import Filter, Store
@@ -55,7 +55,7 @@ def addresses(routes: Iterable[BaseRoute], ids: dict[str, str]) -> list[str]:
     """Return where pages and the API answer, with ids that are there."""
     found: set[str] = set()
     pages = [route.path for route in routes if isinstance(route, Mount | Route)]
-    ends = [*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints]
+    ends = [*endpoints(), *aap.router.endpoints]
     for path in [*pages, *(f"/api{one.path}" for one in ends)]:
         for request_id in (ids["too late"], ids["broken off"]):
             known = re.sub(r"{run_id(:path)?}", ids["run"], path)

@@ -27,7 +27,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import Identity
 from sayso.reviews import Review
-from sayso.server.api.aap_instances import Webhooks
+from sayso.server.api.aap import Webhooks
 from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store
 from sayso.testing.clock import Clock

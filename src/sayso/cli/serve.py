@@ -134,7 +134,7 @@ def serve(
         base_url or config.base_url(), certificate=certificate, key=key,
     )  # fmt: skip
     with needing_web("serve"):
-        from sayso.server.api.aap_instances import Webhooks
+        from sayso.server.api.aap import Webhooks
 
         rules = _sign_in(table, has_links, header, roles_header, peers)
     place.check(is_known=rules is not None, is_insecure=insecure_http)

@@ -3,7 +3,8 @@
 A program submits a call, polls for the decision, takes the right to run it (`consume`) and reports how it ended; each
 is a verb of the store that programs of sayso use as well. An idempotency key is the key of the request, a consume key
 makes the fencing token of the start, and an id is the request's as a UUID. A submission is returned as it came, to the
-byte; what people see of it is masked. `aap_instances` makes tokens for programs, and sends webhooks to them.
+byte; what people see of it is masked. An instance is a token of the kind `ask`, which whoever has one of the kind
+`admin` makes, and a webhook that has answered a challenge: it is sent which request was decided, and not how.
 
 Invariant: nothing here decides, and what a person approved is what the submission says: no edit is possible.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from sayso import clock, errors
+from sayso.channels import registry
+from sayso.channels.http_post import Destination, post
+from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
+from sayso.channels.webhook import WebhookKeys
 from sayso.model import canonical, redaction
 from sayso.model.duration import parse as parse_span
 from sayso.model.edit import READ_ONLY
@@ -32,20 +37,21 @@ from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State, secrets_of_call
+from sayso.model.reviewer import TOKENS, Identity, folded
 from sayso.model.schema import Schema
 from sayso.server.api import program
 from sayso.server.api.endpoint import Context, Router, parsed, read_bytes, validated
 from sayso.server.api.long_poll import until_changed
 from sayso.server.api.ownership import AAP_RUNS, Ownership
 from sayso.server.api.problems import Problem, ProblemKind
+from sayso.server.auth.tokens import Tokens
+from sayso.server.hosts import LOOPBACK
 from sayso.stores import http_messages as messages
+from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.stores.transaction import SUBMISSION
 
-__all__ = [
-    "Refusal", "Strict", "answer", "conflict", "digest_of", "error", "hash_of", "idempotency_key", "in_thread_of",
-    "read", "router", "written",
-]  # fmt: skip
+__all__ = ["Webhooks", "error", "router"]
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=BaseModel)
@@ -57,13 +63,13 @@ _LONGEST_SPAN = parse_span("30d")
 _CONSUMABLE = frozenset({State.APPROVED, State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN, State.EXPIRED})
 
 
-class Strict(BaseModel):
+class _Strict(BaseModel):
     """An object of the protocol: no unknown field, and no other type than its own."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Submission(Strict):
+class _Submission(_Strict):
     tool: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any]
     timeout: str = Field(pattern=r"^[0-9]{1,9}[smhd]$")
@@ -72,7 +78,7 @@ class _Submission(Strict):
     context: dict[str, Any] = {}
 
 
-class _Outcome(Strict):
+class _Outcome(_Strict):
     status: Literal["succeeded", "failed"]
     note: str | None = Field(None, min_length=1, max_length=_LONGEST_NOTE)
 
@@ -85,7 +91,7 @@ class _Poll(BaseModel):
 # -- errors, and what is common ------------------------------------------------------------------------------------
 
 
-class Refusal(Problem):
+class _Refusal(Problem):
     """An error with a code of the protocol's own."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -93,9 +99,9 @@ class Refusal(Problem):
         self.kind, self.detail, self.headers, self.data = ProblemKind(code, status, message), message, {}, {}
 
 
-def conflict(code: str, message: str) -> Refusal:
+def _conflict(code: str, message: str) -> _Refusal:
     """Return a refusal with the status 409."""
-    return Refusal(409, code, message)
+    return _Refusal(409, code, message)
 
 
 _TYPES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 409: "conflict", 429: "rate_limited"}
@@ -109,7 +115,7 @@ def error(problem: Problem) -> Response:
     return Response(json.dumps({"error": said}), status, problem.headers, "application/json")
 
 
-async def read(context: Context, model: type[_M]) -> tuple[_M, str]:
+async def _read(context: Context, model: type[_M]) -> tuple[_M, str]:
     """Return the body, checked, and its text as it came; raises `Problem`."""
     body = await read_bytes(context.http)
     tree = parsed(body)
@@ -118,22 +124,22 @@ async def read(context: Context, model: type[_M]) -> tuple[_M, str]:
     return validated("body", partial(model.model_validate, tree)), body.decode().strip()
 
 
-def idempotency_key(context: Context) -> str:
+def _idempotency_key(context: Context) -> str:
     """Return the idempotency key of a request; raises `Problem` where there is none."""
     key = context.http.headers.get("idempotency-key", "")
     if not key:
-        raise Refusal(400, "missing_idempotency_key", "send the header Idempotency-Key; nothing was done")
+        raise _Refusal(400, "missing_idempotency_key", "send the header Idempotency-Key; nothing was done")
     if len(key) > _LONGEST_KEY or not key.isprintable() or key != key.strip():
-        raise Refusal(400, "invalid_idempotency_key", f"a key has 1 to {_LONGEST_KEY} characters; nothing was done")
+        raise _Refusal(400, "invalid_idempotency_key", f"a key has 1 to {_LONGEST_KEY} characters; nothing was done")
     return key
 
 
-def hash_of(*parts: str) -> str:
+def _hash_of(*parts: str) -> str:
     """Return SHA-256, in hex, over texts without NUL."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def digest_of(text: str) -> str:
+def _digest_of(text: str) -> str:
     """Return the digest of a JSON text, the same for each order of its keys and for each way to space it.
 
     Raises:
@@ -146,10 +152,10 @@ def digest_of(text: str) -> str:
                 return float(digits)
         raise Problem("invalid_input", f"the number {digits[:40]} has too many digits; send it as a text")
 
-    return hash_of("aap", json.dumps(json.loads(text, parse_float=exact), sort_keys=True))
+    return _hash_of("aap", json.dumps(json.loads(text, parse_float=exact), sort_keys=True))
 
 
-def written(at: datetime) -> str:
+def _written(at: datetime) -> str:
     """Return an instant as the protocol writes it."""
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -161,12 +167,12 @@ def _request_id(own: Ownership) -> str:
         raise errors.RequestNotFoundError(own.path("id")) from None
 
 
-def answer(text: str, status: int = 200) -> Response:
+def _answer(text: str, status: int = 200) -> Response:
     """Return a response with a JSON text."""
     return Response(text, status, media_type="application/json")
 
 
-async def in_thread_of(own: Context, work: Callable[..., _T], *args: Any) -> _T:
+async def _in_thread_of(own: Context, work: Callable[..., _T], *args: Any) -> _T:
     """Return what `work(own, *args)` returns, done in a thread."""
     return await own.look(work, *args)
 
@@ -185,7 +191,7 @@ def _found(own: Ownership, request_id: str) -> tuple[Request, Record]:
     record = own.store.record(SUBMISSION, request.id)
     if record is None:
         raise errors.RequestNotFoundError(request_id)
-    if digest_of(record.body["text"]) != request.place:
+    if _digest_of(record.body["text"]) != request.place:
         raise errors.StoreCorruptError(f"the submission of {request.id} was altered; nothing was done")
     return request, record
 
@@ -196,14 +202,14 @@ def _shown(request: Request, record: Record) -> str:
     span = parse_span(json.loads(text)["timeout"])
     # Not `expires_at`: a reviewer may move that, and a client takes another deadline for another request.
     more: dict[str, Any] = {
-        "id": str(UUID(request.id[3:])), "created_at": written(request.created_at),
-        "deadline_at": written(request.created_at + span), "status": "pending",
+        "id": str(UUID(request.id[3:])), "created_at": _written(request.created_at),
+        "deadline_at": _written(request.created_at + span), "status": "pending",
     }  # fmt: skip
     if decision := _decision(request):
         more |= {"status": decision["status"], "decision": decision}
     if more["status"] == "approved" and request.execution is not None:
         reported = {"outcome": record.body["outcome"]} if "outcome" in record.body else {}
-        more["consumption"] = {"consumed_at": written(request.execution.started_at), **reported}
+        more["consumption"] = {"consumed_at": _written(request.execution.started_at), **reported}
     return f"{text[:-1]},{json.dumps(more)[1:]}"
 
 
@@ -213,18 +219,18 @@ def _decision(request: Request) -> dict[str, str] | None:
     if state is State.PENDING:
         if not is_due(request, clock.now()):
             return None
-        return {"status": "expired", "decided_at": written(request.expires_at)}
+        return {"status": "expired", "decided_at": _written(request.expires_at)}
     if decision is None:
         status = "expired" if state is State.EXPIRED else "denied"
-        return {"status": status, "decided_at": written(request.expires_at)}
-    said = {"decided_at": written(decision.at), **({"note": decision.comment} if decision.comment else {})}
+        return {"status": status, "decided_at": _written(request.expires_at)}
+    said = {"decided_at": _written(decision.at), **({"note": decision.comment} if decision.comment else {})}
     if state is State.CANCELLED:
         return {"status": "cancelled", **said}
     ends = request.approval_expires_at
     if request.held_until is not None and clock.now() < request.held_until:
         return None  # it can still be undone
     if decision.verb == "approve" and state in _CONSUMABLE and request.edited is None and ends is not None:
-        return {"status": "approved", **said, "expires_at": written(ends)}
+        return {"status": "approved", **said, "expires_at": _written(ends)}
     return {"status": "denied", **said}
 
 
@@ -233,13 +239,13 @@ def _decision(request: Request) -> dict[str, str] | None:
 
 @router.post("/aap/v1/requests", "Submit a call")
 async def create(own: Ownership) -> Response:
-    key = idempotency_key(own)
-    submission, text = await read(own, _Submission)
+    key = _idempotency_key(own)
+    submission, text = await _read(own, _Submission)
     return await own.commit(_create, key, submission, text)
 
 
 def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Response:
-    digest, run_id = digest_of(text), f"{AAP_RUNS}{own.me.subject}:{hash_of(key)[:32]}"
+    digest, run_id = _digest_of(text), f"{AAP_RUNS}{own.me.subject}:{_hash_of(key)[:32]}"
     request = own.store.find_key(run_id, key)
     status = 200 if request is not None else 201
     if request is None:
@@ -256,8 +262,8 @@ def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Res
             own.store.drop(SUBMISSION, asked.id)
             status = 200
     if request.place != digest:
-        raise conflict("idempotency_conflict", "this key was used for another submission; nothing was asked")
-    return answer(_shown(*_found(own, request.id)), status)
+        raise _conflict("idempotency_conflict", "this key was used for another submission; nothing was asked")
+    return _answer(_shown(*_found(own, request.id)), status)
 
 
 def _asked(submission: _Submission, run_id: str, key: str, digest: str) -> messages.AskedRequest:
@@ -292,7 +298,7 @@ async def get(own: Ownership, query: _Poll) -> Response:
         return None if _decision(request) is None else _shown(request, record)
 
     text = await until_changed(own, [request_id], look, wait) if wait else None
-    return answer(text or await own.look(_as_it_stands, request_id))
+    return _answer(text or await own.look(_as_it_stands, request_id))
 
 
 def _as_it_stands(own: Ownership, request_id: str) -> str:
@@ -305,54 +311,54 @@ def cancel(own: Ownership) -> Response:
     if _decision(request) is None:
         request = own.store.withdraw(request.id, own.me, "the program cancelled it")
     if request.state is not State.CANCELLED:
-        raise conflict("already_terminal", f"the request is {request.state} already; nothing changed")
-    return answer(_shown(request, record))
+        raise _conflict("already_terminal", f"the request is {request.state} already; nothing changed")
+    return _answer(_shown(request, record))
 
 
 @router.post("/aap/v1/requests/{id}/consume", "Take the single right to run an approved call")
 def consume(own: Ownership) -> Response:
-    key = idempotency_key(own)
+    key = _idempotency_key(own)
     request, record = _found(own, _request_id(own))
-    token = hash_of("aap", request.id, key)
+    token = _hash_of("aap", request.id, key)
     try:
         program.must_have_starts(own, request)  # it may have given its start back as a program of sayso does
         # The program runs the call, and not this process: no end of a server makes its outcome unknown.
         request = own.store.start(request.id, token, by=f"{AAP_RUNS}{own.me.subject}", seen=request)
     except errors.ApprovalExpiredError as refusal:
-        raise conflict("approval_expired", str(refusal)) from None
+        raise _conflict("approval_expired", str(refusal)) from None
     except errors.StartRefusedError as refusal:
         request = own.store.get(request.id)
         if request.execution is None:
-            raise conflict("not_approved", str(refusal)) from None
+            raise _conflict("not_approved", str(refusal)) from None
         if request.execution.token != token:
-            raise conflict("already_consumed", str(refusal)) from None
-    return answer(_shown(request, record))
+            raise _conflict("already_consumed", str(refusal)) from None
+    return _answer(_shown(request, record))
 
 
 @router.post("/aap/v1/requests/{id}/outcome", "Say how a consumed call ended")
 async def outcome(own: Ownership) -> Response:
-    request_id, (report, _) = _request_id(own), await read(own, _Outcome)
-    return await in_thread_of(own, _report, request_id, report)
+    request_id, (report, _) = _request_id(own), await _read(own, _Outcome)
+    return await _in_thread_of(own, _report, request_id, report)
 
 
 def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
     request, record = _found(own, request_id)
     if request.execution is None:
-        raise conflict("not_consumed", "the call was not consumed; nothing was recorded")
+        raise _conflict("not_consumed", "the call was not consumed; nothing was recorded")
     reported: dict[str, str] = report.model_dump(exclude_none=True)
     known: dict[str, str] | None = record.body.get("outcome")
     if known is None and request.state in {State.RUNNING, State.UNKNOWN}:
-        known = {**reported, "reported_at": written(clock.now())}
+        known = {**reported, "reported_at": _written(clock.now())}
         # Written first: a report that is broken off here is the same when it is sent again.
         after = replace(record, body={**record.body, "outcome": known})
         if not own.store.swap(record, after):
             return _report(own, request_id, report)
         record = after
     if known is None or {**known, "reported_at": ""} != {**reported, "reported_at": ""}:
-        raise conflict("outcome_conflict", f"the outcome is recorded already ({request.state}); nothing changed")
+        raise _conflict("outcome_conflict", f"the outcome is recorded already ({request.state}); nothing changed")
     if request.state in {State.RUNNING, State.UNKNOWN}:
         request = own.store.finish(request.id, request.execution.token, _outcome(request, report))
-    return answer(_shown(request, record))
+    return _answer(_shown(request, record))
 
 
 def _outcome(request: Request, report: _Outcome) -> Outcome:
@@ -360,3 +366,144 @@ def _outcome(request: Request, report: _Outcome) -> Outcome:
     if report.status == "failed":
         return Outcome("failed", error=note or "the program gave no reason")
     return Outcome("done", None if note is None else canonical.encode({"result": note}).text)
+
+
+# -- instances --------------------------------------------------------------------------------------------------------
+
+
+_INSTANCE, _INSTANCE_NAME = "aap_instance", "aap_instance_name"
+_LONGEST_ANSWER = 65_536
+_RESOLVED = frozenset({"approved", "rejected", "feedback", "cancelled", "expired"})
+
+
+class _Delivery(_Strict):
+    type: Literal["webhook"]
+    url: str
+    registration_id: str = Field(min_length=1, max_length=200)
+    signing_secret: str
+
+
+class _Instance(_Strict):
+    instance_name: str = Field("", min_length=1, max_length=100)
+    delivery: _Delivery | None = None
+
+
+@router.post("/aap/v1/instances", "Make an instance: a token, and where its decisions are announced", kinds=("admin",))
+async def provision(context: Context) -> Response:
+    key = _idempotency_key(context)
+    wanted, text = await _read(context, _Instance)
+    return await _in_thread_of(context, _provision, key, wanted, _digest_of(text))
+
+
+def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Response:
+    who, tokens = context.principal.reviewer.identity, Tokens(context.store)
+    instance_id = str(UUID(_hash_of("aap", who.qualified, key)[:32]))
+    name = wanted.instance_name or f"instance-{instance_id[:8]}"
+    try:
+        program = Identity(TOKENS, name)
+    except ValueError as fault:
+        raise Problem("invalid_input", f"instance_name: {fault}; nothing was made") from None
+    known = context.store.record(_INSTANCE, instance_id)
+    if known is None:
+        known = _new_instance(context.store, tokens, instance_id, program, wanted.delivery, digest)
+        status = 201
+    elif known.body["digest"] != digest:
+        raise _conflict("idempotency_conflict", "this key was used for another instance; nothing was made")
+    else:
+        status = 200
+    # Sent again, it has lost its answer, and the token with it, of which only a digest is kept: there is a new one.
+    if (before := known.body.get("token_id")) is not None:
+        tokens.revoke(before, by=who, channel="api")
+    token, secret = tokens.new("ask", name, by=who, channel="api")
+    context.store.keep(replace(known, body={**known.body, "token_id": token.id}))
+    credential = {"token": secret, "expires_at": _written(token.expires_at)}
+    return _answer(json.dumps({"instance": {"id": instance_id, "name": name}, "credential": credential}), status)
+
+
+def _new_instance(
+    store: Store, tokens: Tokens, instance_id: str, program: Identity, delivery: _Delivery | None, digest: str
+) -> Record:
+    """Keep an instance whose webhook has answered; raises `Problem` where it has not, or the name is another's."""
+    name, key = program.subject, folded(program.subject)
+    taken = _conflict("instance_name_taken", f"there is a program named {name!a}, or alike, already; nothing was made")
+    if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):
+        raise taken
+    body: dict[str, Any] = {"name": name, "digest": digest}
+    if delivery is not None:
+        _verify(delivery, instance_id)
+        body["delivery"] = delivery.model_dump()
+    # Of two that take a name at once one gets it: programs of one name would be one.
+    if not store.keep(Record(_INSTANCE_NAME, key, {"id": instance_id}), only_new=True):
+        holder = store.record(_INSTANCE_NAME, key)
+        if holder is None or holder.body["id"] != instance_id:
+            raise taken
+    if delivery is not None:
+        registry.register(store, [Webhooks(store)], by="program")
+    record = Record(_INSTANCE, instance_id, body)
+    store.keep(record)
+    return record
+
+
+def _post(delivery: _Delivery, message_id: str, message: Mapping[str, object], room: int = 0) -> tuple[int, bytes]:
+    """Send a signed message; return the status and the beginning of the answer."""
+    where = Destination.parse(delivery.url, allow_private=True)  # an operator named it, and agents run in own networks
+    if not where.is_tls and where.host not in LOOPBACK:
+        raise errors.ConfigError("the url of a webhook begins with https://, except on this machine")
+    keys, body = WebhookKeys([delivery.signing_secret], whose="signing_secret"), json.dumps(message).encode()
+    headers = {"content-type": "application/json", "user-agent": "sayso", **keys.headers(message_id, clock.now(), body)}
+    return post(where, body, headers, room=room)
+
+
+def _verify(delivery: _Delivery, instance_id: str) -> None:
+    """Let the receiver show that it is there and knows its registration; raises `Problem` where it does not."""
+    message_id, challenge = str(UUID(new_token())), new_token()
+    message = {
+        "id": message_id, "type": "webhook.verification", "registration_id": delivery.registration_id,
+        "instance_id": instance_id, "created_at": _written(clock.now()), "challenge": challenge,
+    }  # fmt: skip
+    try:
+        status, content = _post(delivery, message_id, message, _LONGEST_ANSWER)
+        if status == 200 and json.loads(content) == {"challenge": challenge}:
+            return
+        reason = f"it answered {status}, and not with the challenge"
+    except (OSError, ValueError, errors.SaysoError) as fault:
+        reason = str(fault)
+    raise _Refusal(422, "webhook_verification_failed", f"the receiver was not verified: {reason}; nothing was made")
+
+
+class Webhooks:
+    """A channel that tells instances that a request of theirs was decided; the store has it once one has a webhook."""
+
+    name = "aap-instances"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def send(self, notification: Notification) -> None:
+        """Send `request.resolved`, if it was decided and its instance has a webhook; else do nothing.
+
+        Raises:
+            DeliveryError: The receiver said no; it is tried again.
+            UndeliverableError: It is gone for good (410).
+        """
+        if notification.state not in _RESOLVED or not notification.run_id.startswith(AAP_RUNS):
+            return
+        request = self._store.get(notification.request_id)
+        holder = self._store.record(_INSTANCE_NAME, folded(request.requester.subject))
+        instance = None if holder is None else self._store.record(_INSTANCE, holder.body["id"])
+        if instance is None or "delivery" not in instance.body:
+            return
+        event_id = str(UUID(notification.id.removeprefix("msg_")))  # the same when it is sent again
+        message = {
+            "id": event_id, "type": "request.resolved", "instance_id": instance.key,
+            "request_id": str(UUID(request.id[3:])), "created_at": _written(clock.now()),
+        }  # fmt: skip
+        status, _ = _post(_Delivery.model_validate(instance.body["delivery"]), event_id, message)
+        if status == 410:
+            raise UndeliverableError(f"the webhook of {request.requester.subject} is gone for good (410)")
+        if not 200 <= status < 300:
+            raise DeliveryError(f"the webhook of {request.requester.subject} answered {status}; it is tried again")
+
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each stands alone
+        """Do as `send`."""
+        self.send(notification)

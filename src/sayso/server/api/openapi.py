@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.responses import JSONResponse, Response
 
 from sayso import __version__
-from sayso.server.api import aap, aap_instances, events, problems, program, review
+from sayso.server.api import aap, events, problems, program, review
 from sayso.server.api.endpoint import Api, Context, Endpoint, Router
 from sayso.server.api.messages import ProblemDocument
 from sayso.stores.http_messages import Message
@@ -154,7 +154,7 @@ def endpoints() -> list[Endpoint]:
 
 def api() -> Api:
     """Return the ASGI program that answers all of them, and those of the Agent Approval Protocol."""
-    return Api([*endpoints(), *aap.router.endpoints, *aap_instances.router.endpoints], {"/aap/": aap.error})
+    return Api([*endpoints(), *aap.router.endpoints], {"/aap/": aap.error})
 
 
 @cache
