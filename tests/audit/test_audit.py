@@ -22,7 +22,7 @@ import pytest
 
 from sayso import audit, errors
 from sayso.audit import verifier
-from sayso.model import lifecycle
+from sayso.model import lifecycle, teamwork
 from sayso.model.journal import Entry, Trail, chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
@@ -365,7 +365,7 @@ def test_in_every_state_a_request_agrees_with_its_rows(tmp_path: Path, make: Cal
 
 
 def test_every_step_of_the_state_machine_is_known_to_the_trail() -> None:
-    source = Path(lifecycle.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (lifecycle, teamwork))
     events = set(re.findall(r'Transition\(\s*[^"\n]*?"(\w+)"', source)) | {"done", "failed", *map(str, State)}
     assert {"asked", "voted", "withdrawn", "cleared", "extended", "resolved", "started"} <= events
     events -= {"pending", "program", "running"}
