@@ -77,7 +77,10 @@ def test_what_a_program_says_of_a_call_that_it_holds_by_hand_is_scrubbed(store: 
 
     def hold(run: str) -> sayso.Held:
         arguments = {"user": "alice", "password": secret}
-        return sayso.hold("sign-in", arguments, key="1", run=run, description=f"signs alice in with {secret}")
+        return sayso.hold(
+            "sign-in", arguments, key="1", run=run, description=f"signs alice in with {secret}",
+            context={"by": [f"form of {secret}"], f"seen with {secret}": 1},
+        )  # fmt: skip
 
     first, second = hold("first"), hold("second")
     first.withdraw(f"alice has changed {secret}")
@@ -89,7 +92,7 @@ def test_what_a_program_says_of_a_call_that_it_holds_by_hand_is_scrubbed(store: 
         second.once(lambda arguments: _raise(ValueError(f"bob has {arguments['password']} and not {secret}")))
     texts = [*told_of(first.id or ""), *told_of(second.id or "")]
     assert_clean(*texts, *store.journal())
-    for words in ("signs alice in with", "alice has changed", "is not bob's", "bob has"):
+    for words in ("signs alice in with", "alice has changed", "is not bob's", "bob has", "form of", "seen with"):
         assert any(words in str(text) for text in texts), words
 
 

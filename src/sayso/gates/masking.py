@@ -121,7 +121,10 @@ def mask_facts(gate: Gate, facts: Any, secrets: Collection[str]) -> Any:
     if isinstance(facts, dict):
         named = cast("dict[str, Any]", facts)
         is_secret = gate.redaction.is_secret
-        return {n: redaction.MASK if is_secret(n) else mask_facts(gate, v, secrets) for n, v in named.items()}
+        return {
+            redaction.fit(name, secrets): redaction.MASK if is_secret(name) else mask_facts(gate, value, secrets)
+            for name, value in named.items()
+        }
     if isinstance(facts, list):
         return [mask_facts(gate, item, secrets) for item in cast("list[Any]", facts)]
     if isinstance(facts, str):
