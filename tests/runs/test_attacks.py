@@ -23,7 +23,7 @@ from sayso.model.canonical.tags import dumps
 from sayso.model.request import State
 from sayso.runs.definition import ApprovalPolicyDecision
 from sayso.runs.events import parse_event
-from sayso.runs.models import ModelCall, Reply
+from sayso.runs.messages import ModelCall, Reply
 from sayso.runs.state import RunHistory
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore

@@ -24,7 +24,7 @@ from sayso import (
     suspend,
 )
 from sayso.runs.events import parse_event
-from sayso.runs.models import ModelError
+from sayso.runs.messages import ModelError
 from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
 from tests.support.running import agent_of, awaited, ids, paying, reason, started, yes

@@ -15,7 +15,7 @@ import pytest
 import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, errors
 from sayso.model.request import State
-from sayso.runs.models import Reply
+from sayso.runs.messages import Reply
 from sayso.runs.state import in_loop
 from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Filter, Store
@@ -364,7 +364,7 @@ def test_secret_too_short_to_be_found_in_a_text_is_masked_by_its_name(store: Sto
 
 
 def sayso_call(name: str, arguments: dict[str, Any]) -> Any:
-    from sayso.runs.models import ModelCall
+    from sayso.runs.messages import ModelCall
 
     return ModelCall(f"id_{name}", name, arguments)
 

@@ -16,7 +16,7 @@ import pytest
 
 import sayso
 from sayso import load_run
-from sayso.runs.models import Model, ModelCall, Reply
+from sayso.runs.messages import Model, ModelCall, Reply
 from sayso.runs.tool import Tool as AnyTool
 from sayso.testing import ScriptedModel
 from tests.conftest import Clock

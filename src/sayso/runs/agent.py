@@ -19,7 +19,8 @@ from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step
 from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, most_urgent
-from sayso.runs.models import Message, ModelCall, Reply, denial_text, model_of, not_a_tool, reply_to, text_of
+from sayso.runs.messages import Message, ModelCall, Reply, denial_text, not_a_tool, reply_to, text_of
+from sayso.runs.models import model_of
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import StepContext, current_step
 from sayso.runs.tool import Tool, tools_by_name

@@ -24,7 +24,7 @@ from sayso.gates import scope
 from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
 from sayso.runs.events import DeltaEvent
-from sayso.runs.models import read_arguments
+from sayso.runs.messages import read_arguments
 from sayso.runs.signature import Prediction
 from sayso.runs.state import in_loop
 from sayso.stores.base import Store

@@ -39,7 +39,7 @@ from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.tools import ToolDefinition
 
 from sayso.errors import ConfigError
-from sayso.runs.models import Message, ModelCall, ModelError, Reply, read_arguments
+from sayso.runs.messages import Message, ModelCall, ModelError, Reply, read_arguments
 
 _KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
 _LONGEST = 300  # characters of a provider's complaint that are passed on

@@ -24,7 +24,8 @@ from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.runs.events import DeltaEvent
-from sayso.runs.models import ModelCall, model_of, reply_to, text_of
+from sayso.runs.messages import ModelCall, reply_to, text_of
+from sayso.runs.models import model_of
 from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record, store_of
 from sayso.runs.react_state import ReActState, Waiting
 from sayso.runs.signature import Prediction, Signature

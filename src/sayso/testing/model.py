@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from sayso.runs.models import Message, ModelError, Reply, reply_of
+from sayso.runs.messages import Message, ModelError, Reply, reply_of
 
 
 class Asked(NamedTuple):

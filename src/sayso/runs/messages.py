@@ -1,0 +1,280 @@
+"""The messages between an agent's loop and a model: how a reply is read, and what a model is told of its calls.
+
+Messages are plain JSON objects with a `role`: `system` and `user` with `content`; `assistant` with `content`,
+`tool_calls` (`id`, `name`, `arguments`) and, where an adapter needs it, `provider`; `tool` with `tool_call_id`, `name`,
+`content`, `is_error`. A reply is given whole or not at all, so that no call of a reply that broke off can run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from copy import deepcopy
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Protocol, cast, runtime_checkable
+
+from sayso.errors import SaysoError
+from sayso.model import strict_json
+from sayso.model.escaping import storable
+from sayso.model.request import not_run
+from sayso.runs.events import Denied, plain
+
+Message = dict[str, Any]
+
+
+class ModelError(SaysoError):
+    """A model gave no reply that can be used. Nothing that it asked for in this turn was run.
+
+    Attributes:
+        model: Its name.
+        reason: What happened.
+        status: The HTTP status, where the provider gave one.
+        retry_after: Seconds that the provider asked to wait, where it said so.
+    """
+
+    def __init__(
+        self, model: str, reason: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(f"the model {model} {reason}; nothing of this turn was run")
+        self.model = model
+        self.reason = reason
+        self.status = status
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A tool call that a model asks for.
+
+    Attributes:
+        id: The provider's label for it; the result goes back under the same one.
+        arguments: JSON values by name; empty where there is a problem.
+        problem: Why the arguments cannot be read, for the model to mend; None where they can.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    problem: str | None = None
+
+    def result(self, text: str, *, is_error: bool = False, approval: Mapping[str, Any] | None = None) -> Message:
+        """Return the message that answers this call; without half characters, which no provider takes.
+
+        Args:
+            text: What it gave, or why it gave nothing.
+            is_error: Whether it gave nothing.
+            approval: What the record says of its request; what a person wrote or changed stands above the text.
+        """
+        content = storable(_above_result(approval) + text)
+        return {"role": "tool", "tool_call_id": self.id, "name": self.name, "content": content, "is_error": is_error}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model said in one turn.
+
+    Attributes:
+        usage: Counters: `turns`, and from providers `tokens:input`, `tokens:output`, and `tokens:cached` (the part of
+            the input that came from the provider's cache).
+        provider: What the adapter needs in order to hand the provider its own message back unchanged, as JSON.
+    """
+
+    text: str = ""
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    provider: dict[str, Any] | None = None
+
+    @property
+    def message(self) -> Message:
+        """The reply as a message of the history, fresh each time."""
+        calls = [{"id": call.id, "name": call.name, "arguments": deepcopy(call.arguments)} for call in self.calls]
+        message: Message = {"role": "assistant", "content": self.text, "tool_calls": calls}
+        return message if self.provider is None else {**message, "provider": deepcopy(self.provider)}
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What an agent asks. Whoever implements it need not know sayso's stores, gates or runs."""
+
+    def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncIterator[str | Reply]:
+        """Yield text as it streams, and at last one `Reply`, whose text is all that was streamed.
+
+        The caller closes the iterator if it stops early; neither list is changed.
+
+        Args:
+            messages: The history, oldest first, in the form that the module's docstring gives.
+            tools: `name`, `description` and `parameters` (a JSON Schema) of each tool that may be called.
+
+        Raises:
+            ModelError: There is no reply, or it broke off.
+        """
+        ...
+
+
+def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply:
+    """Return the reply that a function or a script means.
+
+    Args:
+        given: Text; a `Reply`; a call or a list of calls; or a mapping with `text`, `calls`, `usage` (each may be
+            missing). A call is a `ModelCall`, a pair of name and arguments, or a mapping with `name`, `arguments` and
+            maybe `id`, and its arguments are a mapping or JSON text.
+        messages: The history that it answers; calls without an id get one that is new in it.
+        model: Who gave it, for the error.
+
+    Raises:
+        ModelError: It is none of these.
+    """
+    text: object = ""
+    calls: object = given
+    usage: dict[str, int] = {}
+    provider: dict[str, Any] | None = None
+    match given:
+        case str():
+            text, calls = given, []
+        case Reply():
+            text, calls, usage, provider = given.text, given.calls, given.usage, given.provider
+        case Mapping() if "name" not in given:
+            fields = cast("Mapping[str, Any]", given)
+            strange = sorted(set(fields) - {"text", "calls", "usage"})
+            if strange:
+                raise ModelError(model, f"replied with {strange}, where `text`, `calls` and `usage` are known")
+            text, calls, usage = fields.get("text") or "", fields.get("calls") or [], fields.get("usage") or {}
+        case _:
+            if isinstance(given, ModelCall | Mapping) or _pair(given) is not None:
+                calls = [cast("object", given)]
+    if not isinstance(text, str) or not isinstance(calls, list | tuple):
+        raise ModelError(
+            model, f"replied with {kind_of(cast('object', given))}, where text or a list of calls is needed"
+        )
+    if not text.isascii() and text.encode(errors="ignore").decode() != text:
+        raise ModelError(model, "replied with half a surrogate pair, which is no text")
+    read: list[ModelCall] = []
+    if calls:
+        turn = 1 + sum(message.get("role") == "assistant" for message in messages)
+        read = [_call_of(call, f"call_{turn}_{n}", model) for n, call in enumerate(cast("list[object]", calls), 1)]
+    return Reply(text, read, {"turns": 1, **usage}, provider)
+
+
+async def reply_to(
+    model: Model, name: str, messages: list[Message], tools: list[dict[str, Any]], on_text: Callable[[str], None]
+) -> Reply:
+    """Ask a model once and return its reply, after looking at it: an adapter may be somebody else's.
+
+    Args:
+        name: How errors name it.
+        messages, tools: As for `Model.turn`.
+        on_text: Gets each piece of text as it comes.
+
+    Raises:
+        ModelError: There is no reply, a part of it is not what it should be, or it has no form as JSON.
+    """
+    reply: Reply | None = None
+    async with AsyncExitStack() as stack:
+        turn = model.turn(messages, tools)
+        if isinstance(turn, AsyncGenerator):
+            await stack.enter_async_context(aclosing(cast("AsyncGenerator[str | Reply]", turn)))
+        async for piece in turn:
+            if isinstance(piece, Reply):
+                reply = piece
+            else:
+                on_text(piece)
+    if reply is None:
+        raise ModelError(name, "ended without a reply")
+    calls: list[tuple[object, object, object]] = [(call.id, call.name, call.arguments) for call in reply.calls]
+    is_right = isinstance(cast("object", reply.text), str)
+    for label, tool, arguments in calls:
+        is_right = is_right and isinstance(label, str) and isinstance(tool, str) and isinstance(arguments, dict)
+    if not is_right or not set(map(type, reply.usage.values())) <= {int}:
+        raise ModelError(name, "gave a reply whose text, calls or usage are not of the types of `Reply`")
+    try:
+        json.dumps([reply.provider, calls], allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(name, f"gave a reply that has no form as JSON: {error}") from error
+    return reply
+
+
+def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
+    """Return a call's arguments as JSON values, and what is wrong with them, if anything; then they are empty.
+
+    Stricter than most readers (`strict_json`), because what a person approves must be what was meant.
+
+    Args:
+        given: A mapping, or JSON text; None and empty text stand for no arguments.
+
+    Raises:
+        TypeError: The mapping holds what JSON has no form for; no model can have sent that.
+    """
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}, None
+    try:
+        read: object = strict_json.loads(given) if isinstance(given, str) else strict_json.copy_of(given)
+    except ValueError as error:
+        return {}, f"the arguments are no JSON: {error}"
+    if not isinstance(read, dict):
+        return {}, "the arguments must be a JSON object"
+    return cast("dict[str, Any]", read), None
+
+
+def _call_of(given: object, label: str, model: str) -> ModelCall:
+    arguments: object
+    problem: str | None = None
+    match given:
+        case ModelCall():
+            label, name, arguments, problem = given.id or label, given.name, given.arguments, given.problem
+        case {"name": str(name)}:
+            fields = cast("Mapping[str, Any]", given)
+            label, arguments = fields.get("id") or label, fields.get("arguments")
+        case _:
+            pair = _pair(given)
+            if pair is None:
+                raise ModelError(model, f"asked for {given!r}, which is no call: give a name and its arguments")
+            name, arguments = pair
+    try:
+        read, found = read_arguments(arguments)
+    except TypeError as error:
+        raise ModelError(model, f"called {name} with arguments that JSON has no form for ({error})") from error
+    return ModelCall(str(label), name, read, problem or found)
+
+
+def _pair(given: object) -> tuple[str, object] | None:
+    if not isinstance(given, list | tuple):
+        return None
+    items = cast("Sequence[object]", given)
+    return (items[0], items[1]) if len(items) == 2 and isinstance(items[0], str) else None
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, for an error, without showing it."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+# -- what a model is told of its calls ------------------------------------------------------------------------------
+
+
+def not_a_tool(name: str, tools: Collection[str]) -> str:
+    """Return what to say to a call of a tool that there is not."""
+    near = get_close_matches(name, tools, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no tool {name!r}.{hint} There are: {', '.join(tools) or 'none'}. Nothing was run."
+
+
+def denial_text(name: str, denied: Denied, approval: Mapping[str, Any] | None) -> str:
+    """Return what to say of a call that was not made; `approval` is what the record says of its request, if any."""
+    above = _above_result(approval)
+    if approval is not None and approval.get("message_for_model") and not above:
+        return approval["message_for_model"]
+    return above + not_run(name, denied.message, may_change=denied.is_feedback)
+
+
+def _above_result(approval: Mapping[str, Any] | None) -> str:
+    """Return what a person wrote or changed when they approved a call, for the line before its result."""
+    if approval is None or not approval.get("resolution", {}).get("approved") or not approval.get("message_for_model"):
+        return ""
+    return f"{approval['message_for_model']}\n"
+
+
+def text_of(value: Any) -> str:
+    """Return a value as a model reads it: text as it is, else JSON."""
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
