@@ -23,7 +23,7 @@ from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.escaping import escape
 from sayso.model.ids import is_random
 from sayso.model.redaction import MASK
-from sayso.model.rendering import brief, value
+from sayso.model.rendering import as_amount, brief, value
 from sayso.model.request import Request, State, changed
 from sayso.model.schema import Schema, SchemaError
 from sayso.reviews import Review
@@ -270,7 +270,7 @@ class Dialog:
         given: dict[str, object] = {}
         self._screen.say('  enter keeps a value, "" is the empty text; lists and objects are JSON, such as ["a", "b"]')
         for name in schema.names:
-            now = MASK if shown.get(name, MASK) == MASK else _typed(shown[name])
+            now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name]))
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):
                 try:
                     given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)

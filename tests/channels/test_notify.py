@@ -302,4 +302,4 @@ def test_show_and_its_json_say_who_else_may_decide_and_that_it_came_about(store:
     after = sayso("show", request_id).out
     assert "  escalated      " in after
     assert "escalated   " in after.partition("what happened")[2]
-    assert "to: 'the role cfo or carol'" in after
+    assert 'to: "the role cfo or carol"' in after

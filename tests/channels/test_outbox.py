@@ -262,7 +262,7 @@ def test_what_a_program_named_itself_cannot_deceive_in_a_message(desk: Desk) -> 
     desk.ask(requester=who, risk="low\n\x1b[2K\u202e high", run_id="run\u202e\x1b")
     desk.run()
     (notification,) = desk.chat.said
-    assert notification.title.startswith("'bot; approved by ada' (program) wants to run")
+    assert notification.title.startswith('"bot; approved by ada" (program) wants to run')
     shown = notification.line + notification.title + notification.run_id + str(notification.risk)
     assert shown.isprintable()
     assert "\u202e" not in shown
@@ -336,7 +336,7 @@ def test_whom_an_escalation_names_has_little_room_in_a_title(desk: Desk) -> None
     title = desk.chat.said[-1].title
     assert desk.chat.events[-1] == "escalated"
     assert len(title) < 250
-    assert title.startswith("escalated to the role 'a. All clear")
+    assert title.startswith('escalated to the role "a. All clear')
     assert title.endswith("or the role z1 or 18 more: tests (program) wants to run pay")
 
 

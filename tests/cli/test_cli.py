@@ -69,8 +69,8 @@ def test_ls_shows_title_and_summary_as_the_programs_words(file_store: Store) -> 
     file_store.ask(sample_call("run_1", title=f"Refund{HIDDEN}", summary="320 for A-4721"))
     file_store.ask(sample_call("run_2"))
     rows = sayso("--store", file_store.url, "ls").out.splitlines()
-    assert rows[2].strip().startswith("the program says 'Refund")
-    assert rows[2].endswith(": 320 for A-4721'")
+    assert rows[2].strip().startswith('the program says "Refund')
+    assert rows[2].endswith(': 320 for A-4721"')
     assert "the program says" not in rows[3]
 
 
@@ -86,9 +86,9 @@ def test_ls_lists_pending_ones_first_and_then_what_needs_attention() -> None:
     rows = done.out.splitlines()
     assert [row.split()[0] for row in rows[:5]] == ["ID", *(one.id[:11] for one in (waiting, question, approved, lost))]
     assert "  pending, in " in rows[1]
-    assert "refund(order_id='waiting'" in rows[1]
+    assert 'refund(order_id="waiting"' in rows[1]
     assert "/order-4721" in rows[1]
-    assert "'Which warehouse?'" in rows[2]
+    assert '"Which warehouse?"' in rows[2]
     assert "approved" in rows[3]
     assert "UNKNOWN" in rows[4]
     assert rows[5].startswith("2 pending - oldest ")
@@ -160,11 +160,11 @@ def test_show_tells_the_whole_story() -> None:
     assert done.code == 0
     assert request.id in done.out
     assert "approved with changes by bob (chat, " in done.out
-    assert "'half, goodwill'" in done.out
-    assert "amount  320.0 -> 80.0" in done.out
+    assert '"half, goodwill"' in done.out
+    assert "amount  320.00 -> 80.00" in done.out
     assert "api_key  *** -> *** (changed)" in done.out
     assert "another-secret" not in done.out
-    assert "returned 'refunded 80.00'" in done.out
+    assert 'returned "refunded 80.00"' in done.out
     events = [line.split()[2] for line in done.out.splitlines() if line.startswith("  20")]
     assert events == ["asked", "approved", "started", "done"]
     assert f"fingerprint {get(request.id).current_fingerprint}" in done.out
@@ -198,7 +198,7 @@ def test_approve_lets_the_call_run_once() -> None:
     request = ask_refund()
     done = sayso("approve", request.id[3:11], "-m", "fine")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(f"{request.id[:11]} approved   refund(order_id='A-4721'")
+    assert done.out.startswith(f'{request.id[:11]} approved   refund(order_id="A-4721"')
     assert "waiting for the program to run it" in done.out
     decision = get(request.id).decision
     assert decision is not None
@@ -211,8 +211,8 @@ def test_set_changes_arguments_by_their_types() -> None:
     request = ask_refund()
     done = sayso("approve", request.id, "--set", "amount=80", "--set", "reason=1")
     assert done.code == 0
-    assert "  amount  320.0 -> 80.0" in done.out
-    assert "  reason  '' -> '1'" in done.out
+    assert "  amount  320.00 -> 80.00" in done.out
+    assert '  reason  "" -> "1"' in done.out
     with package.run("order-4721"):
         assert refund("A-4721") == "refunded 80.00 for A-4721"
 
@@ -220,7 +220,7 @@ def test_set_changes_arguments_by_their_types() -> None:
 def test_one_change_stands_in_the_line_of_the_approval() -> None:
     request = ask_refund()
     done = sayso("approve", request.id, "--set", "amount=80")
-    assert done.out.splitlines()[0] == f"{request.id[:11]} approved   amount  320.0 -> 80.0"
+    assert done.out.splitlines()[0] == f"{request.id[:11]} approved   amount  320.00 -> 80.00"
 
 
 def test_several_requests_are_each_reported_and_the_worst_code_counts() -> None:
@@ -392,7 +392,7 @@ def test_on_a_terminal_a_bad_edit_is_opened_again(tmp_path: Path) -> None:
         assert get(request.id).state is State.PENDING
         person.types("y")
         assert person.ends()[0] == 0
-        assert "amount  320.0 -> 44.0" in person.screen
+        assert "amount  320.00 -> 44.00" in person.screen
 
 
 def test_an_edit_that_is_given_up_decides_nothing(tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_log_prints_what_happened_in_order_of_time() -> None:
     package.Review().reject(first.id, by="bob", comment="no")
     rows = sayso("log").out.splitlines()
     assert [row.split()[0] for row in rows] == [first.id[:11], second.id[:11], first.id[:11]]
-    assert "rejected    bob (python)  'no'  run z-run" in rows[2]
+    assert 'rejected    bob (python)  "no"  run z-run' in rows[2]
     assert len(sayso("log", "--run", "a-run").out.splitlines()) == 1
     assert len(sayso("log", "--request", first.id[:9]).out.splitlines()) == 2
     last = sayso("log", "--limit", "1", "--json").data

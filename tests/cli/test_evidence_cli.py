@@ -294,9 +294,9 @@ def test_a_receipt_verifies_where_there_is_no_store(here: Path, monkeypatch: pyt
     told = sayso("receipt", "verify", "../r.json", "--key", "../public.key")
     assert told.code == 0
     for said in (
-        "refund(order_id='A-4721', amount=320.0, reason='', api_key='***')",
+        'refund(order_id="A-4721", amount=320.00, reason="", api_key="***")',
         "local:ada",
-        "'goodwill'",
+        '"goodwill"',
         public,
     ):
         assert said in told.out
@@ -378,7 +378,7 @@ def test_nothing_in_a_receipt_comes_out_raw() -> None:
     question = ask_question(f"Which{HIDDEN}?")
     assert sayso("answer", question.id, "north", "-m", f"why{HIDDEN}").code == 0
     sayso("receipt", question.id, "-o", "q.json")
-    assert "question 'Which" in sayso("receipt", "verify", "q.json").out
+    assert 'question "Which' in sayso("receipt", "verify", "q.json").out
 
 
 # -- export ----------------------------------------------------------------------------------------------------------

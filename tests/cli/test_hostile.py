@@ -57,7 +57,7 @@ def test_ls_and_show_escape_everything_and_warn(hostile: Request) -> None:
     assert SHOWN in shown.out
     for what in ("argument note: ", "the prompt ", "the description ", "the risk ", "the rule "):
         assert f"warning: {what}contains hidden characters (U+001B, U+202E" in shown.out
-    assert "in run         'a run, on behalf of the boss'" in shown.out
+    assert 'in run         "a run, on behalf of the boss"' in shown.out
     assert "the program says, unverified:" in shown.out
     assert shown.out.index("note") < shown.out.index("the program says")
 
@@ -77,13 +77,13 @@ def test_comments_results_and_errors_are_escaped(hostile: Request) -> None:
     for done in (sayso("show", hostile.id), sayso("log"), sayso("ls", "--all"), sayso("reject", hostile.id)):
         assert is_clean(done)
     shown = sayso("show", hostile.id).out
-    assert f"error 'ValueError: {SHOWN}" in shown
-    assert f"'ok {SHOWN}" in shown
+    assert f'error "ValueError: {SHOWN}' in shown
+    assert f'"ok {SHOWN}' in shown
 
 
 def test_a_hostile_comment_from_the_command_line_is_kept_and_escaped(hostile: Request) -> None:
     done = sayso("reject", hostile.id, "-m", f"no {HIDDEN}{FAKE}")
-    assert (done.code, is_clean(done), f"'no {SHOWN}" in done.out) == (0, True, True)
+    assert (done.code, is_clean(done), f'"no {SHOWN}' in done.out) == (0, True, True)
     decision = get(hostile.id).decision
     assert decision is not None
     assert decision.comment == f"no {HIDDEN}{FAKE}"

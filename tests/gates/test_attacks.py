@@ -64,7 +64,7 @@ def test_model_with_an_extra_field_of_the_name_of_its_own_is_refused() -> None:
 
 def test_name_of_an_extra_field_cannot_pass_for_another_field() -> None:
     tree = {"order": {"$model": ["shop:Order", {"amount": 1}, {"extra": {"a=1, amount": 2, "b)": 3}}]}}
-    assert line("pay", tree) == "pay(order=Order(amount=1, 'a=1, amount'=2, 'b)'=3))"
+    assert line("pay", tree) == 'pay(order=Order(amount=1, "a=1, amount"=2, "b)"=3))'
 
 
 def test_keyword_arguments_that_name_another_parameter_are_no_edit(store: Store) -> None:

@@ -383,7 +383,7 @@ def test_the_seeds_tool_with_a_required_field_holds_and_runs() -> None:
     with pytest.raises((TypeError, SchemaError), match="path"):
         delete_file.call()
     signal = held(delete_file.call, path="/tmp/test.txt")
-    assert signal.question == "Confirm execution of delete_file(path='/tmp/test.txt')?"
+    assert signal.question == 'Confirm execution of delete_file(path="/tmp/test.txt")?'
     sayso.respond_to_confirmation(signal.confirmation_id, approved=True)
     assert delete_file.call(path="/tmp/test.txt") == "Deleted /tmp/test.txt"
     assert RAN == [{"path": "/tmp/test.txt"}]

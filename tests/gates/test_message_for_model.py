@@ -57,9 +57,9 @@ def test_an_approval_as_it_stood_and_without_a_note_says_nothing(review: sayso.R
 def test_the_note_of_an_approval_is_told_as_a_persons_words(review: sayso.Review) -> None:
     call, request_id = asked()
     review.approve(request_id, comment="only this once")
-    assert told(request_id) == "Note from ada: 'only this once'."
+    assert told(request_id) == 'Note from ada: "only this once".'
     call(250)
-    assert told(request_id) == "Note from ada: 'only this once'."
+    assert told(request_id) == 'Note from ada: "only this once".'
 
 
 def test_changed_arguments_are_named_with_what_they_were(review: sayso.Review) -> None:
@@ -69,7 +69,7 @@ def test_changed_arguments_are_named_with_what_they_were(review: sayso.Review) -
     text = told(request_id)
     assert "A person (ada) changed the arguments before pay ran: amount  250 -> 80; password" in text
     assert "do not repeat the call with the old arguments" in text
-    assert "Note from ada: 'less'" in text
+    assert 'Note from ada: "less"' in text
     assert "hunter2" not in text
     assert "swordfish77" not in text
 
@@ -78,14 +78,14 @@ def test_the_notes_of_all_who_agreed_are_told(review: sayso.Review) -> None:
     _, request_id = asked(quorum=2)
     review.approve(request_id, by="ada", comment="fine with me")
     review.approve(request_id, by="bob", comment="and with me")
-    assert told(request_id) == "Note from ada: 'fine with me'. Note from bob: 'and with me'."
+    assert told(request_id) == 'Note from ada: "fine with me". Note from bob: "and with me".'
 
 
 def test_a_rejection_has_the_reason_and_is_final(review: sayso.Review) -> None:
     call, request_id = asked()
     review.reject(request_id, "too much")
     text = told(request_id)
-    assert text.startswith("pay was not run: ada rejected it, in these words: 'too much'. This is final: ")
+    assert text.startswith('pay was not run: ada rejected it, in these words: "too much". This is final: ')
     assert NO_RETRY in text
     assert "tell the user" in text
     with pytest.raises(sayso.ConfirmationRejected) as caught:
@@ -98,7 +98,7 @@ def test_feedback_may_be_answered_with_a_changed_call(review: sayso.Review) -> N
     _, request_id = asked()
     review.feedback(request_id, "only on Mondays")
     text = told(request_id)
-    assert text.startswith("pay was not run: ada sent it back, in these words: 'only on Mondays'. Take these words")
+    assert text.startswith('pay was not run: ada sent it back, in these words: "only on Mondays". Take these words')
     assert "call it again only if changed" in text
 
 
@@ -107,7 +107,7 @@ def test_what_was_cancelled_or_withdrawn_or_ran_out_of_time_is_not_to_be_repeate
 ) -> None:
     _, request_id = asked()
     review.cancel(request_id, "stop all of it")
-    assert "ada cancelled it, in these words: 'stop all of it'" in told(request_id)
+    assert 'ada cancelled it, in these words: "stop all of it"' in told(request_id)
     assert NO_RETRY in told(request_id)
 
     _, request_id = asked(name="second")
@@ -151,7 +151,7 @@ def test_a_call_that_waits_or_failed_says_so(review: sayso.Review) -> None:
     review.approve(request_id)
     with pytest.raises(ValueError, match="no such account"):
         wire(5)
-    assert told(request_id) == "wire was run, and failed: 'ValueError: no such account'."
+    assert told(request_id) == 'wire was run, and failed: "ValueError: no such account".'
 
 
 def test_a_persons_words_are_quoted_bounded_and_hold_no_secret(review: sayso.Review) -> None:
@@ -170,7 +170,7 @@ def test_a_question_that_nobody_answers_is_told_as_well(review: sayso.Review) ->
         sayso.ask("Which folder?", wait="raise")
     review.reject(caught.value.confirmation_id, "ask the cook")
     text = told(caught.value.confirmation_id)
-    assert text.startswith("The question was not answered: ada rejected it, in these words: 'ask the cook'")
+    assert text.startswith('The question was not answered: ada rejected it, in these words: "ask the cook"')
     assert "do not repeat this question" in text
 
 
@@ -234,7 +234,7 @@ def test_a_failed_call_of_an_agent_has_the_note_too(store: Store) -> None:
     paused = started(agent, prompt="go")
     decided(store.get(ids(paused)[0]), "note")
     output = agent(prompt="go", parent_id=paused.run_id).run()
-    assert output.output == "Note from ada: 'only this once'.\nwire failed: ValueError: no such account"
+    assert output.output == 'Note from ada: "only this once".\nwire failed: ValueError: no such account'
 
 
 @pytest.mark.parametrize("happened", [True, False], ids=["happened", "did not"])

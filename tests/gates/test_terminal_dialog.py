@@ -65,10 +65,10 @@ def the_request() -> Request:
 def test_approve_runs_the_call_and_leaves_stdout_to_the_program() -> None:
     with program() as person:
         shown = person.sees(MENU)
-        assert "order_id  'A-4721'" in shown
-        assert "amount    320.0" in shown
+        assert 'order_id  "A-4721"' in shown
+        assert "amount    320.00" in shown
         assert "hunter2" not in shown
-        assert "description  'Pay money back to a customer.'" in shown
+        assert 'description  "Pay money back to a customer."' in shown
         assert "in run         order-4721" in shown
         assert "no answer is a no" in shown
         person.types("a")
@@ -83,19 +83,19 @@ def test_edit_asks_for_each_argument_and_shows_the_changes_before_it_approves() 
     with program() as person:
         person.sees(MENU)
         person.types("e")
-        person.sees("order_id ['A-4721']: ")
+        person.sees('order_id ["A-4721"]: ')
         person.types("")
-        person.sees("amount [320.0]: ")
+        person.sees("amount [320.00]: ")
         person.types("much")
-        assert "amount: " in person.sees("amount [320.0]: ")
+        assert "amount: " in person.sees("amount [320.00]: ")
         person.types("80")
-        person.sees("reason ['']: ")
+        person.sees('reason [""]: ')
         person.types("damaged")
         person.sees("api_key [***]: ")
         person.types("")
         changes = person.sees("run refund with these arguments? [y/n] ")
-        assert "amount  320.0 -> 80.0" in changes
-        assert "reason  '' -> 'damaged'" in changes
+        assert "amount  320.00 -> 80.00" in changes
+        assert 'reason  "" -> "damaged"' in changes
         assert the_request().state is State.PENDING
         person.types("y")
         assert person.ends() == (0, "refunded 80.00 for A-4721 'damaged' hunter2-hunter2\n")
@@ -254,7 +254,7 @@ def test_decided_elsewhere_while_it_asks_ends_the_asking(during: str) -> None:
         Review(channel="chat").approve(the_request().id, by="bob", changes={"amount": 80})
         assert person.ends() == (0, "refunded 80.00 for A-4721 '' hunter2-hunter2\n")
         assert "approved with changes by bob (chat, " in person.screen
-        assert "amount  320.0 -> 80.0" in person.screen
+        assert "amount  320.00 -> 80.00" in person.screen
 
 
 def test_rejected_elsewhere_is_told_too() -> None:
@@ -484,7 +484,7 @@ def test_without_a_terminal_it_says_where_to_decide_and_goes_on_by_itself(store:
     assert running.stderr is not None
     first, second = running.stderr.readline(), running.stderr.readline()
     request = the_request()
-    assert "waiting for a person  refund(order_id='A-4721', amount=320.0, " in first
+    assert 'waiting for a person  refund(order_id="A-4721", amount=320.00, ' in first
     assert f"{request.id[:11]}   expires in " in first
     command = second.partition("sayso ")[2].split()
     assert command == ["--store", store.url, "approve", request.id[:11]]
@@ -503,15 +503,15 @@ def test_next_decides_one_after_another() -> None:
     subprocess.run([sys.executable, "asking.py"], check=True)
     menu = "s skip   q quit   (then enter)\n> "
     with Person("-m", "sayso", "next", "--as", "bob", env={**os.environ}, cwd=Path.cwd()) as person:
-        assert "order_id  'A-0'" in person.sees(menu)
+        assert 'order_id  "A-0"' in person.sees(menu)
         person.types("a")
-        assert "order_id  'A-1'" in person.sees(menu)
+        assert 'order_id  "A-1"' in person.sees(menu)
         person.types("s")
-        assert "order_id  'A-2'" in person.sees(menu)
+        assert 'order_id  "A-2"' in person.sees(menu)
         person.types("r")
         person.sees("why? ")
         person.types("no")
-        assert "order_id  'A-3'" in person.sees(menu)
+        assert 'order_id  "A-3"' in person.sees(menu)
         person.types("q")
         code, out = person.ends()
     assert (code, out.count("by bob (cli, just now)")) == (0, 2)

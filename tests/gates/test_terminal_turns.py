@@ -109,7 +109,10 @@ def test_announce_names_the_call_the_end_and_the_command(clock: Clock, capsys: p
     request = ask(expires="90m")
     notices.announce(config.default_store(), request)
     assert said(capsys) == [
-        f"sayso  waiting for a person  refund(order_id='A-4721', amount=320.0)   {request.id[:11]}   expires in 1h 30m",
+        (
+            'sayso  waiting for a person  refund(order_id="A-4721", amount=320.00)'
+            f"   {request.id[:11]}   expires in 1h 30m"
+        ),
         f"       decide with: sayso approve {request.id[:11]}",
     ]
 
@@ -170,7 +173,7 @@ def test_a_question_is_announced_with_answer(store: Store, capsys: pytest.Captur
     request = store.get(caught.value.confirmation_id)
     notices.announce(store, request)
     rows = said(capsys)
-    assert "question 'Which<U+001B> one?'" in rows[0]
+    assert 'question "Which<U+001B> one?"' in rows[0]
     assert rows[1] == "       warning: the question contains hidden characters (U+001B)"
     assert rows[2].endswith(f"answer {request.id[:11]} VALUE")
 
@@ -203,7 +206,7 @@ def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.Captu
     rows = said(capsys)
     assert rows[0].startswith(f"sayso  {request.id[:11]} still waits, expires in ")
     assert "decide with: sayso" in rows[1]
-    assert "the same call in the run 'nightly clean-up, approved by the boss' finds the decision" in rows[2]
+    assert 'the same call in the run "nightly clean-up, approved by the boss" finds the decision' in rows[2]
 
 
 def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,7 +277,7 @@ def test_lists_and_objects_are_shown_as_they_are_typed(store: Store) -> None:
     screen = Typed("e", '["a", "c"]', "", "", "y")
     assert decided_at(screen, store, request).effective.shown["names"] == ["a", "c"]
     asked = [row for row in screen.shown if row.endswith("]: ")]
-    assert asked == ['names [["a", "b"]]: ', 'sizes [{"x": 1}]: ', "note ['plain']: "]
+    assert asked == ['names [["a", "b"]]: ', 'sizes [{"x": 1}]: ', 'note ["plain"]: ']
 
 
 def test_a_request_whose_program_is_gone_can_be_cancelled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

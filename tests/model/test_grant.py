@@ -138,7 +138,7 @@ def test_a_grant_for_one_place_says_nothing_of_another() -> None:
     now, test = clock.now(), {"server": "staging", "tenant": {"id": 7}, "this call": {"equal calls before": 1}}
     request = asked(test)
     grant = Grant.of(request, request.call, count=1, until=now + HOUR, now=now)
-    assert "context:server is 'staging'" in grant.lines()
+    assert 'context:server is "staging"' in grant.lines()
     for fitting in (test, {**test, "this call": {"equal calls before": 2}}, {"server": "staging", "tenant": {"id": 7}}):
         assert grant.lacks(asked(fitting)) is None
     others = [

@@ -43,8 +43,8 @@ def test_a_plan_is_approved_in_a_browser(here: Store) -> None:
     plan, confirm, request = submitted()
     client = browser(create_app(here))
     page = text_of(client.get(f"/r/{request.id}").text)
-    assert "Plan 'Move the data'" in page
-    assert "'description': 'step 2'" in page
+    assert 'Plan "Move the data"' in page
+    assert '"description": "step 2"' in page
     assert "No downtime" in page
     assert not any(word in page for word in ("PENDING", "None", "PlanStep"))
     client.decide(request.id, "approve", note="go")

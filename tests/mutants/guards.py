@@ -793,7 +793,7 @@ MUTANTS = [
         "gates/test_grants.py::test_what_has_no_room_on_a_server_needs_whom_the_programs_rule_and_the_servers_rule_name",
     ),
     Mutant(
-        "a bound of a form counts for a call that was raised in it", "server/pages/request.py",
+        "a bound of a form counts for a call that was raised in it", "server/pages/granting.py",
         "if not is_as_shown or bound < Decimal(condition.value):", "if not is_as_shown:",
         "server/test_grants.py::test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown",
     ),
@@ -1448,6 +1448,11 @@ MUTANTS = [
         "a grant for one place says nothing of another", "model/grant.py",
         "return dict(_leaves(canonical.load(call.form))) | dict(places)", "return dict(_leaves(canonical.load(call.form)))",
         "integrations/hooks/test_agent_hooks.py::test_a_grant_counts_in_the_folder_that_was_shown",
+    ),
+    Mutant(
+        "a mask is no text of three stars", "model/redaction.py",
+        'return {"$secret": None} if shown == MASK != real else shown', "return shown",
+        "server/test_arguments.py::test_a_masked_value_is_marked_and_a_text_of_three_stars_is_a_text",
     ),
     Mutant(
         "a hidden fact is never the same", "model/grant.py",

@@ -116,7 +116,7 @@ def test_example_says_how_it_is_run(path: Path) -> None:
 def test_refund_goes_on_with_the_amount_that_was_approved() -> None:
     with started("refund.py") as program:
         request_id, line = program.asks()
-        assert "refund(order_id='A-4721', amount=320.0, reason='')" in line
+        assert 'refund(order_id="A-4721", amount=320.00, reason="")' in line
         assert request_id in sayso("ls")
         sayso("approve", request_id, "--set", "amount=80", "-m", "half, as goodwill")
         assert program.ends() == (0, "refunded 80.00 for A-4721\n")
@@ -145,7 +145,7 @@ def test_refund_asks_on_the_terminal(place: Path) -> None:
 def test_foreign_tool_is_called_once_with_what_was_approved() -> None:
     with started("hold_foreign_tool.py") as program:
         request_id, line = program.asks()
-        assert "shop/refund(order_id='A-4721', amount=320.0)" in line
+        assert 'shop/refund(order_id="A-4721", amount=320.00)' in line
         refused = run("-m", "sayso", "approve", request_id, "--set", "amount=900")
         assert "amount" in refused.stdout + refused.stderr
         assert refused.returncode != 0
@@ -167,7 +167,7 @@ def test_mcp_gateway_runs_the_refund_once_with_what_was_approved() -> None:
 def test_a_session_of_a_coding_agent_is_played_and_its_command_runs_as_a_person_changed_it() -> None:
     with started("coding_agent.py") as program:
         request_id, line = program.asks()
-        assert "Bash(command='rm -rf build'" in line
+        assert 'Bash(command="rm -rf build"' in line
         sayso("approve", request_id, "--set", "command=rm -rf build/tmp")
         code, printed = program.ends()
     assert code == 0
@@ -192,7 +192,7 @@ def test_pause_is_resumed_in_another_process(
 ) -> None:
     monkeypatch.setenv("SAYSO_REVIEWER", "ada")
     asked = run(str(EXAMPLES / "raise_and_resume.py"))
-    assert (asked.returncode, asked.stdout) == (0, "Confirm execution of delete(path='/srv/old')?\n")
+    assert (asked.returncode, asked.stdout) == (0, 'Confirm execution of delete(path="/srv/old")?\n')
     saved = json.loads((place / "session.json").read_text())
     assert saved["tool_call"] == {"name": "delete", "args": {"path": "/srv/old"}, "call_id": None}
 
@@ -294,7 +294,7 @@ def test_agent_at_a_terminal_does_what_the_person_types(typed: str, last: str, m
     done = subprocess.run(words, input=typed, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].endswith(last)
-    assert "Confirm execution of refund(order_id='A-4721', amount=320.0)?" in done.stdout
+    assert 'Confirm execution of refund(order_id="A-4721", amount=320.00)?' in done.stdout
 
 
 @pytest.mark.slow
@@ -316,7 +316,7 @@ def test_batch_leaves_to_a_person_what_is_not_small() -> None:
     lines = done.stdout.splitlines()
     assert lines[:2] == ["paid 12.00 for paper", "paid 60.00 for coffee"]
     assert lines[3] == "  Pay for server: paid 4000.00 for server"
-    assert "ada rejected it, in these words: 'ask for an invoice first'" in lines[5]
+    assert 'ada rejected it, in these words: "ask for an invoice first"' in lines[5]
     decided = [one["decision"] for one in json.loads(sayso("ls", "--all", "--json"))["requests"]]
     assert sorted(one["channel"] for one in decided) == ["python", "python", "rule", "rule"]
 
@@ -377,7 +377,7 @@ def test_agent_that_was_decided_by_command_goes_on_by_the_name_of_its_run() -> N
     sayso("reject", request_id, "-m", "paid already")
     second = run(str(EXAMPLES / "agent_durable.py"), "ticket-17")
     assert "  pays" not in second.stdout
-    assert "'paid already'. This is final" in second.stdout
+    assert '"paid already". This is final' in second.stdout
 
 
 @pytest.mark.slow
@@ -400,7 +400,7 @@ def test_workflow_advances_only_the_steps_that_were_decided() -> None:
 def test_pause_inside_an_inner_agent_surfaces_outside_and_its_no_goes_in() -> None:
     lines = lines_of("nested_agents.py")
     assert lines[0] == "waits: desk.billing.refund {'order_id': 'A-4721', 'amount': 320.0}"
-    assert lines[1].startswith("billing is told: refund was not run: ada rejected it, in these words: 'vouchers")
+    assert lines[1].startswith('billing is told: refund was not run: ada rejected it, in these words: "vouchers')
     assert lines[2:] == ["desk says: a voucher of 320.00 for A-4721", "counted: 1 denied"]
 
 

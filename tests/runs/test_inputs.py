@@ -172,7 +172,7 @@ def test_a_runs_name_with_other_input_is_refused_and_runs_nothing(
         refused = make()(run_id="order-1", **on(name, "production"), approval_decisions=decisions).run()
         assert (reason(refused), ran) == (("error", "input_changed"), [])
         told = refused.status.message or ""
-        for part in ("'order-1'", f"{name}='staging'", f"{name}='production'", "nothing was run", "another run_id="):
+        for part in ("'order-1'", f'{name}="staging"', f'{name}="production"', "nothing was run", "another run_id="):
             assert part in told, (part, told)
     assert sayso.load_run("order-1").record.state == "paused"
     assert sayso.Review().get(ids(paused)[0]).state == "pending"

@@ -45,7 +45,7 @@ async def _pause_and_yes(disk: Disk, delete: Tool) -> None:
     agent = agent_of(model, delete)
     signal = await paused(agent)
     assert disk.deleted == []
-    assert signal.question == "Confirm execution of delete_file(path='/tmp/a')?"
+    assert signal.question == 'Confirm execution of delete_file(path="/tmp/a")?'
     assert signal.tool_call == {"name": "delete_file", "args": {"path": "/tmp/a"}, "call_id": "call_1_1"}
     context = json.loads(json.dumps(signal.context))
     assert context == signal.context

@@ -76,7 +76,7 @@ def test_loop_with_resume_state(agent: ReAct, disk: Disk, typed: Callable[..., A
         return result
 
     assert asyncio.run(main()).answer == "done"
-    assert seen == ["Confirm execution of delete_file(path='/tmp/test.txt')? (yes/no): "]
+    assert seen == ['Confirm execution of delete_file(path="/tmp/test.txt")? (yes/no): ']
     assert disk.deleted == ["/tmp/test.txt"]
 
 

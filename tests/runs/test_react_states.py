@@ -66,10 +66,10 @@ def test_every_pause_is_gone_on_from_in_another_process(file_store: Store, place
     def step(*words: str) -> str:
         return running(program(PROGRAM, file_store.url, json.dumps(TURNS), *words))
 
-    assert step() == "Confirm execution of delete_file(path='/a', password='***')?"
+    assert step() == 'Confirm execution of delete_file(path="/a", password=***)?'
     assert "hunter2" not in (place / "saved.json").read_text()
     assert step("yes") == "And /b?"
-    assert step("all of it") == "Confirm execution of delete_file(path='/b', password='***')?"
+    assert step("all of it") == 'Confirm execution of delete_file(path="/b", password=***)?'
     last = step('{"path": "/c"}')
     assert last.startswith("Deleted /a | all of it | A person (")
     assert "changed the arguments before delete_file ran" in last

@@ -46,12 +46,23 @@ def test_a_text_that_could_be_taken_for_something_else_keeps_its_quotes(text: st
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
-        (320.0, "number", "320.0"), (7, "number", "7"), (Decimal("1.10"), "number", "1.10"), (True, "code", "True"),
-        (None, "code", "None"), (dt.date(2026, 11, 22), "code", "2026-11-22"), ({"a": 1}, "code", "{'a': 1}"),
+        (320.0, "number", "320.0"), ({"price": 320.0}, "code", '{"price": 320.00}'),
+        (7, "number", "7"), (Decimal("1.10"), "number", "1.10"), (True, "code", "true"),
+        (None, "code", "null"), (dt.date(2026, 11, 22), "code", "2026-11-22"), ({"a": 1}, "code", '{"a": 1}'),
     ],
 )  # fmt: skip
 def test_other_values_are_drawn_by_their_type(value: Any, kind: str, text: str) -> None:
     assert drawn(value)[1:3] == (kind, text)
+
+
+def test_a_masked_value_is_marked_and_a_text_of_three_stars_is_a_text() -> None:
+    call = stands(held(taking({"password": str, "note": str, "keys": list, "deep": dict}, []),
+                       "hunter2", "***", ["***", "x"], {"token": "t1", "a": ["***"]})).effective  # fmt: skip
+    found = {one.name: (one.kind, one.text) for one in arguments_of(call.drawn)}
+    assert found == {
+        "password": ("masked", "***"), "note": ("code", '"***"'), "keys": ("list", '["***", "x"]'),
+        "deep": ("code", '{"token": ***, "a": ["***"]}'),
+    }  # fmt: skip
 
 
 def test_a_long_text_is_whole_in_a_box_of_its_own_and_says_how_long_it_is() -> None:
@@ -63,7 +74,7 @@ def test_a_long_text_is_whole_in_a_box_of_its_own_and_says_how_long_it_is() -> N
 
 
 def test_a_short_list_has_its_items_apart_and_a_long_one_is_drawn_as_it_is() -> None:
-    assert drawn(["lid", "12", "a, b"]).items == ("lid", "'12'", "'a, b'")
+    assert drawn(["lid", "12", "a, b"]).items == ("lid", '"12"', '"a, b"')
     assert drawn(list(range(25))).items == ()
     assert drawn([["lid"]]).items == ()
 

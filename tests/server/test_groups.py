@@ -102,11 +102,11 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     assert [bool(columns[name].numbers) for name in ("order.id", "order.amount")] == [False, True]
     notes = {line.request.id: [cell.note for cell in line.cells if cell.note] for line in table.odd}
     assert notes == {
-        made[0].id: ["all others: 1"], made[3].id: ["all others: 'EUR'"], made[4].id: ["7.2 times the median"]
+        made[0].id: ["all others: 1"], made[3].id: ['all others: "EUR"'], made[4].id: ["7.2 times the median"]
     }  # fmt: skip
     assert [line.request for line in table.usual] == [made[at] for at in (1, 2, 5)]
     gist = folded_row(made, clock.now()).gist
-    assert gist.startswith("order.amount 139.25 EUR + 12 USD in total · reason='late'")
+    assert gist.startswith('order.amount 139.25 EUR + 12 USD in total · reason="late"')
 
 
 def test_a_number_of_any_size_takes_no_page_down(store: Store, ada: Browser) -> None:
@@ -139,8 +139,8 @@ def test_a_table_tells_what_is_ours_from_what_a_program_wrote(store: Store, ada:
     page = group_of(ada)
     given, table = page.partition("The same in all 3</h3>")[2].partition("<table")[::2]
     ours = table.partition("About all 3</h3>")[2]  # below the calls: those are read first
-    assert "<dt>&#39;approved by&#39;</dt>" in given
-    assert "<dt>&#39;order.total&#39;</dt>" in given
+    assert "<dt>&#34;approved by&#34;</dt>" in given
+    assert "<dt>&#34;order.total&#34;</dt>" in given
     assert "asked by <small>recorded</small>" in ours
     assert "approved by" not in ours.partition("</dl>")[0]
     assert "Delete</dd>" in re.sub(
@@ -169,7 +169,7 @@ def test_calls_whose_effect_is_taken_stand_out_with_what_became_of_the_other(sto
 
 def test_a_sum_names_a_currency_only_where_it_can_be_no_other() -> None:
     for arguments, totals, pads in (
-        ([{"amount": 1}, {"amount": 2.5}, {"amount": 1e20 / 1e10}], ["10,000,000,003.5"], [".0", "", ""]),
+        ([{"amount": 1}, {"amount": 2.5}, {"amount": 1e20 / 1e10}], ["10,000,000,003.50"], [".00", "", ""]),
         ([{"total_eur": 1, "currency": "USD"}, {"total_eur": 2, "currency": "GBP"}], ["3"], None),
         ([{"price": 1, "unit": "kg", "ccy": "EUR"}, {"price": 2, "unit": "l", "ccy": "EUR"}], [], None),
         ([{"price": 1, "unit": "kg", "ccy": "EUR"}, {"price": 2, "unit": "kg", "ccy": "EUR"}], ["3"], None),

@@ -62,13 +62,13 @@ def test_what_waits_comes_first_and_oldest_first(ada: Browser, pay: Pay, clock: 
 def test_a_gates_title_and_summary_stand_in_the_list_and_on_the_page_as_the_programs_words(ada: Browser) -> None:
     pay = payer(title="Refund", summary="Refund <b>€{amount}</b>\u202e for {to}")
     request_id = held(pay, 5).confirmation_id
-    quoted = "&#39;Refund: Refund &lt;b&gt;€5&lt;/b&gt;&lt;U+202E&gt; for alice&#39;"
+    quoted = "&#34;Refund: Refund &lt;b&gt;€5&lt;/b&gt;&lt;U+202E&gt; for alice&#34;"
     for page in ("/", f"/r/{request_id}"):
         text = ada.get(page).text
         assert re.search(
             rf'class="says"><small>[Tt]he program says(, unverified:)?</small> {re.escape(quoted)}<', text
         ), page
-    assert "pay(amount=5, to=&#39;alice&#39;)" in shown(ada.get("/").text)[0]
+    assert "pay(amount=5, to=&#34;alice&#34;)" in shown(ada.get("/").text)[0]
     assert 'class="says"' not in ada.get("/?q=nothing").text
 
 

@@ -122,7 +122,7 @@ def test_a_message_is_signed_and_only_the_device_can_read_it(
     assert b"nginx" not in got.body
     assert SECRET not in json.dumps(told)
     assert told["title"].endswith("wants to run restart")
-    assert told["body"].startswith("restart(service='nginx', password=")
+    assert told["body"].startswith('restart(service="nginx", password=')
     assert told["body"].endswith("risk low; expires in 1d")
     request = sayso.Review(store).get(request_id)
     assert (told["request"], told["approve"], told["is_over"]) == (request_id, request.current_fingerprint, False)

@@ -122,7 +122,7 @@ def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, sto
     assert re.search(r"Refund A-1 to \S+\.", text_of(story))
     assert text_of(story).count("The model wrote, unverified") == 2
     assert "clerk.look success" in story
-    assert "&#39;order&#39;: &#39;A-1&#39;" in story
+    assert "&#34;order&#34;: &#34;A-1&#34;" in story
     assert 'id="story"' not in ada.get(f"/r/{held(payer(), 5).confirmation_id}").text
 
 

@@ -88,7 +88,7 @@ def test_the_command_line_names_who_it_was_and_log_shows_it(
     assert main(["log"]) == 0
     made, revoked = capsys.readouterr().out.splitlines()[-2:]
     for line, event, who in ((made, "token_made", "kim (cli)"), (revoked, "token_revoked", "lee (cli)")):
-        for words in (event, who, token_id, "local:bot", "token_kind: 'ask'", f"run {CHAIN}"):
+        for words in (event, who, token_id, "local:bot", 'token_kind: "ask"', f"run {CHAIN}"):
             assert words in line, (words, line)
     assert main(["log", "--verify"]) == 0
 

@@ -382,8 +382,8 @@ def test_a_name_that_looks_like_a_tag_is_shown_as_a_name(stage: Stage) -> None:
     form = rewritten(lambda tree: rest_of(tree).update(extra={"$dict": {"title": "Import"}}))
     row = send(stage.program(), asked_message(working(form)))
     shown = "\n".join(card.subject_rows(stage.store.get(row["id"]), width=100, full=True))
-    assert "title='Export'" in shown
-    assert "'$dict'={'title': 'Import'}" in shown
+    assert 'title="Export"' in shown
+    assert '"$dict"={"title": "Import"}' in shown
 
 
 TREES = st.sampled_from(

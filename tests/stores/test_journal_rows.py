@@ -42,6 +42,6 @@ def test_what_only_machines_read_is_left_out() -> None:
 
 
 def test_an_instant_of_a_row_is_told_in_words() -> None:
-    for at, told in [("2026-01-01T12:00:05.5Z", "can be undone until 2026-01-01 12:00:05Z"), ("x", "'x'"), (7, "7")]:
+    for at, told in [("2026-01-01T12:00:05.5Z", "can be undone until 2026-01-01 12:00:05Z"), ("x", '"x"'), (7, "7")]:
         (drawn,) = event_rows([row("approved", json.dumps({"held_until": at}))])
         assert drawn.endswith(told)

@@ -100,7 +100,7 @@ def test_no_name_that_a_redactor_makes_up_can_pass_for_an_argument() -> None:
     request = ask(320, function=post, redactor=lambda _: {"amount  80": "", "x\n    amount  70": ""})
     drawn = card.subject_rows(request, width=100)
     assert not [row for row in drawn if row.split()[0] == "amount"]
-    assert "    'amount  80'" in drawn
+    assert '    "amount  80"' in drawn
 
 
 @pytest.mark.parametrize("run", ["a run, on behalf of the boss", "x'; approved", "r (program)", "a\u2800b", "r" * 190])
@@ -199,7 +199,7 @@ def test_a_plain_name_stands_as_it_is_and_any_other_in_quotes() -> None:
 
 def test_people_of_this_machine_need_no_issuer() -> None:
     assert summary.name_of(Identity("local", "ada")) == "ada"
-    assert summary.name_of(Identity("corp sso", "ada (local)")) == "'ada (local)' ('corp sso')"
+    assert summary.name_of(Identity("corp sso", "ada (local)")) == '"ada (local)" ("corp sso")'
 
 
 def test_a_span_that_has_just_begun_is_not_short_of_a_minute() -> None:
@@ -216,9 +216,9 @@ def test_every_decision_names_who_and_through_which_channel() -> None:
     rejected = review.reject(ask("2").id, "no\nway", by="bob")
     back = review.feedback(ask("3").id, "ask first", by="bob")
     cancelled = review.cancel(ask("4").id, by="bob")
-    assert decided(approved, NOW) == "approved by bob (chat, just now): 'fine'"
-    assert decided(rejected, NOW) == "rejected by bob (chat, just now): 'no\\nway'"
-    assert decided(back, NOW) == "sent back with feedback by bob (chat, just now): 'ask first'"
+    assert decided(approved, NOW) == 'approved by bob (chat, just now): "fine"'
+    assert decided(rejected, NOW) == 'rejected by bob (chat, just now): "no\\nway"'
+    assert decided(back, NOW) == 'sent back with feedback by bob (chat, just now): "ask first"'
     assert decided(cancelled, NOW) == "cancelled by bob (chat, just now)"
     assert stands(approved, NOW) == f"{decided(approved, NOW)}; not started yet, the approval ends in 1d"
     assert stands(ask("5"), NOW) == "pending, expires in 1d"
@@ -257,7 +257,7 @@ def test_changes_name_masked_values_and_show_none() -> None:
     found = {
         change.path: (change.before, change.after) for change in changed(request.call, after.effective, request.redact)
     }
-    assert found["user.name"] == ("'a'", "'b'")
+    assert found["user.name"] == ('"a"', '"b"')
     assert {path for path, texts in found.items() if texts == ("***", "*** (changed)")} == {
         "user.password", "user.pin", "user.iban", "api_key",
     }  # fmt: skip
@@ -296,7 +296,7 @@ def test_kinds_are_said_in_words() -> None:
     kinds = kinds_of(Schema.of(f))
     assert kinds["a"] == "integer"
     assert kinds["b"] == "number, at least 0, at most 500"
-    assert kinds["c"] == "'x' | 'y'"
+    assert kinds["c"] == '"x" | "y"'
     assert kinds["d"] == "array of string"
     assert kinds["e"].startswith("object (name: string, password: string")
     assert kinds["g"] == "string or null"

@@ -27,5 +27,5 @@ def test_a_pattern_is_for_programmers_alone() -> None:
     def act(code: Annotated[str, Field(pattern="^[A-Z]{3}$", max_length=3)]) -> None: ...
 
     schema = Schema.of(act)
-    assert kinds_of(schema) == {"code": "string, length at most 3, matching '^[A-Z]{3}$'"}
+    assert kinds_of(schema) == {"code": 'string, length at most 3, matching "^[A-Z]{3}$"'}
     assert kinds_of(schema, patterns=False) == {"code": "string, length at most 3, in a form of its own"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import json
 import random
 import re
 import sys
@@ -186,7 +186,7 @@ def test_mark_by_mark_text_of_a_million_is_escaped() -> None:
 
 def test_hidden_characters_and_mixed_words_are_named() -> None:
     assert view.warnings("pay\u202e\u200bpal\u202e") == ["contains hidden characters (U+202E, U+200B)"]
-    assert view.warnings("go to p\u0430ypal.com") == ["the word 'p\u0430ypal' mixes Latin and Cyrillic letters"]
+    assert view.warnings("go to p\u0430ypal.com") == ['the word "p\u0430ypal" mixes Latin and Cyrillic letters']
     assert view.warnings("".join(map(chr, range(0x2060, 0x2070)))) == [
         "contains hidden characters (U+2060, U+2061, U+2062, U+2063, U+2064, U+2065 and 10 more)"
     ]
@@ -204,8 +204,8 @@ def test_warning_says_where_in_the_arguments() -> None:
     assert view.warnings(tree) == [
         "order.lines[0].note: contains hidden characters (U+200B)",
         "order: contains hidden characters (U+2060)",
-        "to: the word '\u0455mith' mixes Latin and Cyrillic letters",
-        "who: the word 'sm\u0456th' mixes Latin and Cyrillic letters",
+        'to: the word "\u0455mith" mixes Latin and Cyrillic letters',
+        'who: the word "sm\u0456th" mixes Latin and Cyrillic letters',
     ]
 
 
@@ -240,52 +240,56 @@ def test_many_mixed_words_are_counted() -> None:
         (1, "1"),
         (1.0, "1.0"),
         (-0.0, "-0.0"),
-        (True, "True"),
-        (None, "None"),
-        ("x", "'x'"),
-        ("it's", r"'it\'s'"),
-        ("a\\nb", r"'a\\nb'"),
-        ("a\nb", r"'a\nb'"),
-        ("a\tb", "'a<U+0009>b'"),
-        ("<U+0009>", "'<U+003C>U+0009>'"),
+        (True, "true"),
+        (None, "null"),
+        ("x", '"x"'),
+        ('say "so"', r'"say \"so\""'),
+        ("a\\nb", r'"a\\nb"'),
+        ("a\nb", r'"a\nb"'),
+        ("a\tb", '"a<U+0009>b"'),
+        ("<U+0009>", '"<U+003C>U+0009>"'),
         ([], "[]"),
-        ([1, "a"], "[1, 'a']"),
+        ([1, "a"], '[1, "a"]'),
         ((), "()"),
         ((1,), "(1,)"),
         ((1, 2), "(1, 2)"),
         ({}, "{}"),
-        ({"a b": {"c": [1]}}, "{'a b': {'c': [1]}}"),
-        ({"$tuple": [1]}, "{'$tuple': [1]}"),
+        ({"a b": {"c": [1]}}, '{"a b": {"c": [1]}}'),
+        ({"$tuple": [1]}, '{"$tuple": [1]}'),
         (b"a'\x00", repr(b"a'\x00")),
-        (Decimal("1.00"), "Decimal('1.00')"),
-        (Path("/tmp/x y"), "Path('/tmp/x y')"),
-        (UUID(int=1), "UUID('00000000-0000-0000-0000-000000000001')"),
+        (Decimal("1.00"), "1.00"),
+        (Decimal("-1E+9"), "-1E+9"),
+        (Path("/tmp/x y"), 'Path("/tmp/x y")'),
+        (UUID(int=1), 'UUID("00000000-0000-0000-0000-000000000001")'),
         (date(2026, 1, 2), "2026-01-02"),
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02T03:04:05+00:00"),
         (datetime(2026, 1, 2, tzinfo=ZoneInfo("Europe/Berlin")), "2026-01-02T00:00:00+01:00[Europe/Berlin]"),
         (
             datetime(2026, 1, 2, tzinfo=timezone(timedelta(0), "x, amount=1")),
-            "datetime('2026-01-02T00:00:00+00:00(x, amount=1)')",
+            'datetime("2026-01-02T00:00:00+00:00(x, amount=1)")',
         ),
         (time(1, 2), "01:02:00"),
         (timedelta(days=-1, seconds=5), "timedelta(days=-1, seconds=5)"),
         (timedelta(0), "timedelta(0)"),
         (Colour.RED, "Colour.RED"),
-        (Line(1), "Line(price=1, note='')"),
-        (Order(id="A", lines=[Line(Decimal(1))]), "Order(id='A', lines=[Line(price=Decimal('1'), note='')])"),
+        (Line(1), 'Line(price=1, note="")'),
+        (Order(id="A", lines=[Line(Decimal(1))]), 'Order(id="A", lines=[Line(price=1, note="")])'),
         (SecretStr("bait"), "***"),
-        ("***", "'***'"),
+        ("***", '"***"'),
+        ({"amount": 320.0, "rate": 0.5, "Total": 1e22}, '{"amount": 320.00, "rate": 0.5, "Total": 1e+22}'),
+        (Line(320.0), 'Line(price=320.00, note="")'),
+        ({"price": 19.999, "count": 3.0, "cost": 7}, '{"price": 19.999, "count": 3.0, "cost": 7}'),
     ],
 )
-def test_value_reads_like_python(value: Any, shown: str) -> None:
+def test_value_reads_like_json_and_types_differ(value: Any, shown: str) -> None:
     assert view.value(tree_of(v=value)["v"]) == shown
 
 
 @settings(max_examples=500)
 @given(st.text(st.sampled_from(HOSTILE) | st.characters(exclude_categories=["Cs"])))
-def test_quoted_text_is_one_literal_that_means_the_text(text: str) -> None:
+def test_quoted_text_is_one_json_text_that_means_the_text(text: str) -> None:
     shown = view.value(text)
-    assert unescape(ast.literal_eval(shown)) == text
+    assert unescape(json.loads(shown)) == text
     assert not set(shown) & raw()
 
 
@@ -295,10 +299,10 @@ def test_quoted_text_is_one_literal_that_means_the_text(text: str) -> None:
 )
 def test_malformed_tag_is_shown_and_never_fails(broken: Any) -> None:
     shown = view.value(broken)
-    assert shown.startswith("{'$")
+    assert shown.startswith('{"$')
     assert not set(shown) & raw()
-    assert view.line("f", {"a": broken}).startswith("f(a={'$")
-    assert view.lines({"a": broken})[0][1].startswith("{'$")
+    assert view.line("f", {"a": broken}).startswith('f(a={"$')
+    assert view.lines({"a": broken})[0][1].startswith('{"$')
     assert view.changes({"a": broken}, {"a": 1}) != []
 
 
@@ -306,20 +310,20 @@ def test_malformed_tag_is_shown_and_never_fails(broken: Any) -> None:
 
 
 def test_call_that_fits_is_shown_whole() -> None:
-    assert view.line("refund", tree_of(order_id="A-4721", amount=320.0)) == "refund(order_id='A-4721', amount=320.0)"
+    assert view.line("refund", tree_of(order_id="A-4721", amount=320.0)) == 'refund(order_id="A-4721", amount=320.00)'
     assert view.line("stop", {}) == "stop()"
     assert view.line("f", tree_of(**{"$a": 1})) == "f($a=1)"
-    assert view.line("rm\u202e", tree_of(a="b")) == "rm<U+202E>(a='b')"
+    assert view.line("rm\u202e", tree_of(a="b")) == 'rm<U+202E>(a="b")'
 
 
 def test_long_value_shows_head_size_and_tail_outside_the_quotes() -> None:
     body = "Dear Kim, " + "x" * 2_300 + " yours"
     shown = view.line("send", tree_of(to="kim@ex.org", body=body), 120)
-    assert re.fullmatch(r"send\(to='kim@ex.org', body='Dear Kim, x+' … \(2,316 characters\) … 'x+ yours'\)", shown)
+    assert re.fullmatch(r'send\(to="kim@ex.org", body="Dear Kim, x+" … \(2,316 characters\) … "x+ yours"\)', shown)
     assert len(shown) <= 120
     # A long value takes no room from a short one: that one is whole wherever the long one can give its size.
     mail = view.line("send", tree_of(to="ngozi@example.org", subject="Your order has left", body="x" * 900), 85)
-    assert mail == "send(to='ngozi@example.org', subject='Your order has left', body=… (900 characters))"
+    assert mail == 'send(to="ngozi@example.org", subject="Your order has left", body=… (900 characters))'
 
 
 def test_sizes_of_every_kind_are_told() -> None:
@@ -331,9 +335,9 @@ def test_sizes_of_every_kind_are_told() -> None:
     assert "(12,288 bytes)" in of(b"x" * 12_288)
     assert "(4,001 characters)" in of(10**4_000)
     assert "characters)" in of(Path("/long/" * 100))
-    assert of(Path("/long/" * 100)).startswith("f(a=Path('/long")
+    assert of(Path("/long/" * 100)).startswith('f(a=Path("/long')
     assert "1,000 items" in of({"deep": [Line(list(range(1_000)))]}, 90)
-    assert of([["x" * 100]]) == "f(a=[['xxxxxxxxxxxxxxxxx' … (100 characters) … 'xxxxxxxx']])"
+    assert of([["x" * 100]]) == 'f(a=[["xxxxxxxxxxxxxxxxx" … (100 characters) … "xxxxxxxx"]])'
 
 
 def test_arguments_without_room_are_counted() -> None:
@@ -351,9 +355,9 @@ def test_arguments_without_room_are_counted() -> None:
 
 def test_short_values_stand_on_one_line_each() -> None:
     assert view.lines(tree_of(order_id="A-4721", amount=320.0, lines=[Line(1)])) == [
-        ("order_id", "'A-4721'"),
-        ("amount", "320.0"),
-        ("lines", "[Line(price=1, note='')]"),
+        ("order_id", '"A-4721"'),
+        ("amount", "320.00"),
+        ("lines", '[Line(price=1, note="")]'),
     ]
 
 
@@ -372,7 +376,7 @@ def test_container_of_long_values_is_laid_out() -> None:
         "  id=(100 characters)",
         *(f"  {mark} {'A' * count}" for mark, count in (("|", 48), (":", 48), (":", 4))),
         "  lines=[",
-        *(f"    Line(price={n}, note='note')" for n in range(4)),
+        *(f'    Line(price={n}, note="note")' for n in range(4)),
         "  ]",
         ")",
     ]
@@ -525,8 +529,8 @@ def test_every_changed_leaf_is_listed_with_its_place() -> None:
         "same": [1],
     }
     assert paths(before, after) == {
-        "order.lines[1].price": ("2.0", "2.5"),
-        "order.lines[2].note": ("''", "'n'"),
+        "order.lines[1].price": ("2.00", "2.50"),
+        "order.lines[2].note": ('""', '"n"'),
         "d['x-y']": ("1", "2"),
         "d.k[1]": ("2", None),
     }
@@ -548,7 +552,7 @@ def test_change_of_type_alone_is_a_change(before: Any, after: Any) -> None:
 
 def test_added_and_removed_values_are_listed_by_leaf() -> None:
     assert paths({"a": 1, "gone": {"x": [1, {}]}}, {"a": 1, "new": [(), "t"]}) == {
-        "gone.x[0]": ("1", None), "gone.x[1]": ("{}", None), "new[0]": (None, "()"), "new[1]": (None, "'t'"),
+        "gone.x[0]": ("1", None), "gone.x[1]": ("{}", None), "new[0]": (None, "()"), "new[1]": (None, '"t"'),
     }  # fmt: skip
     assert view.Change("a", None, "1").line() == "a  (nothing) -> 1"
     assert view.Change("amount", "320.0", "80.0").line() == "amount  320.0 -> 80.0"
@@ -557,8 +561,8 @@ def test_added_and_removed_values_are_listed_by_leaf() -> None:
 def test_change_inside_a_long_text_is_shown_with_what_is_around_it() -> None:
     text = "x" * 5_000
     [change] = view.changes({"body": text + "old" + text}, {"body": text + "new" + text})
-    assert change.before == f"(… 4,980 characters …) '{'x' * 20}old{'x' * 20}' (… 4,980 characters …)"
-    assert change.after == f"(… 4,980 characters …) '{'x' * 20}new{'x' * 20}' (… 4,980 characters …)"
+    assert change.before == f'(… 4,980 characters …) "{"x" * 20}old{"x" * 20}" (… 4,980 characters …)'
+    assert change.after == f'(… 4,980 characters …) "{"x" * 20}new{"x" * 20}" (… 4,980 characters …)'
     [change] = view.changes({"body": text}, {"body": text + "y" * 900 + "\u202e"})
     assert change.after is not None
     assert "(921 characters)" in change.after
@@ -636,7 +640,7 @@ def test_edit_of_one_leaf_is_the_one_change(arguments: dict[str, Any], data: st.
         here = here[step]
     here[steps[-1]] = "edited"
     [change] = view.changes(tree, edited)
-    assert change.after == "'edited'"
+    assert change.after == '"edited"'
     assert change.path.startswith(str(steps[0]))
 
 

@@ -236,7 +236,7 @@ def _how_to_go_on(request: Request) -> list[str]:
 def _question_of(request: Request) -> str:
     subject = request.subject
     if isinstance(subject, Call):
-        return request.prompt or request.summary or f"Confirm execution of {line(subject.name, subject.shown)}?"
+        return request.prompt or request.summary or f"Confirm execution of {line(subject.name, subject.drawn)}?"
     return subject.text
 
 

@@ -307,6 +307,20 @@ def agrees(shown: Json, real: Json) -> bool:
     return shown == MASK or (type(shown) is type(real) and shown == real)
 
 
+def told_apart(shown: Json, real: Json) -> Json:
+    """Return `shown` with a secret in the place of each `MASK` that hides something in `real`.
+
+    A text of three stars that is one in `real`, too, stays a text; one that a redactor made up is a mask.
+    """
+    if isinstance(shown, dict):
+        known = real if isinstance(real, dict) else {}
+        return {name: told_apart(value, known.get(name)) for name, value in shown.items()}
+    if isinstance(shown, list):
+        others = real if isinstance(real, list) and len(real) == len(shown) else [None] * len(shown)
+        return [told_apart(value, other) for value, other in zip(shown, others, strict=True)]
+    return {"$secret": None} if shown == MASK != real else shown
+
+
 def masked_besides(shown: Json, usual: Json) -> int:
     """Return how many values are masked in `shown` and not in `usual`, another masked form of the same tree."""
     if isinstance(shown, dict) and isinstance(usual, dict):

@@ -1,7 +1,8 @@
 """Values as text for people: in full, abbreviated, by name, and as a list of changes between two values.
 
-The input is the canonical tree and the output looks like Python; invisible and deceptive characters are escaped
-(`sayso.model.escaping`). Line breaks and widths are in `sayso.view.layout`.
+The input is the canonical tree. What JSON has is drawn as JSON; a tuple, a date, a path or an object has a form of its
+own, so that values of different types differ, but for a decimal and a float. Invisible and deceptive characters are
+escaped (`sayso.model.escaping`). Line breaks and widths are in `sayso.view.layout`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _ROOM = 80
 _SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")
 _CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?")
+_WORDS: dict[object, str] = {None: "null", True: "true", False: "false"}
+_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|price|cost|eur|usd|gbp)(?:$|_)")
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
 _NESTED = (dict, list)
@@ -42,11 +46,11 @@ class Parts(NamedTuple):
 
 
 def value(tree: Json) -> str:
-    """Return the whole text of a value of the canonical tree, on one line; secrets are `***`."""
+    """Return the whole text of a value of the canonical tree, on one line; secrets are `***`, without quotes."""
     if isinstance(tree, str):
         return quoted(tree)
     if not isinstance(tree, _NESTED):
-        return repr(tree)
+        return repr(tree) if isinstance(tree, int | float) and not isinstance(tree, bool) else _WORDS[tree]
     parts = parts_of(tree)
     if parts is None:
         return _leaf(tree)
@@ -76,6 +80,8 @@ def brief(tree: Json, room: int) -> str:
     if data is not None:
         return clip(data, room, repr, "bytes")
     match tree:
+        case {"$decimal": str(text)} if _NUMBER.fullmatch(text):
+            return clip(text, room, str, "characters")
         case {"$decimal": str(text)} | {"$path": str(text)} | {"$uuid": str(text)}:
             kind = _CALLS[tag_in(tree) or ""]
             return f"{kind}({clip(text, room - len(kind) - 2, quoted, 'characters')})"
@@ -105,18 +111,33 @@ def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int |
     named = _picked(list((tree if fields is None else fields).items()), ends)
     if fields is not None and name is not None:
         # An extra field may have any name; one that could go on as another field stands in quotes.
-        members = [(f"{escape(field) if field.isidentifier() else quoted(field)}=", item) for field, item in named]
+        members = [
+            (f"{escape(field) if field.isidentifier() else quoted(field)}=", as_amount(field, item))
+            for field, item in named
+        ]
         return Parts(f"{_short(name)}(", members, ")", "fields", len(fields))
-    keyed = [((quoted(key) if key_room is None else brief(key, key_room)) + ": ", item) for key, item in named]
+    keyed = [
+        ((quoted(key) if key_room is None else brief(key, key_room)) + ": ", as_amount(key, item))
+        for key, item in named
+    ]
     return Parts("{", keyed, "}", "entries", len(tree if fields is None else fields))
 
 
+def as_amount(name: str, tree: Json) -> Json:
+    """Return a number as it is drawn under a name: `320.0` is `320.00` where the name says that it is an amount."""
+    if isinstance(tree, float) and _AMOUNT.search(name.rpartition(".")[2]) is not None:
+        text = repr(tree)
+        if text[-2] == "." and text[-1].isdigit():
+            return {"$decimal": f"{text}0"}
+    return tree
+
+
 def quoted(text: str) -> str:
-    """Return `text` in quotes, escaped; a line feed reads as in Python."""
+    """Return `text` in quotes, escaped; a quote, a backslash and a line feed read as in JSON."""
     shown = escape(text, block=True)
-    if "\\" in shown or "'" in shown or "\n" in shown:
-        shown = shown.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{shown}'"
+    if "\\" in shown or '"' in shown or "\n" in shown:
+        shown = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{shown}"'
 
 
 def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> str:
@@ -198,6 +219,8 @@ def _tagged(tree: dict[str, Json]) -> str | None:
             return MASK
         case "$enum", [str(name), str(member)]:
             return f"{_short(name)}.{escape(member)}"
+        case "$decimal", str(text) if _NUMBER.fullmatch(text):
+            return text
         case ("$decimal" | "$path" | "$uuid") as known, str(text):
             return f"{_CALLS[known]}({quoted(text)})"
         case ("$date" | "$datetime" | "$time") as known, str(text):
@@ -265,7 +288,7 @@ class Change:
     after: str | None
 
     def line(self) -> str:
-        """Return `amount  320.0 -> 80.0`; what was or is not there reads `(nothing)`."""
+        """Return `amount  320.00 -> 80.00`; what was or is not there reads `(nothing)`."""
         before, after = ("(nothing)" if text is None else text for text in (self.before, self.after))
         return f"{self.path}  {before} -> {after}"
 
@@ -302,7 +325,8 @@ def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> 
         for step in {**old, **new}:
             yield from _changes(old.get(step, _ABSENT), new.get(step, _ABSENT), (*steps, step), is_secret)
     elif _exact(before) != _exact(after):
-        yield Change(where, *_pair(before, after))
+        name = steps[-1] if steps else ""
+        yield Change(where, *_pair(before, after, name if isinstance(name, str) else ""))
 
 
 def _kind(tree: Json) -> tuple[str, str | None]:
@@ -316,12 +340,12 @@ def _exact(tree: Json) -> str:
     return repr(tree)
 
 
-def _pair(before: Json, after: Json) -> tuple[str | None, str | None]:
+def _pair(before: Json, after: Json, name: str) -> tuple[str | None, str | None]:
     if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _CHANGE_ROOM - 2:
         start = _shared(before, after)
         end = _shared(before[start:][::-1], after[start:][::-1])
         return _around(before, start, end), _around(after, start, end)
-    old, new = (None if tree is _ABSENT else brief(tree, _CHANGE_ROOM) for tree in (before, after))
+    old, new = (None if tree is _ABSENT else brief(as_amount(name, tree), _CHANGE_ROOM) for tree in (before, after))
     return old, f"{new} (changed{'' if new == MASK else ' where it is not shown'})" if old == new else new
 
 

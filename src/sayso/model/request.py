@@ -17,7 +17,7 @@ from sayso.model import canonical
 from sayso.model.canonical import MASK
 from sayso.model.escaping import escape
 from sayso.model.ids import fingerprint, shown_digest
-from sayso.model.redaction import Redaction, scrub
+from sayso.model.redaction import Redaction, scrub, told_apart
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
 
@@ -48,6 +48,15 @@ class Call:
     def shown(self) -> dict[str, Any]:
         """The masked arguments as a tree of the canonical form, for `sayso.view`."""
         return cast("dict[str, Any]", canonical.load(self.shown_text))
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """The same with each masked value as a secret, so that nobody takes it for a text of three stars."""
+        return (
+            self.shown
+            if self.masked is None
+            else cast("dict[str, Any]", told_apart(self.shown, canonical.load(self.form)))
+        )
 
     @property
     def shown_text(self) -> str:
@@ -508,7 +517,7 @@ def changed(before: Call, after: Call, redact: Collection[str] = ()) -> list[Cha
     """
     found: list[Change] = []
     old, new = canonical.load(before.form), canonical.load(after.form)
-    seen, will = before.shown, after.shown
+    seen, will = before.drawn, after.drawn
     is_secret = Redaction(redact).is_secret
     for name in {**old, **new}:
         real = changes(_only(old, name), _only(new, name), is_secret=is_secret)

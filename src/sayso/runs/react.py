@@ -332,7 +332,7 @@ class ReAct(Module):
         if isinstance(request.subject, Call):
             call = request.effective
             if request.edited is not None and request.prompt is None:
-                signal.question = f"Confirm execution of {line(call.name, call.shown)}?"
+                signal.question = f"Confirm execution of {line(call.name, call.drawn)}?"
             signal.tool_call = ToolCall(waiting.tool, call.arguments, waiting.id)
         signal.context = state.context(request.current_fingerprint)
         signal.__traceback__ = None  # where it was met first is nobody's concern

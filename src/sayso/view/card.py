@@ -77,7 +77,10 @@ def stands(request: Request, now: datetime) -> str:
 
 
 def _answer(decision: Decision) -> str:
-    return brief(canonical.load(decision.answer or "{}").get("answer"), _COMMENT_ROOM)
+    answer = canonical.load(decision.answer or "{}").get("answer")
+    if isinstance(answer, bool):
+        return say("yes") if answer else say("no")
+    return brief(answer, _COMMENT_ROOM)
 
 
 def _more(request: Request) -> str:
@@ -161,7 +164,7 @@ def headline(request: Request, limit: int = 100) -> str:
         return say("question %(text)s", text=question_line(request, limit))
     if gone is not None:
         return f"{token(subject.name, limit - len(gone) - 2)}({gone})"
-    return line(subject.name, request.effective.shown, limit)
+    return line(subject.name, request.effective.drawn, limit)
 
 
 def question_line(request: Request, limit: int = 100) -> str:
@@ -185,7 +188,7 @@ def subject_rows(request: Request, *, width: int, full: bool = False) -> list[st
         return _columned({say("question"): subject.text}, 2, width, full=full)
     call = request.effective
     rows = (
-        _columned(call.shown, 4, width, full=full)
+        _columned(call.drawn, 4, width, full=full)
         if gone is None
         else ["    " + say("arguments were %(gone)s", gone=gone)]
     )

@@ -53,9 +53,20 @@ def kinds_of(schema: Schema, *, patterns: bool = True) -> dict[str, str]:
 
 
 def _described(schema: Schema, part: Any, *, patterns: bool) -> str:
-    part = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-    kind, words = kind_of(schema, part, patterns=patterns), escape(" ".join(str(part.get("description", "")).split()))
-    return f"{kind}: {words if len(words) <= _LONGEST else words[:_LONGEST] + '…'}" if words else kind
+    kind, words = kind_of(schema, part, patterns=patterns), description_of(part)
+    return f"{kind}: {words}" if words else kind
+
+
+def description_of(part: Any) -> str:
+    """Return what its author says of a value, escaped; empty where that is nothing."""
+    said = cast("dict[str, Any]", part).get("description", "") if isinstance(part, dict) else ""
+    words = escape(" ".join(str(said).split()))
+    return words if len(words) <= _LONGEST else words[:_LONGEST] + "…"
+
+
+def is_obvious(kind: str) -> bool:
+    """Say whether words about a value name its type alone, which the field for it shows."""
+    return kind in {say(name) for name in _KINDS}
 
 
 def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True) -> str:

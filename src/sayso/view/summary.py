@@ -12,7 +12,7 @@ from sayso.model.canonical.tags import Json
 from sayso.model.duration import left
 from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_script
 from sayso.model.ids import ID_LENGTH
-from sayso.model.rendering import Change, changes, fill, is_light, name_of, quoted, token, value, word
+from sayso.model.rendering import Change, as_amount, changes, fill, is_light, name_of, quoted, token, value, word
 from sayso.model.reviewer import Delegation, Identity
 from sayso.model.words import say, say_n
 from sayso.view.layout import Layout, columns
@@ -95,11 +95,11 @@ def warnings(tree: Json) -> list[str]:
 
 
 def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
-    """Return a call on one line of at most `limit` characters (60 or more): `refund(order_id='A-4721', amount=320.0)`.
+    """Return a call on one line of at most `limit` characters (60 or more): `refund(order_id="A-4721", amount=320.00)`.
 
     Where there is no room, long values are shortened to head, size and tail, and at last arguments are counted.
     """
-    named = fields_of(arguments) or {}
+    named = {key: as_amount(key, item) for key, item in (fields_of(arguments) or {}).items()}
     if is_light(arguments, 8 * limit):
         whole = f"{escape(name)}({', '.join([f'{escape(key)}={value(item)}' for key, item in named.items()])})"
         if len(whole) <= limit:
@@ -131,7 +131,10 @@ def lines(
         full: Show everything.
     """
     layout = Layout(width, None if full else limit)
-    return [(escape(name), "\n".join(layout.rows(item))) for name, item in (fields_of(arguments) or {}).items()]
+    return [
+        (escape(name), "\n".join(layout.rows(as_amount(name, item))))
+        for name, item in (fields_of(arguments) or {}).items()
+    ]
 
 
 def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -26,7 +26,7 @@ from sayso.model.grant import is_id, number_of
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State
 from sayso.model.words import later, say
-from sayso.server.pages.amounts import currency_code, is_amount, is_currency, names_currency
+from sayso.server.pages.amounts import currency_code, is_amount, is_currency, money, names_currency
 from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
@@ -136,7 +136,7 @@ class Column:
 
 def _arguments(requests: Sequence[Request]) -> list[Column]:
     """Return each argument, and each field of one; an argument is left whole where there would be too many columns."""
-    trees = [cast("Json", request.effective.shown) for request in requests]
+    trees = [cast("Json", request.effective.drawn) for request in requests]
     names = dict.fromkeys(name for tree in trees for name in fields_of(tree) or ())
     if len(names) > _MOST_COLUMNS:
         return [Column(say("(all arguments)"), "argument", trees)]
@@ -208,7 +208,7 @@ def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
     sums: dict[str, Decimal] = {}
     for number, unit in zip(numbers, units, strict=True):
         sums[unit] = _EXACT.add(sums.get(unit, Decimal(0)), number)
-    return [f"{total:,f} {unit}".rstrip() for unit, total in sums.items()]
+    return [f"{money(total)} {unit}".rstrip() for unit, total in sums.items()]
 
 
 def _notes(column: Column) -> Sequence[str]:

@@ -50,7 +50,13 @@ def amount_text(request: Request) -> str:
     number, unit = max(_found(request), key=lambda found: found[0].copy_abs(), default=(Decimal(0), None))
     if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
         return ""
-    return f"{number:,f} {unit}" if unit else f"{number:,f}"
+    return f"{money(number)} {unit}" if unit else money(number)
+
+
+def money(number: Decimal) -> str:
+    """Return an amount in groups of three digits; with decimals, it has two or more."""
+    text = f"{number:,f}"
+    return f"{text}0" if text[-2:-1] == "." else text
 
 
 def _found(request: Request) -> Iterator[tuple[Decimal, str | None]]:

@@ -22,7 +22,7 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 from sayso.model.canonical import Json, display
 from sayso.model.canonical.decode import fields_of, items_of, tag_in
 from sayso.model.escaping import escape
-from sayso.model.rendering import Change, value
+from sayso.model.rendering import Change, as_amount, value
 from sayso.model.request import Call
 from sayso.model.words import later, say
 from sayso.view.layout import Layout
@@ -118,19 +118,8 @@ def differences(changes: Sequence[Change], before: Call, after: Call) -> list[Di
         one, other, name = texts.get(change.path, (None, None, ""))
         is_lined = isinstance(one, str) and isinstance(other, str) and "\n" in f"{one}{other}"
         lines = _lines(name, cast("str", one), cast("str", other)) if is_lined else ()
-        found.append(Difference(_as_drawn(change), lines))
+        found.append(Difference(change, lines))
     return found
-
-
-_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
-
-
-def _as_drawn(change: Change) -> Change:
-    """Return a change with its decimal numbers as they are drawn elsewhere on the page; a text would have quotes."""
-    texts = (change.before, change.after)
-    found = [_DECIMAL.fullmatch(text or "") for text in texts]
-    before, after = (text if one is None else one[1] for one, text in zip(found, texts, strict=True))
-    return change if before == after else Change(change.path, before, after)  # else only the type differs
 
 
 def _lines(name: str, one: str, other: str) -> Sequence[Line]:
@@ -194,7 +183,7 @@ class Argument(NamedTuple):
 
     Attributes:
         name: As people see it.
-        kind: How it is drawn: `text`, `number`, `code`, `block`, `list` or `lines`.
+        kind: How it is drawn: `text`, `number`, `code`, `block`, `list`, `lines` or `masked`.
         text: The whole value, escaped.
         size: For a block, how long it is.
         items: For a list of short values, each of them.
@@ -235,6 +224,9 @@ def draw(name: str, tree: Json) -> Argument:
     """Return one value as it is drawn; `name` is escaped."""
     if isinstance(tree, str):
         return _text(name, tree)
+    if tag_in(tree) == "$secret":
+        return Argument(name, "masked", value(tree))
+    tree = as_amount(name, tree)
     items = items_of(tree)
     if items is not None and 0 < len(items) <= _MOST_ITEMS and all(map(_is_short, items)):
         return Argument(name, "list", value(tree), items=tuple(_in_few(item) for item in items))
@@ -253,12 +245,12 @@ def _text(name: str, text: str) -> Argument:
         drawn = escape(text, block=True)
         found = Argument(name, "block", drawn, say("%(count)s characters", count=f"{len(text):,}"))
         return found if language is None else found._replace(code=highlighted(drawn, language), language=language)
-    if not _is_plain(text):
+    if not is_plain(text):
         return Argument(name, "code", value(text))
     return Argument(name, "text", text, code=None if language is None else highlighted(text, language))
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """Say whether a text can stand without quotes: nothing is hidden in it, at its ends or between its words."""
     return bool(text) and text == escape(text) == " ".join(text.split()) and not _MISTAKEN.fullmatch(text)
 
@@ -268,4 +260,4 @@ def _is_short(tree: Json) -> bool:
 
 
 def _in_few(tree: Json) -> str:
-    return tree if isinstance(tree, str) and _is_plain(tree) and "," not in tree else value(tree)
+    return tree if isinstance(tree, str) and is_plain(tree) and "," not in tree else value(tree)

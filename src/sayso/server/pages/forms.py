@@ -22,7 +22,8 @@ from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
 from sayso.model.words import later, say
-from sayso.view.hint import kind_of, kinds_of
+from sayso.server.pages.arguments import is_plain
+from sayso.view.hint import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.layout import Layout
 
 Kind = Literal[
@@ -217,9 +218,16 @@ class _Builder:
         way: Way = "absent" if tree is _ABSENT and absent else "null" if tree is None and null else "value"
         return replace(
             made or _json(tree), name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way,
-            hint=kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), ""),
+            hint=self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"}),
             default=brief(part["default"], _ROOM) if "default" in part else "",
         )  # fmt: skip
+
+    def _hint(self, name: str, part: Node, within: str, *, is_choice: bool) -> str:
+        """Return what a value may be, as far as the field does not show it."""
+        if is_choice:
+            return "" if within else description_of(part)
+        hint = kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), "")
+        return "" if is_obvious(hint) else hint
 
     def _why_fixed(self, part: Node, kind: Node, tree: Json) -> str | None:
         """Return why a field cannot be changed; None where it can."""
@@ -329,7 +337,7 @@ def _is_a_line(kind: Node) -> bool:
 
 
 def _fixed(key: str, name: str, path: str, tree: Json, why: str, *, is_given: bool = True) -> Widget:
-    drawn = "" if tree is _ABSENT else _drawn(tree)
+    drawn = "" if tree is _ABSENT else MASK if tree == MASK else _drawn(tree)
     return Widget("fixed", key=key, name=name, path=path, hint=why, tree=tree, drawn=drawn, is_given=is_given)
 
 
@@ -351,12 +359,17 @@ def _is_visible(text: str) -> bool:
 
 
 def _choice(values: list[Any], tree: Json) -> Widget | None:
-    options = [(str(place), brief(one, _ROOM)) for place, one in enumerate(values)]
+    options = [(str(place), _choice_text(one)) for place, one in enumerate(values)]
     if tree is None:
         return Widget("choice", options=(("", say("choose…")), *options), choices=tuple(values))
     shown = display(tree)
     places = [str(place) for place, one in enumerate(values) if type(one) is type(shown) and one == shown]
     return Widget("choice", places[0], options=tuple(options), choices=tuple(values)) if places else None
+
+
+def _choice_text(choice: Any) -> str:
+    """Return a choice as it is read: a plain text that cannot be taken for anything else stands without quotes."""
+    return choice if isinstance(choice, str) and len(choice) <= _ROOM and is_plain(choice) else brief(choice, _ROOM)
 
 
 def _lines(tree: Json) -> Widget | None:
