@@ -14,7 +14,7 @@ from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
-from tests.support.browsing import Browser, fields_of, text_of
+from tests.support.browsing import BASE, Browser, fields_of, text_of
 from tests.support.calling import caller, code_of
 
 
@@ -41,7 +41,7 @@ def test_a_grant_is_made_listed_and_revoked_by_the_api(api: TestClient, store: S
     assert code_of(api.post(at, json={**terms, "without": ["nothing"]}))[1] == "grant_refused"
     assert code_of(api.post(at, json={**terms, "lasts": "soon"}))[1] == "invalid_input"
     made = api.post(at, json=terms).json()
-    assert (made["left"], made["fields"]) == (5, ["amount is at most 8", "to is 'alice'"])
+    assert (made["left"], made["fields"]) == (5, ["amount is at most 8", 'to is "alice"'])
     assert [like(store, 8), like(store, 9)] == [State.APPROVED, State.PENDING]
     assert [one["id"] for one in api.get("/api/v1/grants").json()["grants"]] == [made["id"]]
     assert api.post(f"/api/v1/grants/{made['id']}/revoke", json={"reason": "enough"}).json()["ended"] == "revoked"
@@ -85,7 +85,8 @@ def test_a_reviewer_makes_a_grant_narrower_on_the_page_and_counts(ada: Browser, 
     narrower = {"at_most:amount": "5", "count": "2", "lasts": "30m", "here": "yes"}
     found = ada.decide(request.id, "preview-grant", **{**narrower, "here": ""})
     page = text_of(found.text)
-    assert "With these terms (amount is at most 5; to is 'alice') this would have let through 1 earlier call" in page
+    assert "would have let through 1 earlier call in the last 30 days of 3" in page
+    assert 'The terms: amount is at most 5; to is "alice".' in page
     assert fields_of(found.text) | {**narrower, "here": ""} == fields_of(found.text) | {"here": ""}
     assert "only in this run" in ada.decide(request.id, "preview-grant", **narrower).text
     assert store.grants() == []
@@ -94,14 +95,51 @@ def test_a_reviewer_makes_a_grant_narrower_on_the_page_and_counts(ada: Browser, 
     assert store.get(request.id).state is State.PENDING
     assert ada.decide(request.id, "grant", **narrower).status_code == 200
     (grant,) = store.grants()
-    assert grant.lines() == ["amount is at most 5", "to is 'alice'"]
+    assert grant.lines() == ["amount is at most 5", 'to is "alice"']
     assert (grant.count, grant.until - grant.created_at, grant.run) == (2, timedelta(minutes=30), request.run_id)
+
+
+def test_what_differs_from_call_to_call_is_offered_apart_and_stays_equal_until_somebody_ticks_it(
+    ada: Browser, store: Store
+) -> None:
+    def mail(number: int, to: str = "kim") -> str:
+        return store.ask(sample_call(None, {"to": to, "body": f"Dear {number}", "ref": f"T-{number}"})).id
+
+    earlier = [mail(number) for number in range(4)] + [mail(9, "bob")]
+    ada.decide(earlier[0], "reject", note="no")
+    request_id = mail(5)
+
+    def offered(*ticked: str, step: str = "preview-grant") -> tuple[str, str, str]:
+        form = fields_of(ada.get(f"/r/{request_id}").text)
+        sent = {"count": "5", "lasts": "1h", "csrf": form["csrf"], "seen": form["seen"], "without": list(ticked)}
+        page = ada.post(f"/r/{request_id}/{step}", data=sent, headers={"origin": BASE}).text
+        free, _, kept = page.partition("Stays as it is here")
+        return free.partition("Different from call to call")[2], kept, text_of(page)
+
+    form = ada.get(f"/r/{request_id}").text
+    assert (
+        "Different from call to call" in form,
+        " checked" in form.partition("data-terms")[2].partition("data-picture")[0],
+    ) == (True, False)
+    free, kept, page = offered()
+    assert ('value="body"' in free, 'value="ref"' in free, 'value="to"' in kept) == (True, True, True)
+    assert "would have let through 0 earlier calls in the last 30 days of 5" in page
+    assert "the same in 4 of 5 earlier calls" in kept
+    assert "the same in 0 of 5 earlier calls" in free
+    *_, page = offered("body", "ref")
+    assert "would have let through 4 earlier calls in the last 30 days of 5" in page
+    assert "People refused or changed 1 of them." in page
+    assert 'to is "kim"; body may be anything; ref may be anything' in page
+    assert store.grants() == []
+    offered("body", "ref", step="grant")
+    (grant,) = store.grants()
+    assert (set(grant.without), set(grant.conditions)) == ({"body", "ref"}, {"to"})
 
 
 def test_a_number_that_must_stay_equal_is_equal(ada: Browser, store: Store) -> None:
     request = store.ask(sample_call())
     assert ada.decide(request.id, "grant", count="5", lasts="1h", exactly="amount").status_code == 200
-    assert store.grants()[0].lines() == ["amount is 10", "to is 'alice'"]
+    assert store.grants()[0].lines() == ["amount is 10", 'to is "alice"']
 
 
 @pytest.mark.parametrize(("edited", "bound"), [("20", "10"), ("7", "7"), ("10", "10")])
@@ -122,7 +160,7 @@ def test_a_field_whose_name_cannot_be_seen_is_shown_escaped_and_can_be_left_out(
     assert ada.decide(request.id, "grant", count="5", lasts="1h", without="t<U+200B>o").status_code == 200
     (grant,) = store.grants()
     assert grant.without == ("t\u200bo",)
-    assert grant.lines() == ["to is 'alice'", "t<U+200B>o may be anything"]
+    assert grant.lines() == ['to is "alice"', "t<U+200B>o may be anything"]
 
 
 def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:

@@ -138,12 +138,19 @@ class Grant:
             return "it is another run"
         if request.risk != self.risk or request.retries > self.retries or request.idempotent is not self.idempotent:
             return "its gate has other terms"
+        differing = self.differing(request)
+        if not differing:
+            return None
+        return f"{differing[0]} {'differs' if differing[0] in self.conditions else 'is new'}"
+
+    def differing(self, request: Request) -> list[str]:
+        """Return the paths of the fields that keep a call of the same tool from fitting, first those that differ."""
         fields = _fields(request, request.call)
+        found: list[str] = []
         for path, condition in self.conditions.items():
             if path not in fields or not _holds(condition, fields[path], self.id, path):
-                return f"{path} differs"
-        more = [path for path in fields if path not in self.conditions and not _is_below(path, self.without)]
-        return f"{more[0]} is new" if more else None
+                found.append(path)
+        return found + [path for path in fields if path not in self.conditions and not _is_below(path, self.without)]
 
     def agreed_by(self, grantor: Grantor) -> Grant:
         """Return the grant with one more person behind it."""

@@ -46,7 +46,7 @@ from sayso.server.context import Settings, get_route, post_route, settings_of
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import HEADERS, LOOPBACK, Guard
 from sayso.server.language import asked_for
-from sayso.server.pages import bulk, devices, export, insights, listing
+from sayso.server.pages import actions, bulk, devices, export, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
@@ -85,7 +85,7 @@ def _routes() -> list[BaseRoute]:
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),
         Route("/r/{request_id}", get_route(request_page.show_request)),
-        Route("/r/{request_id}/{verb}", post_route(request_page.act), methods=["POST"]),
+        Route("/r/{request_id}/{verb}", post_route(actions.act), methods=["POST"]),
         Route("/bulk", get_route(bulk.confirm)),
         Route("/bulk", post_route(bulk.decide), methods=["POST"]),
         Route("/events", events.events),

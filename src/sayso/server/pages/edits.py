@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sayso.errors import ArgumentError
+from sayso.errors import ArgumentError, InvalidChangesError
 from sayso.model import strict_json
 from sayso.model.canonical import Json, display, value_of
+from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
+from sayso.model.request import Request
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.words import say, unisolated
-from sayso.server.pages.forms import LABELS, Way, Widget
+from sayso.server.pages.forms import LABELS, Way, Widget, argument_fields
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _UNCHANGED = object()
@@ -41,10 +43,29 @@ class Edit:
     left_out: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
 
+    @property
+    def is_any(self) -> bool:
+        """Whether the form changes anything, or has what cannot be read."""
+        return bool(self.changes or self.left_out or self.problems)
+
+    def given(self, request: Request) -> dict[str, Any]:
+        """Return the edit as `Review.approve` takes it; raises `InvalidChangesError`."""
+        if self.problems:
+            raise InvalidChangesError(request.id, self.problems)
+        if self.left_out:
+            return {"arguments": self.arguments(request.effective.shown)}
+        return {"changes": self.changes} if self.changes else {}
+
     def arguments(self, shown: Mapping[str, Json]) -> dict[str, Any]:
         """Return all arguments, for an edit that leaves some out; what was not changed is as it was shown."""
         kept = {name: display(tree) for name, tree in shown.items() if name not in self.left_out}
         return kept | self.changes
+
+
+def edit_of(request: Request, form: Mapping[str, str]) -> Edit:
+    """Return what a form changes of the call of a request, as it stands."""
+    schema = schema_of(request)
+    return read_edit(argument_fields(request, schema), form, schema.classes)
 
 
 def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:

@@ -1,8 +1,7 @@
-"""The page of one request, and what its forms do: decide, claim, release, extend, resolve.
+"""The page of one request. What its forms do is in `sayso.server.pages.actions`.
 
 What would run comes first and is drawn by us; the program's own words stand apart, under a label that says whose they
-are. A form carries the fingerprint of exactly what it shows, and decides nothing about any other. A refused form
-changes nothing, and the page says why and in which state the request is now.
+are.
 """
 
 from __future__ import annotations
@@ -10,30 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
-from sayso.model.edit import PLAN_TOOL, edited_call, is_read_only, is_target, schema_of
+from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of
 from sayso.model.escaping import escape
-from sayso.model.grant import Grant
 from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.rendering import brief, value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
 from sayso.model.teamwork import COMMENTED
 from sayso.model.words import later, say
-from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
+from sayso.server.pages import granting
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.care import (
-    CARE,
-    NotDoneError,
-    care_for,
     colleagues,
     instead_of,
     later_ends,
@@ -41,7 +34,6 @@ from sayso.server.pages.care import (
     snoozed_until,
     snoozes,
 )  # fmt: skip
-from sayso.server.pages.edits import Edit, read_answer, read_edit
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
@@ -54,15 +46,10 @@ from sayso.view.summary import name_of
 
 _TITLE_ROOM, _MOST_EARLIER = 80, 3
 _GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
-_BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
-_DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
-_VERBS = _DECIDE | CARE | {"preview", "preview-grant", "resolve", "undo"}
-_LEAVES = _DECIDE | {"assign", "snooze"}
-"""After which the next request opens."""
 
 
 @dataclass(frozen=True)
-class _Submitted:
+class Submitted:
     """What a reviewer sent that decided nothing, to be shown again.
 
     Attributes:
@@ -72,7 +59,7 @@ class _Submitted:
         note: What was written beside them.
         preview: What the edit would change; None where that was not asked for.
         warnings: What of it is easily overlooked.
-        alike: The grant that was looked at, and how many earlier calls it would have let through.
+        terms: The terms of a grant that are looked at.
     """
 
     refusal: str | None = None
@@ -81,39 +68,31 @@ class _Submitted:
     note: str = ""
     preview: Sequence[Difference] | None = None
     warnings: Sequence[str] = ()
-    alike: tuple[Grant, int] | None = None
-
-
-class _RefusedError(NotDoneError):
-    """A form that decides nothing, because something is missing in it."""
-
-    def __init__(self, refusal: str, widgets: tuple[Widget, ...] | None = None) -> None:
-        super().__init__(refusal)
-        self.sent = _Submitted(refusal, widgets=widgets)
+    terms: dict[str, Any] | None = None
 
 
 def show_request(context: RequestContext) -> Response:
     """Show a request by its id; a beginning of it leads to the whole address."""
     asked = context.http.path_params["request_id"]
     request = context.review.get(asked)
-    return _page(context, request) if request.id == asked else redirect(context.path("r", request.id))
+    return request_page(context, request) if request.id == asked else redirect(context.path("r", request.id))
 
 
-def _page(
-    context: RequestContext, request: Request, *, status: int = 200, sent: _Submitted | None = None
+def request_page(
+    context: RequestContext, request: Request, *, status: int = 200, sent: Submitted | None = None
 ) -> Response:  # fmt: skip
     """Return the page of a request as it stands."""
-    now, sent, same_effect = clock.now(), sent or _Submitted(), context.review.same_effect(request)
+    now, sent, same_effect = clock.now(), sent or Submitted(), context.review.same_effect(request)
     entries = list(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id))
     widgets, unreadable = sent.widgets or (), None
     if sent.widgets is None and request.state is State.PENDING:
         try:
-            widgets = _fields(request)
+            widgets = fields_to_fill(request)
         except errors.StoreCorruptError as fault:
             unreadable = escape(str(fault))
     widgets, problems = with_problems(widgets if request.state is State.PENDING else (), sent.problems)
     edited = request.edited if request.kind == "call" else None
-    changes = [] if edited is None else _differences(request, request.call, edited)
+    changes = [] if edited is None else differences_of(request, request.call, edited)
     zones = [] if edited is None else zone_warnings(request.call, edited)
     reason = why_not(context, request, now)
     moves = _possible_actions(context, request, reason)
@@ -133,7 +112,8 @@ def _page(
         colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={re.split(r"[.\[]", one.change.path)[0] for one in changes},
-        outcome=[row.strip() for row in outcome_rows(request)], alike=_alike(context, request, sent), form=context.form,
+        outcome=[row.strip() for row in outcome_rows(request)], form=context.form,
+        alike=granting.offer(context, request, sent.terms),
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         said=_said(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
@@ -173,7 +153,7 @@ def _arguments(request: Request) -> _Arguments:
         names: Sequence[str] = list(schema_of(request).names)
     except errors.StoreCorruptError:  # the page says so where its fields would be
         names = ()
-    return _Arguments([] if gone else arguments_of(call.shown, names), escape(call.tool), gone)
+    return _Arguments([] if gone else arguments_of(call.drawn, names), escape(call.tool), gone)
 
 
 class _Waiting(NamedTuple):
@@ -311,7 +291,7 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
     return None
 
 
-def _fields(request: Request) -> tuple[Widget, ...]:
+def fields_to_fill(request: Request) -> tuple[Widget, ...]:
     """Return the fields of what a reviewer can change, or is to answer."""
     if is_read_only(request):
         return ()
@@ -380,220 +360,11 @@ def _possible_actions(context: RequestContext, request: Request, reason: str | N
     }
 
 
-def act(context: RequestContext) -> Response:
-    """Do what a form of a request's page says."""
-    asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
-    seen = context.form.get("seen", "")
-    if verb not in _VERBS:
-        raise HTTPException(404, say("there is no such thing to do"))
-    request = context.review.get(asked)
-    if request.id != asked or not seen:
-        raise HTTPException(400, say("the form does not say which request it showed; nothing was decided"))
-    try:
-        if seen != request.current_fingerprint and verb != "comment":
-            raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
-        if verb == "preview" and _is_open(request, "call"):
-            return _preview(context, request)
-        if verb == "preview-grant" and _is_open(request, "call"):
-            return _preview_grant(context, request)
-        _do(context, request, verb, seen)
-    except NotDoneError as refused:
-        sent = refused.sent if isinstance(refused, _RefusedError) else _Submitted(str(refused))
-        return _page(context, context.review.get(request.id), status=422, sent=sent)
-    except errors.DecisionRefusedError as fault:
-        return _refused(context, request.id, fault)
-    return redirect(_next_page(context, request.id, verb) + ("#comments" if verb == "comment" else ""))
-
-
-def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
-    """Return where a form leads: after a decision to the next request that waits, where the page named one."""
-    asked = {"in": context.form.get("in", "")}
-    after = context.form.get("then", "") if verb in _LEAVES else ""
-    try:
-        is_waiting = bool(after) and context.review.get(after).state is State.PENDING
-    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
-        is_waiting = False
-    if is_waiting:
-        return context.path("r", after, **asked, done=request_id)
-    return context.path("r", request_id, **asked)
-
-
-def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None:
-    review, note, is_forced = context.review, context.field("note"), context.form.get("force") == "yes"
-    match verb:
-        case "approve":
-            given = _given(request, _edit(context, request)) if _is_open(request, "call") else {}
-            review.approve(request.id, comment=note, seen=seen, again=context.form.get("again") == "yes", **given)
-        case "reject":
-            review.reject(request.id, note, seen=seen)
-        case "feedback":
-            review.feedback(request.id, _feedback(context, request) or "", seen=seen)
-        case "answer":
-            review.answer(request.id, _answer(context, request), comment=note)
-        case "cancel":
-            review.cancel(request.id, note)
-        case "resolve":
-            review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
-        case "grant":
-            _grant(context, request, seen)
-        case "undo":
-            review.undo(request.id)
-        case _ if verb in CARE:
-            care_for(context, request, verb)
-        case _:
-            pass  # a preview of what does not wait any more
-
-
-def _grant(context: RequestContext, request: Request, seen: str) -> None:
-    """Approve a call, and the next ones like it, as narrow as the form says."""
-    terms = _terms(context, request) if _is_open(request, "call") else {}
-    count = context.form.get("count", "")
-    if not (count.isascii() and count.isdigit() and len(count) < 6):
-        raise _RefusedError(say("Say for how many more calls, as a whole number; nothing was decided."))
-    try:
-        context.review.grant(
-            request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
-            **terms,
-        )  # fmt: skip
-    except errors.ConfigError as fault:
-        raise _RefusedError(escape(str(fault))) from None
-
-
-def _preview_grant(context: RequestContext, request: Request) -> Response:
-    """Show how many earlier calls the grant would have let through that the form describes."""
-    grant, earlier = context.review.preview_grant(request.id, **_terms(context, request))
-    sent = _Submitted(
-        widgets=_edit(context, request).widgets, note=context.form.get("note", ""), alike=(grant, len(earlier))
-    )
-    return _page(context, request, sent=sent)
-
-
-def _terms(context: RequestContext, request: Request) -> dict[str, Any]:
-    """Return the terms of a grant as a form says them: fields that may be anything, smaller bounds, exact numbers.
-
-    A form has the paths of fields as they are shown, escaped. A bound that was left as it was shown stays the highest
-    one, also where the call's own number was raised in the same form.
-    """
-    given = _given(request, _edit(context, request))
-    if "arguments" in given:
-        raise _RefusedError(say("A grant keeps every field; leave none out of the call itself. Nothing was decided."))
-    form, changes = context.form, given.get("changes")
-    shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
-    paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}
-    without, exactly = ([paths.get(one, one) for one in form.getlist(name)] for name in ("without", "exactly"))
-    at_most: dict[str, Decimal] = {}
-    for path, condition in drawn.conditions.items():
-        typed = form.get(f"at_most:{escape(path)}", "").strip()
-        if condition.kind != "at_most" or not typed or path in {*without, *exactly}:
-            continue
-        if not _BOUND.fullmatch(typed):
-            raise _RefusedError(
-                say("%(path)s: the upper bound is a number from 0; nothing was decided.", path=escape(path))
-            )
-        before, bound = shown.conditions.get(path), Decimal(typed)
-        is_as_shown = before is not None and before.kind == "at_most" and bound == Decimal(before.value)
-        if not is_as_shown or bound < Decimal(condition.value):
-            at_most[path] = bound
-    return {
-        "changes": changes, "here": form.get("here") == "yes", "without": without, "exactly": exactly,
-        "at_most": at_most,
-    }  # fmt: skip
-
-
-def _drawn(request: Request, call: Call) -> Grant:
-    now = clock.now()
-    return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now)
-
-
-def _alike(context: RequestContext, request: Request, sent: _Submitted) -> dict[str, Any] | None:
-    """Return what the form of a grant shows: its fields, each with what it must be, its bound if it is a number, and
-    how many calls it would have let through in the last 30 days, where that was asked; None where there can be none.
-    """  # noqa: D205
-    if not _is_open(request, "call") or request.always:
-        return None
-    drawn = _drawn(request, request.effective)
-    bounds = [one.value if one.kind == "at_most" else None for one in drawn.conditions.values()]
-    # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
-    own = "context:" if request.requester.issuer == TOKENS else None
-    earlier, terms = None, list[str]()
-    if sent.alike is not None:  # counting reads up to 2,000 requests, too many for each page on the way to the next
-        looked_at, earlier = sent.alike
-        lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
-        terms = [line for path, line in lines if own is None or not path.startswith(own)]
-        terms += [] if looked_at.run is None else [say("only in this run")]
-    rows = list(zip(drawn.conditions, drawn.lines(), bounds, strict=True))
-    shown = [row for row in rows if own is None or not row[0].startswith(own)]
-    return {
-        "rows": shown, "told": len(rows) - len(shown), "earlier": earlier, "terms": terms,
-        "is_open": sent.alike is not None or "count" in context.form,
-    }  # fmt: skip
-
-
-def _is_open(request: Request, kind: str) -> bool:
+def is_open(request: Request, kind: str) -> bool:
+    """Say whether a request of this kind still waits."""
     return request.state is State.PENDING and request.kind == kind
 
 
-def _feedback(context: RequestContext, request: Request) -> str | None:
-    note = context.field("note")
-    if note is None and request.state is State.PENDING:
-        missing = say("To send it back, write into the note what should be different; nothing was decided.")
-        raise _RefusedError(missing, _edit(context, request).widgets if request.kind == "call" else None)
-    return note
-
-
-def _answer(context: RequestContext, request: Request) -> object:
-    if not _is_open(request, "question"):
-        return None
-    answer, problems, _ = read_answer(_fields(request), context.form, schema_of(request))
-    if problems:
-        raise errors.InvalidAnswerError(request.id, problems)
-    return answer
-
-
-def _happened(context: RequestContext) -> bool:
-    happened = context.form.get("happened")
-    if happened not in {"yes", "no"}:
-        raise _RefusedError(say("Say whether it happened or not; nothing was decided."))
-    return happened == "yes"
-
-
-def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
-    """Show the request as it stands now, and why nothing was decided."""
-    request = context.review.get(request_id)
-    sent = _Submitted(refusal=escape(str(fault)), note=context.form.get("note", ""))
-    if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
-        sent = replace(sent, refusal=say("This does not fit; nothing was decided."), problems=fault.problems)
-        if _is_open(request, "call"):
-            sent = replace(sent, widgets=_edit(context, request).widgets)
-        elif _is_open(request, "question"):
-            sent = replace(sent, widgets=read_answer(_fields(request), context.form, schema_of(request))[2])
-    return _page(context, request, status=kind_of(type(fault)).status, sent=sent)
-
-
-def _edit(context: RequestContext, request: Request) -> Edit:
-    schema = schema_of(request)
-    return read_edit(argument_fields(request, schema), context.form, schema.classes)
-
-
-def _given(request: Request, edit: Edit) -> dict[str, Any]:
-    """Return an edit as the door takes it."""
-    if edit.problems:
-        raise errors.InvalidChangesError(request.id, edit.problems)
-    if edit.left_out:
-        return {"arguments": edit.arguments(request.effective.shown)}
-    return {"changes": edit.changes} if edit.changes else {}
-
-
-def _preview(context: RequestContext, request: Request) -> Response:
-    edit = _edit(context, request)
-    given = _given(request, edit)
-    after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
-    sent = _Submitted(
-        widgets=edit.widgets, note=context.form.get("note", ""),
-        preview=_differences(request, request.effective, after), warnings=zone_warnings(request.effective, after),
-    )  # fmt: skip
-    return _page(context, request, sent=sent)
-
-
-def _differences(request: Request, before: Call, after: Call) -> list[Difference]:
+def differences_of(request: Request, before: Call, after: Call) -> list[Difference]:
+    """Return what differs between two calls of a request, as its page shows it."""
     return differences(changed(before, after, request.redact), before, after)

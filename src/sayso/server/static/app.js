@@ -269,17 +269,24 @@
     }));
   }
 
-  // How many earlier calls a grant would have let through is counted when somebody looks at it.
-  const counter = one("[data-count-earlier]");
-  if (counter) counter.closest("details").addEventListener("toggle", async () => {
-    const found = one("[data-earlier]");
-    if (found.textContent) return;
-    found.textContent = say("Counting…");
-    const body = new URLSearchParams(new FormData(form));
-    const text = await fetch(counter.formAction, { method: "POST", body }).then((answer) => answer.text()).catch(() => "");
-    const counted = one("[data-earlier]", new DOMParser().parseFromString(text, "text/html"));
-    found.textContent = counted ? counted.textContent : "";
-  });
+  // What a grant would have let through is looked up when somebody opens its form, and with each change of its terms.
+  const grant = one("[data-grant]"), counter = one("[data-count-earlier]");
+  if (grant) {
+    let asked = 0, later = 0;
+    const look = async (isFirst) => {
+      const mine = asked += 1, body = new URLSearchParams(new FormData(form)), picture = one("[data-picture]", grant);
+      if (!picture.textContent.trim()) picture.textContent = say("Counting…");
+      const text = await fetch(counter.formAction, { method: "POST", body }).then((answer) => answer.text()).catch(() => "");
+      if (mine !== asked) return;
+      const found = new DOMParser().parseFromString(text, "text/html"), seen = one("[data-picture]", found);
+      const why = one(".refusal[role=alert]", found);
+      if (isFirst && seen && seen.textContent.trim()) one("[data-terms]", grant).replaceChildren(...one("[data-terms]", found).children);
+      picture.replaceChildren(...(why ? [why] : seen ? seen.children : []));
+    };
+    counter.hidden = true;
+    grant.addEventListener("toggle", () => { if (grant.open && !one(".picture", grant)) look(true); });
+    grant.addEventListener("input", () => { clearTimeout(later); later = setTimeout(look, 300); });
+  }
 
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
