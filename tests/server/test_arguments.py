@@ -79,6 +79,17 @@ def test_a_short_list_has_its_items_apart_and_a_long_one_is_drawn_as_it_is() -> 
     assert drawn([["lid"]]).items == ()
 
 
+def test_a_text_is_read_from_the_right_if_most_of_its_letters_are() -> None:
+    letter = "שלום קים,\nההזמנה יצאה היום מהמחסן ותגיע בעוד שלושה ימים. T-9"
+    for text, is_rtl in (
+        (letter, True), ("תודה רבה", True), ("ש Dear Kim, it is on its way", False), (f"{letter}\u202e", True),
+        ("Dear Kim", False), ("ש, " + "pay bob " * 30, False), ("12 30", False),
+    ):  # fmt: skip
+        found = drawn(text)
+        assert found.is_rtl is is_rtl, text
+        assert "\u202e" not in found.text
+
+
 def test_of_an_old_and_a_new_text_the_lines_that_differ_stand_in_front() -> None:
     old, new = "keep\ndrop\nend", "keep\nadd\nend"
     call = {"path": "a.py", "old_string": old, "new_string": new, "old": "x", "new": "y"}

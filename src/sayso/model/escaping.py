@@ -107,6 +107,17 @@ def mixed_direction(text: str) -> str | None:
     return first if first is not None and "L" in ways.values() else None
 
 
+def is_right_to_left(text: str) -> bool:
+    """Say whether most letters of a text run from right to left, so that it is read from the right.
+
+    The first letter alone, by which browsers tell, would let a single one turn a whole text around.
+    """
+    if text.isascii():
+        return False
+    ways = [unicodedata.bidirectional(letter) for letter in text]
+    return sum(way in _RIGHT_TO_LEFT for way in ways) > ways.count("L")
+
+
 def _is_odd(scripts: set[str]) -> bool:
     return len(scripts) > 1 and scripts != {"Latin", "East Asian"}
 

@@ -21,7 +21,7 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from sayso.model.canonical import Json, display
 from sayso.model.canonical.decode import fields_of, items_of, tag_in
-from sayso.model.escaping import escape
+from sayso.model.escaping import escape, is_right_to_left
 from sayso.model.rendering import Change, as_amount, value
 from sayso.model.request import Call
 from sayso.model.words import later, say
@@ -191,6 +191,7 @@ class Argument(NamedTuple):
         code: The text with its parts marked, where it is code.
         language: Which.
         lines: How two arguments differ, the old text and the new one; a row of its own in front of them.
+        is_rtl: Whether it is a text that is read from the right.
     """
 
     name: str
@@ -202,6 +203,7 @@ class Argument(NamedTuple):
     code: Markup | None = None
     language: str = ""
     lines: Sequence[Line] = ()
+    is_rtl: bool = False
 
 
 def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argument]:
@@ -244,10 +246,13 @@ def _text(name: str, text: str) -> Argument:
     if "\n" in text or len(text) > _ONE_LINE:
         drawn = escape(text, block=True)
         found = Argument(name, "block", drawn, say("%(count)s characters", count=f"{len(text):,}"))
-        return found if language is None else found._replace(code=highlighted(drawn, language), language=language)
+        if language is None:
+            return found._replace(is_rtl=is_right_to_left(text))
+        return found._replace(code=highlighted(drawn, language), language=language)
     if not is_plain(text):
         return Argument(name, "code", value(text))
-    return Argument(name, "text", text, code=None if language is None else highlighted(text, language))
+    code = None if language is None else highlighted(text, language)
+    return Argument(name, "text", text, code=code, is_rtl=code is None and is_right_to_left(text))
 
 
 def is_plain(text: str) -> bool:
