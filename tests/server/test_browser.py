@@ -125,7 +125,7 @@ def test_of_two_tabs_the_second_is_told_and_decides_nothing(surf: Surf) -> None:
     pressed(first, "Reject")
     pressed(second, "Approve")
     state_is(second, "rejected")
-    expect(second.get_by_role("alert")).to_contain_text("was already rejected by 'ada'")
+    expect(second.get_by_role("alert")).to_contain_text("It is rejected already, by ada")
     assert stands(request_id).state is State.REJECTED
 
 

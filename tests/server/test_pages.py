@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from starlette.testclient import TestClient
 
 import sayso
 from sayso import clock as sayso_clock
@@ -26,7 +27,7 @@ from sayso.view import card
 from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer
-from tests.support.browsing import Browser, fields_of, text_of
+from tests.support.browsing import BASE, Browser, fields_of, text_of
 from tests.support.running import agent_of, started
 
 HOSTILE = [
@@ -406,3 +407,26 @@ def test_an_expired_request_is_not_in_the_inbox(ada: Browser, clock: Clock, stor
     assert shown(ada.get("/").text) == []
     assert "nobody decided" in text_of(ada.get(f"/r/{request_id}").text)
     assert store.get(request_id).state is State.PENDING  # looking writes nothing down
+
+
+def test_the_page_of_an_error_says_what_to_do_in_words_and_leads_everywhere(ada: Browser, store: Store) -> None:
+    stranger = TestClient(ada.app, base_url=BASE)
+    for page, said in (
+        ("/r/rq_nowhere", "There is no request rq_nowhere here."), ("/runs/none", "There is no run none here."),
+        ("/nothing", "Page not found"), ("/r/rq_%3Cb%3E%60x%60", "There is no request rq_<b>`x` here."),
+    ):  # fmt: skip
+        answer = ada.get(page)
+        assert (answer.status_code, said in text_of(answer.text)) == (404, True), page
+        assert 'href="/history"' in answer.text.partition("<main")[0], page
+        assert "sayso ls" not in answer.text, page
+    assert 'href="/history"' not in stranger.get("/nothing").text
+    asked = held(payer(), 5).confirmation_id
+    sayso.Review(store, by="bob").claim(asked)
+    refused = ada.submit(
+        f"/r/{asked}/reject", **{k: fields_of(ada.get(f"/r/{asked}").text)[k] for k in ("csrf", "seen")}
+    )
+    assert (refused.status_code, "`" in text_of(refused.text)) == (409, False)
+    settings = fields_of(ada.get("/settings").text)
+    ada.submit("/settings/language", csrf=settings["csrf"], tag="de")
+    german = ada.get("/r/rq_nowhere").text
+    assert ('<html lang="de"' in german, "Anfrage rq_nowhere" in text_of(german)) == (True, True)

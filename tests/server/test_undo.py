@@ -61,7 +61,7 @@ def test_what_is_pressed_too_late_is_refused_and_starts(store: Store, ada: Brows
     clock.at += timedelta(seconds=5)
     late = undo(ada, request_id, page.text)
     assert late.status_code == 409
-    assert "the time to undo it is over" in text_of(late.text)
+    assert "The time to undo it is over" in text_of(late.text)
     assert "/undo" not in ada.get(f"/r/{request_id}").text
     assert store.start(request_id, "t").state is State.RUNNING
 

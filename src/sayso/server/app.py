@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
@@ -30,7 +31,7 @@ from sayso import config, errors
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
-from sayso.model.words import later, say, speaking, unisolated
+from sayso.model.words import choose, later, say, speaking, spoken, unisolated
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcaster, EventLog
 from sayso.server.api.limits import InFlight, Rate
@@ -42,16 +43,17 @@ from sayso.server.auth.options import SignIn
 from sayso.server.auth.sessions import Sessions
 from sayso.server.auth.signing import PRINTED, TokenSigner
 from sayso.server.auth.tokens import Tokens
-from sayso.server.context import Settings, get_route, post_route, settings_of
+from sayso.server.context import RequestContext, Settings, get_route, post_route, session_of, settings_of
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import HEADERS, LOOPBACK, Guard
-from sayso.server.language import asked_for
+from sayso.server.language import asked_for, language_of
 from sayso.server.pages import actions, bulk, devices, export, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
-from sayso.server.pages.rendering import render_public
+from sayso.server.pages.faults import is_told, told
+from sayso.server.pages.rendering import render, render_public
 from sayso.server.pages.views import change_view
 from sayso.server.push import Push
 from sayso.server.writer import Writer
@@ -124,8 +126,15 @@ _PHRASES = frozenset({later("Not Found"), later("Method Not Allowed")})  # what 
 
 
 def _page(http: Http, status: int, message: str, *, is_english: bool = False) -> Response:
-    title = say(_TITLES.get(status, _WRONG))
-    return render_public(http, "fault.html", status=status, title=title, message=message, is_english=is_english)
+    """Return the page of an error, with the way to all others for whoever is signed in."""
+    about = {"title": say(_TITLES.get(status, _WRONG)), "message": message, "is_english": is_english}
+    with suppress(HTTPException, errors.SaysoError):  # nobody may be here, and the store may be what is wrong
+        session = session_of(http)
+        if session is not None and session.id == http.cookies.get(settings_of(http).cookie(http)[0]):
+            context = RequestContext(http, session, ImmutableMultiDict[str, str]())
+            choose(language_of(context.settings.store, context.reviewer.identity) or spoken())
+            return render(context, "fault.html", status=status, frame="base.html", **about)
+    return render_public(http, "fault.html", status=status, frame="outside.html", **about)
 
 
 def _of_http(http: Http, fault: Exception) -> Response:
@@ -155,7 +164,7 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
     status = kind_of(type(fault)).status
     if status >= 500:
         _log.error("%s %s: %s", http.method, http.url.path, fault)
-    return _page(http, status, escape(str(fault)), is_english=True)
+    return _page(http, status, told(fault), is_english=not is_told(fault))
 
 
 def _unforeseen(http: Http, fault: Exception) -> Response:

@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from sayso import errors
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.escaping import escape
 from sayso.model.request import Request, State
 from sayso.model.words import say
 from sayso.server.api.problems import kind_of
@@ -22,6 +21,7 @@ from sayso.server.pages import granting
 from sayso.server.pages.arguments import zone_warnings
 from sayso.server.pages.care import CARE, NotDoneError, care_for
 from sayso.server.pages.edits import edit_of, read_answer
+from sayso.server.pages.faults import told
 from sayso.server.pages.request import Submitted, differences_of, fields_to_fill, is_open, request_page
 
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
@@ -125,7 +125,7 @@ def _happened(context: RequestContext) -> bool:
 def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
     """Show the request as it stands now, and why nothing was decided."""
     request = context.review.get(request_id)
-    sent = Submitted(refusal=escape(str(fault)), note=context.form.get("note", ""))
+    sent = Submitted(refusal=told(fault), note=context.form.get("note", ""))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
         sent = replace(sent, refusal=say("This does not fit; nothing was decided."), problems=fault.problems)
         if is_open(request, "call"):

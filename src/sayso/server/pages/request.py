@@ -34,6 +34,7 @@ from sayso.server.pages.care import (
     snoozed_until,
     snoozes,
 )  # fmt: skip
+from sayso.server.pages.faults import told
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
@@ -276,18 +277,8 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
         request = replace(request, claimed_by=context.reviewer.identity)  # who stands in is let past the claim
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
-    except errors.ClaimedError as fault:
-        return say(
-            "%(by)s took it on, or was assigned it, %(ago)s. To decide it yourself, unclaim it first.",
-            by=escape(fault.by), ago=fault.age,
-        )  # fmt: skip
-    except errors.OwnRequestError:
-        return say("You asked for this, or it was asked on your behalf. Somebody else must decide.")
-    except errors.MissingRoleError as fault:
-        roles = say(" or ").join(map(escape, fault.roles))
-        return say("To decide this, you need the role %(roles)s.", roles=roles)
     except errors.DecisionRefusedError as fault:
-        return escape(str(fault))
+        return told(fault)
     return None
 
 

@@ -1,0 +1,68 @@
+"""Errors as people read them on a page: a sentence in the reader's language, without commands to type.
+
+The messages of errors themselves are English, and name commands; an error that has no words here is shown with its own.
+"""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from sayso import clock, errors
+from sayso.model.duration import ago
+from sayso.model.escaping import escape
+from sayso.model.words import later, say
+from sayso.server.pages.rendering import known
+
+_WORDS: dict[type[errors.SaysoError], str] = {
+    errors.RequestNotFoundError: later(
+        "There is no request %(request_id)s here. Its address may be cut off, or it is kept in another inbox."
+    ),
+    errors.AmbiguousIdError: later("%(prefix)s is the beginning of several requests; give more of it."),
+    errors.RunNotFoundError: later(
+        "There is no run %(run_id)s here. A run is kept from the first time that it waits for a person."
+    ),
+    errors.GrantNotFoundError: later("There is no grant %(grant_id)s in force: it was revoked, used up, or has ended."),
+    errors.AlreadyDecidedError: later(
+        "It is %(state)s already, by %(by)s (%(channel)s, %(ago)s). Nothing was changed."
+    ),
+    errors.RequestExpiredError: later("It expired %(ago)s. Nothing was decided; the program must ask anew."),
+    errors.OwnRequestError: later("You asked for this, or it was asked on your behalf. Somebody else must decide."),
+    errors.MissingRoleError: later("To decide this, you need the role %(roles)s."),
+    errors.AlreadyVotedError: later("You have approved it already; somebody else must, too."),
+    errors.ClaimedError: later(
+        "%(by)s took it on, or was assigned it, %(ago)s. To decide it yourself, unclaim it first."
+    ),
+    errors.NotClaimedError: later("Nobody has claimed it. Nothing was changed."),
+    errors.StaleViewError: later("It was changed since you looked. Look at it as it is now; nothing was decided."),
+    errors.NotUndoneError: later(
+        "The time to undo it is over, or somebody else decided it. If its call has not started, cancel it."
+    ),
+    errors.ReasonMissingError: later("This needs a reason: write it into the note. Nothing was decided."),
+    errors.NotUnknownError: later("It is %(state)s, and its outcome is not unknown. Nothing was changed."),
+}
+
+
+def is_told(fault: errors.SaysoError) -> bool:
+    """Say whether an error has words in the reader's language."""
+    return type(fault) in _WORDS
+
+
+def told(fault: errors.SaysoError) -> str:
+    """Return what happened, and that nothing was decided; escaped, and with the commands in its own message as code."""
+    if not is_told(fault):
+        return _coded(escape(str(fault)))
+    facts = {name: escape(fact) for name, fact in vars(fault).items() if isinstance(fact, str)}
+    at = vars(fault).get("at") or vars(fault).get("expired_at")
+    facts |= {"ago": "" if at is None else ago(at, clock.now()), "state": known(facts.get("state", ""))}
+    facts["roles"] = say(" or ").join(map(escape, vars(fault).get("roles", ())))
+    return say(_WORDS[type(fault)], **facts)
+
+
+def _coded(text: str) -> Markup:
+    """Return an English message for a page, with what stands between backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return Markup.escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if at % 2 else Markup.escape(part) for at, part in enumerate(parts)
+    )
