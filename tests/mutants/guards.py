@@ -1450,6 +1450,11 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_a_grant_counts_in_the_folder_that_was_shown",
     ),
     Mutant(
+        "a high risk asks once more", "server/pages/rendering.py",
+        'if level not in RISKY or form.get("sure") == "yes":', "if True:",
+        "server/test_actions.py::test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure",
+    ),
+    Mutant(
         "a mask is no text of three stars", "model/redaction.py",
         'return {"$secret": None} if shown == MASK != real else shown', "return shown",
         "server/test_arguments.py::test_a_masked_value_is_marked_and_a_text_of_three_stars_is_a_text",

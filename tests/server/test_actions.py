@@ -22,6 +22,7 @@ import sayso
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import Pay, flaky, held, payer, state_of, unknown
 from tests.support.browsing import Browser, browser, fields_of, text_of
@@ -488,7 +489,7 @@ def test_several_leave_out_what_changed_since_the_page_was_shown(app: Starlette,
     assert "1 of 3 approved" in done
     assert "1 more reviewer must approve" in done
     assert "was changed since you looked" in done
-    assert "already rejected" in done
+    assert "It is rejected already, by" in done
     votes = [[vote.by.subject for vote in store.get(one).votes] for one in ids]
     assert votes == [["bob"], [], ["ada"]]
 
@@ -507,3 +508,21 @@ def test_questions_are_left_out_of_an_approval(ada: Browser, pay: Pay) -> None:
 )
 def test_several_are_between_one_and_a_thousand_to_approve_or_reject(ada: Browser, query: str) -> None:
     assert ada.get(f"/bulk?{query}").status_code == 400
+
+
+def test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure(ada: Browser, store: Store) -> None:
+    for risk, sent, state in (
+        ("high", {}, State.PENDING), ("critical", {"sure": "no"}, State.PENDING), ("medium", {}, State.APPROVED),
+        ("high", {"sure": "yes"}, State.APPROVED),
+    ):  # fmt: skip
+        for verb, more in (("approve", {}), ("grant", {"count": "2", "lasts": "1h"}), ("bulk", {})):
+            request = store.ask(sample_call(f"{risk} {sent} {verb}", {"amount": 5}, risk=risk))
+            form = {**fields_of(ada.get(f"/r/{request.id}").text), **more, **sent}
+            if verb == "bulk":
+                one = {"item": f"{request.id}:{request.fingerprint}", "verb": "approve", "csrf": form["csrf"], **sent}
+                ada.submit("/bulk", **one)
+            else:
+                ada.submit(f"/r/{request.id}/{verb}", **form)
+            assert store.get(request.id).state is state, (risk, sent, verb)
+        page = ada.get(f"/r/{request.id}").text
+        assert ('name="sure"' in page) == (state is State.PENDING), risk  # for browsers without scripts

@@ -238,7 +238,7 @@ def test_all_but_those_ticked_out_are_decided_as_they_were_shown(store: Store, a
     said = decided(ada, page, "approve", [stale if one == ids[1] else items[one] for one in items if one != ids[0]])
     assert "128 of 130 approved" in said
     assert "was changed since you looked" in said
-    assert "already rejected by" in said
+    assert "It is rejected already, by" in said
     states = [store.get(one).state for one in (*ids, changed)]
     assert states == [State.PENDING] * 2 + [State.APPROVED] * 128 + [State.REJECTED]
 

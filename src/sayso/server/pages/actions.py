@@ -22,6 +22,7 @@ from sayso.server.pages.arguments import zone_warnings
 from sayso.server.pages.care import CARE, NotDoneError, care_for
 from sayso.server.pages.edits import edit_of, read_answer
 from sayso.server.pages.faults import told
+from sayso.server.pages.rendering import unsure
 from sayso.server.pages.request import Submitted, differences_of, fields_to_fill, is_open, request_page
 
 _DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
@@ -77,6 +78,7 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
     match verb:
         case "approve":
             given = edit_of(request, context.form).given(request) if is_open(request, "call") else {}
+            _must_be_sure(context, request)
             review.approve(request.id, comment=note, seen=seen, again=context.form.get("again") == "yes", **given)
         case "reject":
             review.reject(request.id, note, seen=seen)
@@ -89,6 +91,7 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
         case "resolve":
             review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
         case "grant":
+            _must_be_sure(context, request)
             granting.grant(context, request, seen)
         case "undo":
             review.undo(request.id)
@@ -96,6 +99,12 @@ def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None
             care_for(context, request, verb)
         case _:
             pass  # a preview of what does not wait any more
+
+
+def _must_be_sure(context: RequestContext, request: Request) -> None:
+    why = unsure(request, context.form) if is_open(request, "call") else None
+    if why is not None:
+        raise NotDoneError(why)
 
 
 def _feedback(context: RequestContext, request: Request) -> str | None:

@@ -23,8 +23,9 @@ from sayso.model.teamwork import comments_in
 from sayso.model.words import say
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import FEWEST, Table, fold, table_of
+from sayso.server.pages.faults import told
 from sayso.server.pages.listing import alike_to
-from sayso.server.pages.rendering import Row, known, render, row_of
+from sayso.server.pages.rendering import RISKY, Row, known, render, row_of, unsure
 from sayso.server.pages.request import undo_of, why_not
 from sayso.stores.base import Store
 from sayso.view import card
@@ -74,7 +75,7 @@ def confirm(context: RequestContext) -> Response:
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
         odd=sum(len(part.table.odd) for part in parts if part.table is not None),
-        risks=", ".join(map(known, sorted({items[one.id].row.level for one in chosen} & {"high", "critical"}))),
+        risks=", ".join(map(known, sorted({items[one.id].row.level for one in chosen} & RISKY))),
     )  # fmt: skip
 
 
@@ -131,6 +132,9 @@ def _decide(
     if verb == _UNDO:
         return review.undo(request_id)
     if verb == "approve":
+        why = unsure(review.get(request_id), context.form)
+        if why is not None:
+            raise errors.DecisionRefusedError(request_id, why)
         return review.approve(request_id, comment=note, seen=seen)
     return review.reject(request_id, note, seen=seen)
 
@@ -138,7 +142,7 @@ def _decide(
 def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> _Result:
     """Return what the report says of one request."""
     if isinstance(found, errors.SaysoError):
-        return _Result(request_id, False, escape(str(found)))
+        return _Result(request_id, False, told(found))
     if isinstance(found, BaseException):
         raise found
     said = card.headline(found)

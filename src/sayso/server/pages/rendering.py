@@ -6,7 +6,7 @@ Texts from programs and people are escaped by `sayso.view` before they reach a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, NamedTuple, cast
@@ -38,6 +38,8 @@ from sayso.view.summary import RUN_ROOM, absence, name_of, short, time_left, tok
 
 _HEADLINE = 180
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
+RISKY = frozenset({"high", "critical"})
+"""Of these risks an approval asks once more, whatever presses the button."""
 
 
 _KNOWN = frozenset({
@@ -223,6 +225,14 @@ def risk_of(request: Request) -> tuple[str, str]:
     """Return the risk as it was given, and the same where it is one of the usual words, for its colour."""
     risk = "" if request.risk is None else token(request.risk, 20)
     return risk, risk if risk in _LEVELS else ""
+
+
+def unsure(request: Request, form: Mapping[str, str]) -> str | None:
+    """Return why a form does not approve a request: its risk is high, and nobody said that they are sure."""
+    risk, level = risk_of(request)
+    if level not in RISKY or form.get("sure") == "yes":
+        return None
+    return say("Its risk is %(risk)s: say that you are sure. Nothing was decided.", risk=known(risk))
 
 
 def _name_in(headline: str, name: str) -> str:

@@ -37,7 +37,7 @@ from sayso.server.pages.care import (
 from sayso.server.pages.faults import told
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
-from sayso.server.pages.rendering import Row, facts, parts_of, render, risk_of, row_of
+from sayso.server.pages.rendering import RISKY, Row, facts, parts_of, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -99,6 +99,7 @@ def request_page(
     moves = _possible_actions(context, request, reason)
     return render(
         context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
+        is_risky=risk_of(request)[1] in RISKY,
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),

@@ -84,10 +84,33 @@
   let isSent = false;  // a form of this page is on its way, and its answer is the next page
   document.addEventListener("submit", (event) => {
     // One rule for what is risky: one request or several, with a grant or without, by key, click or Enter.
-    const risk = event.submitter && event.submitter.dataset.risk;
-    if (risk && !confirm(say("Risk %(risk)s. Approve?", { risk }))) event.preventDefault();
+    const button = event.submitter, risk = button && button.dataset.risk;
+    if (risk && !event.target.elements.sure) {
+      event.preventDefault();
+      askOnce(button, risk);
+    }
     isSent = !event.defaultPrevented;
   });
+  // The second press must be one of its own: what was pressed twice, or held down, ends at the first.
+  const sure = one("#sure"), yes = one("#sure-yes");
+  let asker = null;
+  const askOnce = (button, risk) => {
+    asker = button;
+    one("#sure-title").textContent = say("Risk %(risk)s. Approve?", { risk });
+    one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
+    yes.disabled = true;
+    sure.returnValue = "";
+    sure.showModal();
+    one("#sure-title").focus();
+    setTimeout(() => { yes.disabled = false; if (sure.open) yes.focus(); }, 500);
+  };
+  sure.addEventListener("close", () => {
+    if (sure.returnValue !== "yes" || !asker) return;
+    const told = Object.assign(document.createElement("input"), { type: "hidden", name: "sure", value: "yes" });
+    asker.form.append(told);
+    asker.form.requestSubmit(asker);
+  });
+  addEventListener("pageshow", () => all("input[type=hidden][name=sure]").forEach((told) => told.remove()));
   const comment = one("#comment");
   const isWritten = () => isSent || comment !== null && comment.value.trim() !== "" || one("form[data-decide]") !== null && fields.some(isChanged);
   // Somebody else has it, or has decided it: what is written stays, and nothing can be decided.
@@ -470,12 +493,12 @@
 
   document.addEventListener("keydown", (event) => {
     const target = event.target;
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !dialog.open) {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !dialog.open && !sure.open) {
       event.preventDefault();
       if (palette.open) palette.close(); else openPalette();
       return;
     }
-    if (dialog.open || palette.open || !isOn()) return;
+    if (dialog.open || palette.open || sure.open || !isOn()) return;
     const isField = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
       && !["checkbox", "radio"].includes(target.type);
     if (isField && event.key === "Escape") { target.blur(); if (note) aim(null, plain); return; }
