@@ -429,4 +429,4 @@ def test_the_page_of_an_error_says_what_to_do_in_words_and_leads_everywhere(ada:
     settings = fields_of(ada.get("/settings").text)
     ada.submit("/settings/language", csrf=settings["csrf"], tag="de")
     german = ada.get("/r/rq_nowhere").text
-    assert ('<html lang="de"' in german, "Anfrage rq_nowhere" in text_of(german)) == (True, True)
+    assert ('<html lang="de"' in german, "Eine Anfrage rq_nowhere" in text_of(german)) == (True, True)

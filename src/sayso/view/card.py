@@ -30,7 +30,7 @@ _BY = {state: f"{word} by %(who)s" for state, word in _STATES.items()}
 later("rejected by %(who)s")
 later("cancelled by %(who)s")
 _RISKS = frozenset({later("low"), later("medium"), later("high"), later("critical")})
-_NAMED = (later("requester"), later("key"), later("context"), later("function"))
+_NAMED = (later("waits again"), later("requester"), later("key"), later("context"), later("function"))
 _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3
 
@@ -258,8 +258,10 @@ def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
     """Return the words of a request, those that only the asker vouches for first; a page says the same of each."""
-    unsure = {"title", *unverified(request)}
+    unsure = {"title", "waits again", *unverified(request)}
     given = {name: getattr(request, name) for name in _WORDS if getattr(request, name) is not None}
+    if request.returned is not None and request.state is State.PENDING:
+        given["waits again"] = request.returned
     parts = {
         say("the program says, unverified:"): {name: text for name, text in given.items() if name in unsure},
         say("the gate's author says:"): {n: text for n, text in given.items() if n in _AUTHORS - unsure},
@@ -341,8 +343,6 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     facts += escalation_facts(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
     facts += [(say("approved by"), said_by(vote, now)) for vote in votes]
-    if request.returned is not None and request.state is State.PENDING:
-        facts.append((say("edit refused"), brief(request.returned, room)))
     if request.claimed_by is not None and request.claimed_at is not None:
         facts.append((say("claimed by"), f"{name_of(request.claimed_by, room)}, {ago(request.claimed_at, now)}"))
     if request.state is State.PENDING:

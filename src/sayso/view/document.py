@@ -16,6 +16,7 @@ from sayso.model.journal import Entry
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Escalation, Identity
+from sayso.model.words import later, say
 from sayso.view import card
 from sayso.view.summary import columns, padded, token
 
@@ -140,9 +141,20 @@ _SILENT = frozenset({
     "signature", "worker",
 })  # fmt: skip
 _WORDS = {
-    "comment": "", "edited": "with changes", "missing": "more approvals needed:", "until": "until",
-    "what": "the", "reason": "", "on_behalf_of": "on behalf of", "held_until": "can be undone until",
+    "comment": "", "edited": later("with changes"), "missing": later("more approvals needed:"),
+    "until": later("until"), "what": later("the"), "reason": "", "on_behalf_of": later("on behalf of"),
+    "held_until": later("can be undone until"), "tool": later("tool:"),
 }  # fmt: skip
+_EVENTS = frozenset({
+    later("asked"), later("voted"), later("assigned"), later("claimed"), later("escalated"), later("released"),
+    later("returned"), later("undone"), later("approved"), later("rejected"), later("feedback"), later("answered"),
+    later("cancelled"), later("withdrawn"), later("expired"), later("extended"), later("started"), later("suspended"),
+    later("done"), later("failed"), later("unknown"), later("resolved"), later("cleared"), later("purged"),
+    later("commented"), later("allowed"), later("denied"), later("late"), later("checkpoint"), later("granted"),
+    later("grant_revoked"), later("grant_used"), later("grant_expired"), later("budget_taken"),
+    later("budget_given_back"), later("stopped"), later("went_on"), later("delegated"), later("delegation_ended"),
+    later("token_made"), later("token_revoked"),
+})  # fmt: skip
 
 
 def moment(at: datetime) -> str:
@@ -152,7 +164,7 @@ def moment(at: datetime) -> str:
 
 def event_rows(entries: Iterable[Entry]) -> list[str]:
     """Return of each when what happened by whom, and what the row says of it; what and whom stand in columns."""
-    rows = [(entry, token(entry.event)) for entry in entries]
+    rows = [(entry, say(entry.event) if entry.event in _EVENTS else token(entry.event)) for entry in entries]
     usual, most = _EVENT_ROOM
     pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
     return [_row(entry, padded(event, pad)) for entry, event in rows]
@@ -184,9 +196,9 @@ def _detail(text: str) -> str:
 
 
 def _part(name: str, value: Any) -> str:
-    label = _WORDS.get(name, f"{token(name)}:")
+    label = say(_WORDS[name]) if _WORDS.get(name) else _WORDS.get(name, f"{token(name)}:")
     if value is True:
-        return label if name in _WORDS else f"{label} yes"
+        return label if name in _WORDS else label + " " + say("yes")
     if name == "held_until":
         with suppress(TypeError, ValueError):  # a row that somebody altered
             return f"{label} {moment(datetime.fromisoformat(value).astimezone(UTC))}"

@@ -182,6 +182,8 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
             ours[name] = f"{ours[name]}, {text}" if name in ours else text
         ours[say("run")] = run_name(request.run_id)
         theirs |= {say(name): text for name in _WORDS if (text := getattr(request, name)) is not None}
+        if request.returned is not None and request.state is State.PENDING:
+            theirs[say("waits again")] = request.returned
         theirs |= {
             say("context: %(name)s", name=_name(name)): value(item) for name, item in (request.context or {}).items()
         }

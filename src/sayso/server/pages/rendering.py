@@ -17,7 +17,7 @@ from starlette.requests import Request as Http
 from starlette.responses import HTMLResponse
 
 from sayso import __version__, clock
-from sayso.learning import Share
+from sayso.learning import Proposal, Share
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
@@ -66,6 +66,34 @@ def _share(share: Share) -> str:
     )  # fmt: skip
 
 
+def _findings(one: Proposal) -> list[str]:
+    """Return what speaks for a rule, and what its replay found, in sentences; `Proposal.findings` is the English."""
+    seen, people = _share(one.seen), one.people
+    span = {"begin": f"{one.begin:%Y-%m-%d %H:%M}Z", "end": f"{one.end:%Y-%m-%d %H:%M}Z"}
+    facts = {"past": f"{one.replayed:,}", "fits": f"{one.fits:,}", "others": f"{len(one.against):,}"}
+    if one.verdict == "allow":
+        lines = [
+            say("%(seen)s were approved unchanged, by %(people)s people, %(begin)s to %(end)s.", seen=seen,
+                people=people, **span),
+            say("Replayed on %(past)s past calls of it, it would have let through %(fits)s, of which people refused or"
+                " changed %(others)s.", **facts),
+        ]  # fmt: skip
+    else:
+        lines = [
+            say("%(seen)s were refused, by %(people)s people, %(begin)s to %(end)s.", seen=seen, people=people, **span),
+            say("Replayed on %(past)s past calls of it, it would have denied %(fits)s, of which people approved"
+                " %(others)s.", **facts),
+        ]  # fmt: skip
+    for count, message in (
+        (one.undecided, later("Nobody decided %(count)s of these.")),
+        (len(one.went_wrong), later("%(count)s of these failed or ended unknown.")),
+        (one.uncertain, later("It cannot be told of %(count)s past calls.")),
+    ):
+        lines += [say(message, count=f"{count:,}")] if count else []
+    names = ", ".join(map(escape, one.not_compared))
+    return [*lines, say("It does not look at %(names)s.", names=names)] if names else lines
+
+
 def percent(share: float | None) -> str:
     """Return a share as people read it."""
     return "-" if share is None else f"{share:.0%}"
@@ -93,7 +121,7 @@ def _environment() -> Environment:
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
-        "span": brief_span, "ago": _ago, "known": known, "share": _share,
+        "span": brief_span, "ago": _ago, "known": known, "share": _share, "findings": _findings,
     }  # fmt: skip
     return made
 
@@ -271,8 +299,6 @@ def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> l
     found += card.escalation_facts(request, now, _HEADLINE)
     if request.state is State.PENDING:
         found += [(say("approved by"), said_by(vote, now)) for vote in request.votes]
-    if request.returned is not None and request.state is State.PENDING:
-        found.append((say("edit refused"), escape(request.returned)))
     if request.claimed_by is not None and request.claimed_at is not None:
         said = filter(None, (ago(request.claimed_at, now), absence(request.claimed_by, away)))
         found.append((say("claimed by"), ", ".join((name_of(request.claimed_by), *said))))

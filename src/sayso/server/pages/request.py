@@ -104,6 +104,9 @@ def request_page(
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
+        is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
+        refused=None if request.returned is None or request.state is not State.PENDING
+        else escape(request.returned, block=True),
         unverified=_unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
