@@ -54,3 +54,18 @@ def test_a_key_approves_the_next_one_takes_it_back_and_a_command_approves_again(
     page.keyboard.type("no such")
     page.keyboard.press("Enter")
     page.wait_for_url("**/?q=no%20such")
+
+
+def test_an_assignment_and_a_snooze_are_taken_back_by_the_same_key(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    for begin in (["i", *"bob", "Control+Enter"], ["s"]):
+        expect(page.locator("[data-soon-live]")).to_have_count(0)
+        for key in begin:
+            page.keyboard.press(key)
+        page.wait_for_url(f"**/r/{second}*")
+        expect(page.locator("[data-done]")).to_contain_text("bob has it" if begin[0] == "i" else "Out of your list")
+        page.keyboard.press("z")
+        page.wait_for_url(f"**/r/{first}*")
+        expect(page.get_by_text("Out of your list")).to_have_count(0)
+        assert stands(first).claimed_by is None

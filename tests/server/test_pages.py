@@ -430,3 +430,9 @@ def test_the_page_of_an_error_says_what_to_do_in_words_and_leads_everywhere(ada:
     ada.submit("/settings/language", csrf=settings["csrf"], tag="de")
     german = ada.get("/r/rq_nowhere").text
     assert ('<html lang="de"' in german, "Eine Anfrage rq_nowhere" in text_of(german)) == (True, True)
+
+
+def test_beside_a_request_stands_how_many_wait_in_all(ada: Browser, store: Store) -> None:
+    ids = [store.ask(sample_call(f"run {number}")).id for number in range(51)]
+    page = ada.get(f"/r/{ids[1]}").text
+    assert ("2 of 51" in page, "50+" in page, 'data-pending="51"' in page) == (True, False, True)

@@ -99,3 +99,8 @@ def test_how_long_is_a_setting(store: Store, undo: str, waits: timedelta | None)
 def test_a_setting_that_would_hold_programs_up_for_long_is_refused(store: Store) -> None:
     with pytest.raises(errors.ConfigError, match="60s at most"):
         create_app(store, undo="2m")
+
+
+def test_what_was_just_decided_is_said_once(ada: Browser) -> None:
+    page = ada.decide(held(payer(), 1).confirmation_id, "approve").text
+    assert text_of(page.partition("<main")[2].partition("<aside")[0]).count("approved by ada") == 1

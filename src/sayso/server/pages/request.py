@@ -37,7 +37,7 @@ from sayso.server.pages.care import (
 from sayso.server.pages.faults import told
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
-from sayso.server.pages.rendering import RISKY, Row, facts, parts_of, render, risk_of, row_of
+from sayso.server.pages.rendering import RISKY, Row, facts, parts_of, pending_filter, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -195,7 +195,8 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     at = ids.index(request.id) if request.id in ids else -1
     now, others = clock.now(), [*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]]
     mine = (one.id for one in others if one.id != request.id and _is_for_me(context, one, now))
-    total = f"{len(ids)}{'+' if listing.next_page else ''}"
+    whole = context.settings.store.count(pending_filter()) if listing.next_page and not listing.words else 0
+    total = f"{whole:,}" if whole else f"{len(ids)}{'+' if listing.next_page else ''}"
     back = context.path() + (f"?{listing.words}" if listing.words else "")
     place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
     return _Queue([_waiting(one) for one in listing.requests], listing.words, back, place, next(mine, ""))

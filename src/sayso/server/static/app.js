@@ -98,6 +98,13 @@
     asker = button;
     one("#sure-title").textContent = say("Risk %(risk)s. Approve?", { risk });
     one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
+    const changes = button.form === form ? edited() : [], list = one("#sure-changes");
+    list.replaceChildren(...changes.map((field) => {
+      const item = marked("li", `${label(field)}: `);
+      item.append(...told(field));
+      return item;
+    }));
+    list.parentElement.hidden = !changes.length;
     yes.disabled = true;
     sure.returnValue = "";
     sure.showModal();
