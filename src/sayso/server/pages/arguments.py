@@ -171,7 +171,7 @@ def _zones(name: str, before: Json, after: Json) -> Iterator[str]:
 
 
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
-_WIDTH = 96
+_WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
 # What a text without quotes could be taken for: a number, a word of ours, an instant, another value's brackets.
 _MISTAKEN = re.compile(
     r"[-+.]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|[\[({<'\"].*", re.IGNORECASE
