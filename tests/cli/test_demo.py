@@ -292,7 +292,7 @@ def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp
     with sits_before(tmp_path) as person:
         person.sees(MENU)
         person.types("e")
-        person.sees("path ['report-final.md']: ")
+        person.sees('path ["report-final.md"]: ')
         person.types("report-draft.md")
         person.sees("[y/n] ")
         person.types("y")
@@ -384,7 +384,7 @@ def test_path_that_leaves_the_folder_is_not_deleted_also_when_it_was_approved(tm
     with sits_before(tmp_path) as person:
         person.sees(MENU)
         person.types("e")
-        person.sees("path ['report-final.md']: ")
+        person.sees('path ["report-final.md"]: ')
         person.types("../../mine.txt")
         person.sees("[y/n] ")
         person.types("y")

@@ -159,8 +159,8 @@ class AsksTwice(MemoryStore):
 
 class ForgetsTheNo(MemoryStore):
     class Here(MemoryTables):
-        def keep(self, transition: Transition) -> None:
-            super().keep(transition)
+        def keep(self, at: datetime, transition: Transition) -> None:
+            super().keep(at, transition)
             if transition.request.state is State.REJECTED:
                 self._holders.pop(transition.request.fingerprint, None)
 
@@ -171,8 +171,8 @@ class ForgetsTheNo(MemoryStore):
 
 class LosesARow(MemoryStore):
     class Here(MemoryTables):
-        def note(self, run_id: str, about: Any, event: str, *rest: Any) -> int:
-            return 0 if event == "started" else super().note(run_id, about, event, *rest)
+        def note(self, at: datetime, run_id: str, about: Any, event: str, *rest: Any) -> int:
+            return 0 if event == "started" else super().note(at, run_id, about, event, *rest)
 
     def __init__(self) -> None:
         super().__init__()
