@@ -172,9 +172,12 @@ def _zones(name: str, before: Json, after: Json) -> Iterator[str]:
 
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
 _WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
-# What a text without quotes could be taken for: a number, a word of ours, an instant, another value's brackets.
+# What a text without quotes could be taken for: a number, a word of ours, a mask, an instant, another value's brackets,
+# a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
 _MISTAKEN = re.compile(
-    r"[-+.]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|[\[({<'\"].*", re.IGNORECASE
+    r"[-+.\u2010-\u2015\u2212\ufe63\uff0d]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|\*{3}.*"
+    r"|\d{4}-\d\d-\d\d.*|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)",
+    re.IGNORECASE,
 )
 
 
