@@ -383,6 +383,17 @@ def test_a_key_that_is_held_down_decides_nothing(surf: Surf) -> None:
     page.keyboard.press("r")  # what is pressed after it counts
     expect(page.locator("#note")).to_be_focused()
     assert stands(request_id).state is State.PENDING
+    risky = held(wipe, "/dev/sda")
+    page = surf.page(risky)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.locator("[data-approve]").focus()
+    yes = page.get_by_role("dialog", name="Risk high. Approve?").get_by_role("button", name="Approve")
+    for _ in range(2):  # held down until the dialog can be answered: the second is the keyboard's own
+        page.keyboard.down("Enter")
+        expect(yes).to_be_focused()
+    page.keyboard.up("Enter")
+    expect(yes).to_be_visible()
+    assert stands(risky).state is State.PENDING
 
 
 def test_a_no_asks_for_its_reason_first_and_ctrl_enter_there_is_a_no(surf: Surf) -> None:

@@ -93,7 +93,7 @@
   });
   // The second press must be one of its own: what was pressed twice, or held down, ends at the first.
   const sure = one("#sure"), yes = one("#sure-yes");
-  let asker = null;
+  let asker = null, opening = 0;
   const askOnce = (button, risk) => {
     asker = button;
     one("#sure-title").textContent = say("Risk %(risk)s. Approve?", { risk });
@@ -109,15 +109,17 @@
     sure.returnValue = "";
     sure.showModal();
     one("#sure-title").focus();
-    setTimeout(() => { yes.disabled = false; if (sure.open) yes.focus(); }, 500);
+    clearTimeout(opening);
+    opening = setTimeout(() => { yes.disabled = false; if (sure.open) yes.focus(); }, 500);
   };
   sure.addEventListener("close", () => {
     if (sure.returnValue !== "yes" || !asker) return;
     const told = Object.assign(document.createElement("input"), { type: "hidden", name: "sure", value: "yes" });
     asker.form.append(told);
     asker.form.requestSubmit(asker);
+    told.remove();  // what is sent was read; on the way back, or where nothing was sent, nobody is sure of what comes
   });
-  addEventListener("pageshow", () => all("input[type=hidden][name=sure]").forEach((told) => told.remove()));
+  sure.addEventListener("keydown", (event) => { if (event.repeat && event.key !== "Tab") event.preventDefault(); });
   const comment = one("#comment");
   const isWritten = () => isSent || comment !== null && comment.value.trim() !== "" || one("form[data-decide]") !== null && fields.some(isChanged);
   // Somebody else has it, or has decided it: what is written stays, and nothing can be decided.
