@@ -1451,7 +1451,7 @@ MUTANTS = [
     ),
     Mutant(
         "a high risk asks once more", "server/pages/rendering.py",
-        'if level not in RISKY or form.get("sure") == "yes":', "if True:",
+        'if not is_high(request.risk) or form.get("sure") == "yes":', "if True:",
         "server/test_actions.py::test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure",
     ),
     Mutant(

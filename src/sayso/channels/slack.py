@@ -31,7 +31,6 @@ from sayso.channels.slack_review import (
     button,
     context,
     inbox_button,
-    is_high,
     part,
     post,
     section,
@@ -40,7 +39,7 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import value
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
-from sayso.view.summary import short
+from sayso.view.summary import is_high, short
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.client import BaseSocketModeClient

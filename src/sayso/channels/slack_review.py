@@ -30,7 +30,7 @@ from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.card import stands
-from sayso.view.summary import short
+from sayso.view.summary import is_high, short
 
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
 
@@ -198,7 +198,6 @@ _log = logging.getLogger("sayso.slack")
 
 _IN_TIME = 2.0  # after three seconds Slack shows an error to the person
 _MOST_ENVELOPES = 1_000
-_NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
 _BUSY = "This takes longer than usual. This window says how it ended."
 _NOBODY = (
     "You are not known here as a reviewer, so nothing was decided. Whoever runs sayso can add your member id to the"
@@ -208,11 +207,6 @@ _NOT_ADMITTED = (
     "The settings of this sayso do not let you review, so nothing was decided: [serve] reviewers or required_role"
     " leaves you out. Whoever runs sayso can add you, or the role to the people of this channel."
 )
-
-
-def is_high(risk: str | None) -> bool:
-    """Say whether a risk must be decided in the inbox: every word but those that say that it is small."""
-    return risk is not None and risk.strip().casefold() not in _NOT_HIGH
 
 
 def part(payload: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

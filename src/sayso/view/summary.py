@@ -25,6 +25,7 @@ __all__ = [
     "changes",
     "columns",
     "in_short",
+    "is_high",
     "line",
     "lines",
     "name_of",
@@ -40,6 +41,7 @@ SHORT = len("rq_") + 8
 RUN_ROOM = 48
 """What a list leaves to the id of a run: people copy it, and `confirm:` with a UUID has 44 characters."""
 
+_NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
 _WHOLE_ID = re.compile(rf"\brq_[0-9a-z]{{{ID_LENGTH - 3}}}\b")
 
 
@@ -51,6 +53,11 @@ def short(request_id: str) -> str:
 def in_short(text: str) -> str:
     """Return a message of ours with every id in it as people type it."""
     return _WHOLE_ID.sub(lambda found: found[0][:SHORT], text)
+
+
+def is_high(risk: str | None) -> bool:
+    """Say whether a risk is high: every word is that does not say that it is small, for a gate may use its own."""
+    return risk is not None and risk.strip().casefold() not in _NOT_HIGH
 
 
 def time_left(end: datetime, now: datetime) -> str:

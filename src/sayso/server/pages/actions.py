@@ -54,7 +54,8 @@ def act(context: RequestContext) -> Response:
         request = context.review.get(request.id)
         edit = edit_of(request, context.form) if is_open(request, "call") else None
         widgets = edit.widgets if edit is not None and edit.is_any else None
-        return request_page(context, request, status=422, sent=Submitted(str(refused), widgets=widgets))
+        sent = Submitted(str(refused), widgets=widgets, note=context.form.get("note", ""))
+        return request_page(context, request, status=422, sent=sent)
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
     return redirect(_next_page(context, request.id, verb) + ("#comments" if verb == "comment" else ""))

@@ -25,11 +25,11 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.alike import FEWEST, Table, fold, table_of
 from sayso.server.pages.faults import told
 from sayso.server.pages.listing import alike_to
-from sayso.server.pages.rendering import RISKY, Row, known, render, row_of, unsure
+from sayso.server.pages.rendering import Row, known, render, row_of, unsure
 from sayso.server.pages.request import undo_of, why_not
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.summary import token
+from sayso.view.summary import is_high, token
 
 _VERBS = ("approve", "reject")
 _UNDO = "undo"
@@ -75,7 +75,7 @@ def confirm(context: RequestContext) -> Response:
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
         odd=sum(len(part.table.odd) for part in parts if part.table is not None),
-        risks=", ".join(map(known, sorted({items[one.id].row.level for one in chosen} & RISKY))),
+        risks=", ".join(map(known, sorted({items[one.id].row.risk for one in chosen if is_high(one.risk)}))),
     )  # fmt: skip
 
 

@@ -34,12 +34,10 @@ from sayso.server.pages.amounts import amount_text
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
-from sayso.view.summary import RUN_ROOM, absence, name_of, short, time_left, token
+from sayso.view.summary import RUN_ROOM, absence, is_high, name_of, short, time_left, token
 
 _HEADLINE = 180
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
-RISKY = frozenset({"high", "critical"})
-"""Of these risks an approval asks once more, whatever presses the button."""
 
 
 _KNOWN = frozenset({
@@ -250,16 +248,18 @@ def parts_of(request: Request) -> tuple[str, str]:
 
 
 def risk_of(request: Request) -> tuple[str, str]:
-    """Return the risk as it was given, and the same where it is one of the usual words, for its colour."""
-    risk = "" if request.risk is None else token(request.risk, 20)
-    return risk, risk if risk in _LEVELS else ""
+    """Return the risk as it was given, and which of the usual words it is, for its colour."""
+    if request.risk is None:
+        return "", ""
+    level = request.risk.strip().casefold()
+    return token(request.risk, 20), level if level in _LEVELS else ""
 
 
 def unsure(request: Request, form: Mapping[str, str]) -> str | None:
     """Return why a form does not approve a request: its risk is high, and nobody said that they are sure."""
-    risk, level = risk_of(request)
-    if level not in RISKY or form.get("sure") == "yes":
+    if not is_high(request.risk) or form.get("sure") == "yes":
         return None
+    risk, _ = risk_of(request)
     return say("Its risk is %(risk)s: say that you are sure. Nothing was decided.", risk=known(risk))
 
 

@@ -37,13 +37,13 @@ from sayso.server.pages.care import (
 from sayso.server.pages.faults import told
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import queue_of
-from sayso.server.pages.rendering import RISKY, Row, facts, parts_of, pending_filter, render, risk_of, row_of
+from sayso.server.pages.rendering import Row, facts, parts_of, pending_filter, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
-from sayso.view.summary import name_of
+from sayso.view.summary import is_high, name_of
 
 _TITLE_ROOM, _MOST_EARLIER = 80, 3
 _GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
@@ -99,7 +99,7 @@ def request_page(
     moves = _possible_actions(context, request, reason)
     return render(
         context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
-        is_risky=risk_of(request)[1] in RISKY,
+        is_risky=is_high(request.risk),
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
