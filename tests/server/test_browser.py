@@ -375,6 +375,21 @@ def test_several_at_high_risk_and_a_grant_ask_once_more_as_one_does(surf: Surf) 
     assert stands(risky).state is State.PENDING
 
 
+def test_what_is_typed_while_earlier_calls_are_counted_stays(surf: Surf) -> None:
+    held(pay, 4)
+    page, answers = surf.page(held(pay, 5)), list[Any]()
+    page.route("**/preview-grant", lambda route: answers.append(route))  # noqa: PLW0108  a builtin takes no mark
+    with page.expect_request("**/preview-grant"):
+        page.get_by_text("Approve, and the next ones like it").first.click()
+    page.evaluate("window.setTimeout = () => 0")  # what is typed is not asked about by itself before the answer comes
+    page.get_by_label("at most").fill("3")
+    with page.expect_response("**/preview-grant") as answer:
+        answers[0].continue_()
+    answer.value.finished()
+    page.evaluate("fetch(location.href).then((it) => it.text())")  # after the answer, so it was read
+    expect(page.get_by_label("at most")).to_have_value("3")
+
+
 def test_a_key_that_is_held_down_decides_nothing(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.page(request_id)

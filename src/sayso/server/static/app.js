@@ -317,7 +317,11 @@
     };
     counter.hidden = true;
     grant.addEventListener("toggle", () => { if (grant.open && !one(".picture", grant)) look(true); });
-    grant.addEventListener("input", () => { clearTimeout(later); later = setTimeout(look, 300); });
+    grant.addEventListener("input", () => {
+      asked += 1;  // an answer that is on its way has other terms than those that stand here now
+      clearTimeout(later);
+      later = setTimeout(look, 300);
+    });
   }
 
   // -- select all ------------------------------------------------------------------------------------------
