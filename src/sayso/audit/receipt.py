@@ -1,8 +1,9 @@
 """Receipts: what became of one request, in a file that proves it to somebody who has no store.
 
 A receipt states what was shown, who decided what and how it ended, and holds the rows of the journal that say so, from
-the request's first to its last. Times, names, fingerprints, comments and outcomes are taken from the rows. What was
-shown is in no row, but its digest is. `verify_receipt` compares every stated fact with the rows.
+the request's first to its last. Times, names, fingerprints, comments and states are taken from the rows, and
+`verify_receipt` compares them. What was shown is in no row, but its digest is. The other facts (risk, rule, prompt,
+context, who was needed, the answer, the error, what was returned) stand under the receipt's digest and signature alone.
 """
 
 from __future__ import annotations
