@@ -929,6 +929,16 @@ MUTANTS = [
         "gates/test_guards.py::test_a_forked_child_takes_over_no_lock_and_no_connection",
     ),
     Mutant(
+        "no connection is open while a process forks", "stores/sqlite.py",
+        "    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)", "    pass",
+        "stores/test_sqlite_forks.py::test_what_a_child_commits_stays_when_its_parent_closes_the_file",
+    ),
+    Mutant(
+        "a child whose parent was in the middle of a verb opens no file", "stores/sqlite.py",
+        "        if _inherited:\n", "        if False:\n",
+        "stores/test_sqlite_forks.py::test_the_child_of_a_fork_that_could_not_wait_refuses_its_stores",
+    ),
+    Mutant(
         "a sealed text belongs to its request", "stores/codec.py",
         "    return AESGCM(raw)",
         "    return type('Unbound', (AESGCM,), {name: (lambda self, nonce, text, _, do=getattr(AESGCM, name):"

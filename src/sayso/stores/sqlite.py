@@ -20,6 +20,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from sayso import errors
 from sayso.model.journal import Anchor, Head
@@ -161,8 +162,8 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._cache = RowCache()
         self._schemas = self._cache.schemas
         self._bell = Bell()
-        self._left_behind: list[sqlite3.Connection] = []
         self._begin_afresh()
+        _stores.add(self)
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
@@ -174,15 +175,37 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._open: SqliteTransaction | None = None  # the newest transaction; for its thread alone
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
+    def pause(self, until: float) -> bool:
+        """Close both connections before a fork, and let nobody open one; False where a verb is not over by `until`."""
+        for n, lock in enumerate(locks := (self._write_lock, self._read_lock)):
+            if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
+                for held in locks[:n]:
+                    held.release()
+                return False
+        self._disconnect()
+        return True
+
+    def go_on(self) -> None:
+        """Let verbs go on after a fork, with connections of their own."""
+        self._read_lock.release()
+        self._write_lock.release()
+
     def after_fork(self) -> None:
-        """Forget locks and connections in a forked child: SQLite's must not cross a fork, nor be closed there."""
-        self._left_behind += [c for c in (self._writing, self._reading) if c is not None]
+        """Forget locks and threads in a forked child."""
+        is_open = self._writing is not None or self._reading is not None or self._write_lock.locked()
+        if is_open and self not in getattr(_forking, "paused", ()):
+            _inherited.append((self._writing, self._reading))  # they must not be closed here
         self._bell = Bell()
         self._begin_afresh()
 
     # -- connections -------------------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
+        if _inherited:
+            raise errors.StoreUnavailableError(
+                f"{self._path} cannot be opened here: this process was forked while another thread used a store;"
+                " nothing was recorded, start the process anew"
+            )
         try:
             path = Path(self._path)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -263,11 +286,14 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
-            for connection in (self._writing, self._reading):
-                if connection is not None:
-                    connection.close()
-            self._writing = self._reading = None
+            self._disconnect()
         self._bell.ring_all()
+
+    def _disconnect(self) -> None:
+        for connection in (self._writing, self._reading):
+            if connection is not None:
+                connection.close()
+        self._writing = self._reading = None
 
     def __del__(self) -> None:
         for connection in filter(None, map(self.__dict__.get, ("_writing", "_reading"))):
@@ -449,7 +475,10 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def scrub(self) -> bool:
         try:
-            with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
+            with (
+                self._write_lock,  # so that no fork comes meanwhile
+                closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection,
+            ):
                 # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
                 # of those; then the log, which holds the pages as they were.
                 connection.execute("VACUUM")
@@ -457,3 +486,30 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+# SQLite knows the locks of a process on a file from a list in its memory, which a fork copies: a child that opens the
+# file anew would take the locks of its parent for its own, lock nothing, and lose what it commits when the parent
+# closes the file. A lock of SQLite's memory that another thread has at that moment would never be free in the child.
+# So no connection is open, and no thread inside of SQLite, while a process forks.
+_PATIENCE = 10.0  # seconds that a fork waits for the verbs of other threads
+_stores: WeakSet[SqliteStore] = WeakSet()
+_inherited: list[object] = []  # connections that were open when this process was forked all the same
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    until = time.monotonic() + _PATIENCE
+    _forking.paused = [store for store in list(_stores) if store.pause(until)]
+
+
+def _after_fork_in_parent() -> None:
+    for store in _forking.paused:
+        store.go_on()
+    _forking.paused = []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
