@@ -19,6 +19,7 @@ import pytest
 
 import sayso
 from sayso import config, errors, terminal
+from sayso.model.cached import cached_property
 from sayso.model.request import State
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
@@ -86,6 +87,30 @@ def test_a_store_in_memory_begins_empty_in_a_child() -> None:
 
     assert while_another_holds(store._lock, goes_on)
     assert store.start(approved.id, "token").state is State.RUNNING
+
+
+def test_a_value_that_another_thread_computes_can_be_computed_in_a_child() -> None:
+    began, is_over = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, *, waits: bool) -> None:
+            self.waits = waits
+
+        @cached_property
+        def value(self) -> int:
+            if self.waits:
+                began.set()
+                is_over.wait()
+            return 7
+
+    thread = threading.Thread(target=lambda: Slow(waits=True).value)
+    thread.start()
+    began.wait()
+    try:
+        assert in_a_child(lambda: Slow(waits=False).value == 7)
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def test_every_lock_of_a_module_is_renewed() -> None:

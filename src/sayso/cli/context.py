@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ import click
 from sayso import clock, config, errors
 from sayso.cli.output import complain, exit_code, out, print_json
 from sayso.model import duration
+from sayso.model.cached import cached_property
 from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review

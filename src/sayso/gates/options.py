@@ -13,7 +13,7 @@ import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import partial
 from types import MethodType, ModuleType
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from sayso.errors import ArgumentError, ConfigError, PolicyError
 from sayso.gates.caller import Block
 from sayso.gates.captured import CapturedValues
 from sayso.model import canonical, duration
+from sayso.model.cached import cached_property
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.model.redaction import Redaction, marks
 from sayso.model.reviewer import Escalation, Quorum

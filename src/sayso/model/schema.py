@@ -18,12 +18,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
+from sayso.model.cached import cached_property
 from sayso.model.canonical import Json, check_round_trip, display, encode, form_of, value_of
 from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import dump

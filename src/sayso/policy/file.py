@@ -14,11 +14,11 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
 from sayso import clock, config, errors
+from sayso.model.cached import cached_property
 from sayso.model.schema import Schema
 from sayso.policy.condition import Condition, ConditionError, Facts, UndecidedError
 from sayso.policy.rules import Problem, Rule, matches, parse, short_name, template_fields

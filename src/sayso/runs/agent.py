@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
 from sayso.gates.signals import trimmed
+from sayso.model.cached import cached_property
 from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step

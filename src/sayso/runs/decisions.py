@@ -9,12 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from sayso import clock, errors
+from sayso.model.cached import cached_property
 from sayso.model.request import Request, State
 from sayso.model.run import RunSnapshot, RunState
 from sayso.reviews import Review

@@ -10,7 +10,6 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -24,6 +23,7 @@ from sayso.gates.masking import HookError
 from sayso.gates.options import Gate, check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gates.signals import ConfirmationRequired
 from sayso.model import canonical, duration, redaction
+from sayso.model.cached import cached_property
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation

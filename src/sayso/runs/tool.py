@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
@@ -14,6 +14,7 @@ from sayso.gates.gate import OnReject, call_function, checked_on_reject, given_f
 from sayso.gates.options import Gate, check_hook, check_known, check_text
 from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
+from sayso.model.cached import cached_property
 from sayso.runs.definition import ToolOptions, check_handler, entry, options_of
 from sayso.runs.definition import by_name as _flat
 from sayso.runs.runnable import Run, Runnable

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +24,7 @@ from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
 from sayso import clock
+from sayso.model.cached import cached_property
 from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.model.words import Language, choose, say

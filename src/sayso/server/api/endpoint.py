@@ -18,7 +18,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, TypeVar, cast, get_origin
 
 from anyio import to_thread
@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sayso import errors
 from sayso.model import strict_json
+from sayso.model.cached import cached_property
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
 from sayso.server.api.limits import InFlight, Rate, Slot

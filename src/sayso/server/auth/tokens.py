@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 from hmac import compare_digest
 from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from sayso import clock, config, errors
+from sayso.model.cached import cached_property
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store

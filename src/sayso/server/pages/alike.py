@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Context, Decimal
-from functools import cached_property
 from itertools import chain, islice
 from statistics import median
 from typing import Literal, NamedTuple, cast
 
 from sayso import clock
+from sayso.model.cached import cached_property
 from sayso.model.canonical import Json
 from sayso.model.canonical.decode import class_in, fields_of, tag_in
 from sayso.model.duration import ago

@@ -1,0 +1,38 @@
+"""`cached_property` without the lock of Python 3.11's, which hangs a child that is forked while another thread has it.
+
+Two threads that ask for a value at once may both compute it, as in Python 3.12 and later.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["cached_property"]
+
+if sys.version_info >= (3, 12):
+    from functools import cached_property
+else:
+    from collections.abc import Callable
+    from typing import Any, Generic, TypeVar, overload
+
+    T = TypeVar("T")
+
+    class cached_property(Generic[T]):  # noqa: N801  the name of Python's own
+        """A value that is computed at its first use, and kept in the object's `__dict__`."""
+
+        def __init__(self, compute: Callable[[Any], T]) -> None:
+            self._compute = compute
+            self.__doc__ = compute.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        @overload
+        def __get__(self, one: None, owner: type | None = None) -> cached_property[T]: ...
+        @overload
+        def __get__(self, one: object, owner: type | None = None) -> T: ...
+        def __get__(self, one: Any, owner: type | None = None) -> T | cached_property[T]:
+            if one is None:
+                return self
+            value = one.__dict__[self._name] = self._compute(one)
+            return value
