@@ -63,6 +63,7 @@ def test_what_a_child_commits_stays_when_its_parent_closes_the_file(tmp_path: Pa
         store.ask(sample_call("run_after"))
 
     ended = forked(child)
+    os.close(tell)  # so that a child that failed is heard of
     os.read(told, 1)
     store.close()
     os.write(say, b"1")
