@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .statistic import median, percentile
 
-__all__ = ["Row", "Table", "as_json", "as_markdown", "as_text", "fill", "seconds", "table_of"]
+__all__ = ["Row", "Table", "as_json", "as_markdown", "as_text", "facts_of", "fill", "seconds", "table_of"]
 
 HEADINGS = ("measure", "who", "store", "median", "p95", "per second", "samples", "note")
 RIGHT = frozenset(range(3, 7))
@@ -109,6 +109,12 @@ def as_markdown(table: Table, facts: Sequence[str]) -> str:
         "| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in (table.headings, rules, *table.lines)
     ]
     return "\n".join([*(f"- {fact}" for fact in facts), "", *lines]) + "\n"
+
+
+def facts_of(table: Table, tables: Sequence[Table], machine: Sequence[str], busy: Sequence[str]) -> list[str]:
+    """Return what a page says above a table: all of it above the first one, then which run it was and how busy."""
+    first = next((one for one in tables if one.name == "targets"), tables[0])
+    return list(machine) if table is first else [machine[0], *busy]
 
 
 def as_json(rows: Sequence[Row], machine: Sequence[str]) -> str:

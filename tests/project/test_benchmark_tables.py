@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.costs import COSTS, cost_table
-from benchmarks.table import Row, Table, as_markdown, as_text, fill, table_of
+from benchmarks.table import Row, Table, as_markdown, as_text, facts_of, fill, table_of
 from benchmarks.targets import target_table
 
 PAGE = """# Speed
@@ -28,6 +28,13 @@ def test_a_table_is_written_between_its_own_markers_and_nowhere_else(tmp_path: P
     )
     assert not fill(page, "targets", "never written\n")
     assert "never written" not in page.read_text(encoding="utf-8")
+
+
+def test_the_machine_is_described_once_above_the_tables_of_a_run() -> None:
+    costs, targets = (Table(name, (), ()) for name in ("costs", "targets"))
+    machine, busy = ["date: today", "machine: this", "busy"], ["busy"]
+    assert facts_of(targets, [costs, targets], machine, busy) == facts_of(costs, [costs], machine, busy) == machine
+    assert facts_of(costs, [costs, targets], machine, busy) == ["date: today", "busy"]
 
 
 def test_a_group_is_named_on_its_first_row_and_parted_from_the_next_one() -> None:
