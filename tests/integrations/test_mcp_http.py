@@ -6,17 +6,24 @@ The server and the clients are those of the official Python SDK, each in a proce
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
+import httpx2
 import pytest
 
 import sayso
+from sayso.integrations.mcp_gateway.gateway import Gateway, Settings
+from sayso.integrations.mcp_gateway.streamable_http import HttpUpstream
 from sayso.model.request import State
 from tests.integrations.adapters.installed import framework
 from tests.support.ports import free_port
@@ -289,5 +296,87 @@ def test_where_the_server_is_away_nothing_is_lost_and_an_approved_call_runs_when
             await scene.server.start()
             assert text(await client.call_tool("pay", {"amount": 1})) == "paid 1"
             assert scene.log == ["paid 1"]
+
+    run(work())
+
+
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}  # fmt: skip
+
+
+def post(client: httpx2.Client, url: str, body: bytes, **headers: str) -> tuple[int, str, str | None]:
+    """Post to the gateway as no SDK does; return the status, what was answered, and the id of the session."""
+    given = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    answer = client.post(url, content=body, headers=given, timeout=PATIENCE)
+    return answer.status_code, answer.text, answer.headers.get("mcp-session-id")
+
+
+def test_what_no_client_sends_takes_no_session_and_no_memory(tmp_path: Path, address: str) -> None:
+    async def work() -> None:
+        async with Scene(tmp_path, address, "http") as scene:
+            with httpx2.Client() as client:
+                await refused_and_served(partial(post, client, scene.gateway.url))
+
+    async def refused_and_served(ask: Callable[..., tuple[int, str, str | None]]) -> None:
+        initialize = json.dumps(INITIALIZE).encode()
+        strange: list[tuple[bytes, dict[str, str], int]] = [
+            (b"x", {"content_type": "text/plain", "origin": "https://evil.example"}, 400),
+            (initialize, {"origin": "https://evil.example"}, 403), (initialize, {"host": "evil.example"}, 421),
+            (b"[" * 100_000, {}, 400), (b"{}", {}, 400), (initialize, {"accept": "text/html"}, 406),
+            (b" " * 17_000_000 + initialize, {}, 413),
+        ]  # fmt: skip
+        for body, headers, status in strange:
+            assert (await asyncio.to_thread(ask, body, **headers))[0] == status
+        for _ in range(300):  # more than there are sessions, as any page in a browser could
+            await asyncio.to_thread(ask, *strange[0][:1], **strange[0][1])
+        status, _, session = await asyncio.to_thread(ask, initialize)
+        assert status == 200
+        assert session is not None
+        nan = json.dumps({**INITIALIZE, "method": "ping", "params": {"x": float("nan")}}).encode()
+        ping = json.dumps({**INITIALIZE, "method": "ping", "params": {}}).encode()
+        of_session = {"mcp_session_id": session, "mcp_protocol_version": "2025-11-25"}
+        assert "this is no JSON" in (await asyncio.to_thread(ask, nan, **of_session))[1]
+        assert '"result":{}' in (await asyncio.to_thread(ask, ping, **of_session))[1]
+
+    run(work())
+
+
+class Liar(BaseHTTPRequestHandler):
+    """A server over HTTP whose list is none."""
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        found = {"tools": None} if message["method"] == "tools/list" else INITIALIZE["params"]
+        self.send_response(200 if "id" in message else 202)
+        answer = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": {**found, "serverInfo": {}}}).encode()
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_server_whose_list_is_none_is_still_heard(address: str) -> None:
+    lines: list[dict[str, Any]] = []
+
+    async def take(line: bytes, _related: Any) -> None:
+        lines.append(json.loads(line))
+
+    async def work() -> None:
+        with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+            gateway = Gateway(Settings("s"), lambda: HttpUpstream(url, {}), take)
+            for number, method in enumerate(("initialize", "tools/list", "ping"), 1):
+                message = {**INITIALIZE, "id": number, "method": method}
+                await gateway.from_client(json.dumps(message).encode())
+                await until(lambda number=number: any(one.get("id") == number for one in lines))
+            await gateway.close()
+            server.shutdown()
 
     run(work())

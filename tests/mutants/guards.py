@@ -1380,6 +1380,16 @@ MUTANTS = [
         "integrations/test_mcp_schemas.py::test_the_list_of_a_foreign_server_passes_byte_for_byte",
     ),
     Mutant(
+        "an MCP server that closed its output is ended", "integrations/mcp_gateway/connection.py",
+        "            await self._end()  # it may", "            pass  # it may",
+        "integrations/test_mcp_hostile.py::test_a_server_whose_answers_cannot_come_any_more_is_ended",
+    ),
+    Mutant(
+        "an MCP server that reads nothing keeps no client waiting", "integrations/mcp_gateway/connection.py",
+        "if stdin.transport.get_write_buffer_size() > _LINE:", "if await stdin.drain():",
+        "integrations/test_mcp_hostile.py::test_a_server_that_reads_nothing_keeps_no_client_from_ending_its_session",
+    ),
+    Mutant(
         "an MCP session that ends withdraws its tickets", "integrations/mcp_gateway/gateway.py",
         'if self._settings.run is None:', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_session_that_ends_withdraws_what_waits_and_what_was_approved",

@@ -42,7 +42,7 @@ LOADS_BY_NAME = {
     "cli/__init__.py",
     "cli/mcp.py",
     "integrations/fastmcp.py",
-    "integrations/mcp_gateway/connection.py",
+    "integrations/mcp_gateway/streamable_http.py",
     "integrations/tool_hooks.py",
     "cli/worker.py",
 }

@@ -123,9 +123,9 @@ def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
 def _http() -> Any:
     if any(importlib.util.find_spec(package) is None for package in ("mcp", "uvicorn", "starlette")):
         raise errors.ConfigError('MCP over HTTP needs more packages: pip install "sayso[mcp]"; nothing was started')
-    from sayso.integrations.mcp_gateway import connection
+    from sayso.integrations.mcp_gateway import streamable_http
 
-    return connection
+    return streamable_http
 
 
 def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -> Any:

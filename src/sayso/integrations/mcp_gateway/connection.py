@@ -1,15 +1,14 @@
-"""The connections of the MCP gateway: to the server behind it, and to its clients, over stdio and streamable HTTP.
+"""The connections of the MCP gateway: to the server behind it, and to its client, over stdio.
 
 What a server sends over stdio is passed on as the bytes that came. What a client sends is parsed strictly and written
-anew: a text that two parsers read in two ways must not get a held call past the gateway. HTTP takes the transports of
-the official SDK (extra `mcp`), which nothing else here needs.
+anew: a text that two parsers read in two ways must not get a held call past the gateway. HTTP is in `streamable_http`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -19,6 +18,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from sayso.model.ids import new_token
+
+_log = logging.getLogger("sayso")
 
 Message = dict[str, Any]
 Receive = Callable[[bytes, Message], Awaitable[None]]
@@ -32,12 +33,9 @@ _MOST_PAGES = 100
 _ENDED = -32000
 _FIELDS = ("jsonrpc", "id", "method", "params", "result", "error")
 _PARAMS = {name.casefold(): name for name in ("name", "arguments", "_meta", "inputResponses", "requestState", "task")}
-_LINE = 64 * 2**20  # bytes of the longest message
-_PATIENCE = 3.0  # seconds that a server has to end by itself, or to be told goodbye
-_IDLE = 1_800.0  # seconds after which a session over HTTP without a request ends
-_MOST_SESSIONS = 256
+_LINE = 64 * 2**20  # bytes of the longest message over stdio
+PATIENCE = 3.0  # seconds that a server has to end by itself, or to be told goodbye
 _MOST_TOKENS = 1_000  # of requests of a session whose progress the client wants to hear of; the last ones count
-_UNSUPPORTED = -32022  # a version of the protocol
 
 
 def parse(line: bytes) -> Message:
@@ -76,6 +74,18 @@ def parse(line: bytes) -> Message:
 def object_of(value: Any) -> Message:
     """Return a JSON object, or an empty one for anything else that a peer may have put in its place."""
     return cast("Message", value) if isinstance(value, dict) else {}
+
+
+def parts_of(result: Message) -> list[Any]:
+    """Return the content of a result; none where the server put something else in its place."""
+    return cast("list[Any]", result["content"]) if isinstance(result.get("content"), list) else []
+
+
+def tools_in(result: Message) -> dict[str, Message]:
+    """Return the tools of a list by name, without what is none."""
+    listed: Any = result.get("tools")
+    tools = [object_of(tool) for tool in cast("list[Any]", listed)] if isinstance(listed, list) else []
+    return {tool["name"]: tool for tool in tools if isinstance(tool.get("name"), str)}
 
 
 def told(text: str, params: Message, facts: Message | None = None) -> Message:
@@ -132,37 +142,58 @@ class StdioUpstream:
         if process is None or process.stdout is None:
             raise RuntimeError("the process has no output")
         try:
-            while line := await process.stdout.readline():
+            while line := await self._line(process.stdout):
                 with suppress(ValueError, RecursionError):  # a server that logs: no client could read it either
                     message: Any = json.loads(line)
                     if isinstance(message, dict):
                         await receive(line.rstrip(b"\r\n"), cast("Message", message))
         finally:
             await closed()
+            await self._end()  # it may only have closed its output, and nobody would end it
+
+    async def _line(self, output: asyncio.StreamReader) -> bytes:
+        try:
+            return await output.readline()
+        except ValueError:
+            _log.warning(
+                "the server %s was ended: it wrote a line of more than %s bytes", self._command[0], f"{_LINE:,}"
+            )
+            return b""
 
     async def send(self, message: Message) -> None:
-        """Write a line."""
-        if self._process is None or self._process.stdin is None or self._process.returncode is not None:
+        """Write a line, and do not wait for the server to read it: what comes next may be that it is to end."""
+        stdin = None if self._process is None or self._process.returncode is not None else self._process.stdin
+        if stdin is None or stdin.is_closing():
             raise ConnectionRefusedError("the server has ended")
-        self._process.stdin.write(dump(message) + b"\n")
-        await self._process.stdin.drain()
+        line = dump(message) + b"\n"
+        if stdin.transport.get_write_buffer_size() > _LINE:
+            raise ConnectionRefusedError("the server does not read what it is sent")
+        stdin.write(line)
 
     async def close(self) -> None:
         """Close its input, and end it where that does not."""
+        await self._end()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _end(self) -> None:
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
-        with suppress(OSError):
-            process.stdin.close()
-        for end in (process.terminate, process.kill):
-            try:
-                await asyncio.wait_for(process.wait(), _PATIENCE)
-                break
-            except TimeoutError:
+        try:
+            with suppress(OSError):
+                process.stdin.close()
+            for end in (process.terminate, process.kill):
+                try:
+                    await asyncio.wait_for(process.wait(), PATIENCE)
+                    break
+                except TimeoutError:
+                    with suppress(ProcessLookupError):
+                        end()
+        finally:
+            if process.returncode is None:  # this is being broken off itself
                 with suppress(ProcessLookupError):
-                    end()
-        if self._reading is not None:
-            self._reading.cancel()
+                    process.kill()
 
 
 class Proxy:
@@ -262,9 +293,9 @@ class Proxy:
                 except ConnectionResetError:  # a server that was restarted forgot the session; this connects anew
                     answer = await self.request("tools/list", params, _LISTING)
                 found = object_of(answer.get("result"))
-                if "tools" not in found:
-                    raise ValueError(f"it does not list its tools: {answer.get('error')}")
-                tools |= {tool["name"]: tool for tool in found["tools"]}
+                if not isinstance(found.get("tools"), list):
+                    raise ValueError(f"it does not list its tools: {answer.get('error')}")  # noqa: TRY004  a server's answer
+                tools |= tools_in(found)
                 if not found.get("nextCursor"):
                     break
                 params = {**params, "cursor": found["nextCursor"]}
@@ -355,11 +386,16 @@ async def serve_stdio(open_session: Open) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints must not end up between messages
 
     def read() -> None:
-        rest = b""
-        while chunk := os.read(0, 1 << 16):
-            *whole, rest = (rest + chunk).split(b"\n")
+        parts, size = list[bytes](), 0  # of a line whose end has not come
+        while size <= _LINE and (chunk := os.read(0, 1 << 16)):
+            *whole, rest = chunk.split(b"\n")
             for line in whole:
-                loop.call_soon_threadsafe(lines.put_nowait, line)
+                loop.call_soon_threadsafe(lines.put_nowait, b"".join([*parts, line]))
+                parts, size = [], 0
+            parts.append(rest)
+            size += len(rest)
+        if size > _LINE:
+            _log.warning("the session was ended: its client wrote a line of more than %s bytes", f"{_LINE:,}")
         loop.call_soon_threadsafe(lines.put_nowait, None)
 
     async def send(line: bytes, related: str | int | None) -> None:  # noqa: ARG001  for HTTP
@@ -378,211 +414,3 @@ async def serve_stdio(open_session: Open) -> None:
                 await session.from_client(line)
     finally:
         await session.close()
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(name)  # loaded when it is needed: the gateway on stdio needs none of it
-
-
-class HttpUpstream:
-    """A server behind a URL, over streamable HTTP.
-
-    Args:
-        url: Its address.
-        headers: Sent with each request, such as `Authorization`.
-    """
-
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        self._url, self._headers, self._write = url, dict(headers), cast("Any", None)
-        self._version: str | None = None
-        self._schemas: dict[str, Any] = {}
-        self._ended = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self, receive: Receive, closed: Closed) -> None:
-        """Open the streams; the first request connects."""
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(receive, closed, ready))
-        await ready
-
-    async def _run(self, receive: Receive, closed: Closed, ready: asyncio.Future[None]) -> None:
-        httpx2, sdk = _module("httpx2"), _module("mcp.client.streamable_http")
-        timeout = httpx2.Timeout(30, read=None)  # a tool may take long; the gateway has its own limit
-        try:
-            async with (
-                httpx2.AsyncClient(
-                    headers=self._headers, timeout=timeout, event_hooks={"response": [self._look]}
-                ) as client,
-                sdk.streamable_http_client(self._url, http_client=client) as (read, self._write),
-            ):
-                ready.set_result(None)
-                reading = asyncio.create_task(self._read(read, receive))
-                await self._ended.wait()  # the streams are left in the task that entered them
-                reading.cancel()
-        finally:
-            self._write = None
-            await closed()
-
-    async def _look(self, response: Any) -> None:
-        """Give the connection up where the server does not know its session any more: it was restarted."""
-        if response.status_code == 404 and "mcp-session-id" in response.request.headers:
-            self._ended.set()
-
-    async def _read(self, read: Any, receive: Receive) -> None:
-        async for item in read:
-            if not isinstance(item, Exception) and not self._ended.is_set():
-                raw = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-                message: Message = json.loads(raw)
-                # Keep what later headers repeat: the agreed version, and the parameters that a tool wants as headers
-                found = object_of(message.get("result"))
-                self._version = found.get("protocolVersion", self._version) if "serverInfo" in found else self._version
-                tools: Any = found.get("tools", ())
-                self._schemas |= {tool["name"]: tool["inputSchema"] for tool in tools}
-                await receive(raw, message)
-        self._ended.set()
-
-    def _headers_of(self, message: Message) -> dict[str, str]:
-        inbound, params = _module("mcp.shared.inbound"), object_of(message.get("params"))
-        version = object_of(params.get("_meta")).get(f"{PROTOCOL}protocolVersion")
-        if version is None:  # a session, with the version of its handshake
-            return {} if self._version is None else {inbound.MCP_PROTOCOL_VERSION_HEADER: self._version}
-        headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: version, inbound.MCP_METHOD_HEADER: message["method"]}
-        named = params.get("name", params.get("uri"))
-        if isinstance(named, str):
-            headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(named)
-        if message["method"] == "tools/call" and named in self._schemas:
-            as_headers = inbound.x_mcp_header_map(self._schemas[named])
-            headers |= inbound.mcp_param_headers(as_headers, params.get("arguments") or {})
-        return headers
-
-    async def send(self, message: Message) -> None:
-        """Post a message."""
-        if self._write is None:
-            raise ConnectionRefusedError("the connection to the server has ended")
-        sdk = _module("mcp.shared.message")
-        metadata = sdk.ClientMessageMetadata(headers=self._headers_of(message))
-        typed = _module("mcp_types").jsonrpc_message_adapter.validate_python(message)
-        await self._write.send(sdk.SessionMessage(typed, metadata))
-
-    async def close(self) -> None:
-        """End the session."""
-        self._ended.set()
-        if self._task is not None:
-            with suppress(Exception):
-                await asyncio.wait_for(self._task, _PATIENCE)
-
-
-class _Sessions:
-    """The ASGI application: it finds or opens the session of each request, with a connection to the server of its own.
-
-    A client of a protocol without sessions (later than 2025-11-25) is told which versions there are, and takes one.
-    """
-
-    def __init__(self, open_session: Open) -> None:
-        self._open_session = open_session
-        self._transports: dict[str, Any] = {}
-        self._sessions: dict[str, Any] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one HTTP request."""
-        headers = _module("starlette.datastructures").Headers(scope=scope)
-        respond = _module("starlette.responses").JSONResponse
-        versions = list(_module("mcp_types.version").HANDSHAKE_PROTOCOL_VERSIONS)
-        name, version = headers.get("mcp-session-id"), headers.get("mcp-protocol-version")
-        if scope["path"].rstrip("/") != "/mcp" or (name is not None and name not in self._transports):
-            await respond(_error(-32600, "Session not found"), 404)(scope, receive, send)
-        elif version is not None and version not in versions:
-            data = {"supported": versions, "requested": version}
-            error = _error(_UNSUPPORTED, "Unsupported protocol version", data)
-            await respond(error, 400)(scope, receive, send)
-        elif name is None and len(self._transports) >= _MOST_SESSIONS:
-            await respond(_error(-32603, "Too many open sessions"), 503)(scope, receive, send)
-        else:
-            name = await self._opened() if name is None else name
-            await self._answered(name, scope, receive, send)
-
-    async def _opened(self) -> str:
-        settings = _module("mcp.server.transport_security").TransportSecuritySettings
-        kind = _module("mcp.server.streamable_http").StreamableHTTPServerTransport
-        here = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-        security = settings(allowed_hosts=list(here), allowed_origins=[f"http://{host}" for host in here])
-        name = new_token()
-        transport = kind(name, security_settings=security, idle_timeout=_IDLE)
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._transports[name] = transport
-        task = asyncio.create_task(self._run(name, transport, ready))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        await ready
-        return name
-
-    async def _run(self, name: str, transport: Any, ready: asyncio.Future[None]) -> None:
-        sdk, adapter = _module("mcp.shared.message"), _module("mcp_types").jsonrpc_message_adapter
-
-        async with transport.connect() as (read, write):
-
-            async def send(line: bytes, related: str | int | None) -> None:
-                metadata = None if related is None else sdk.ServerMessageMetadata(related_request_id=related)
-                await write.send(sdk.SessionMessage(adapter.validate_json(line), metadata))
-
-            session = self._sessions[name] = self._open_session(send)
-            ready.set_result(None)
-            try:
-                with transport.idle_scope, suppress(_module("anyio").ClosedResourceError):  # the client ended it
-                    async for item in read:
-                        if not isinstance(item, Exception):
-                            message = item.message.model_dump(by_alias=True, exclude_unset=True)
-                            await session.from_client(dump(message))
-            finally:
-                self._transports.pop(name, None)
-                self._sessions.pop(name, None)
-                await asyncio.shield(session.close())
-
-    async def _answered(self, name: str, scope: Any, receive: Any, send: Any) -> None:
-        """Have the transport answer; a call whose connection is gone by then has nobody to give its result to."""
-        body, transport, status = bytearray(), self._transports[name], 0
-
-        async def received() -> Any:
-            event = await receive()
-            body.extend(event.get("body", b""))
-            return event
-
-        async def sent(event: Any) -> None:
-            nonlocal status
-            status = event.get("status", status)
-            await send(event)
-
-        session = self._sessions.get(name)
-        try:
-            await transport.handle_request(scope, received, sent)
-        finally:
-            with suppress(ValueError):
-                message = object_of(json.loads(bytes(body) or b"null"))
-                if session is not None and "method" in message:
-                    session.gone(message.get("id"))
-            if transport.is_terminated or (status >= 400 and scope["method"] == "POST" and b"initialize" in body):
-                self._transports.pop(name, None)
-                await transport.terminate()
-
-    async def close(self) -> None:
-        """End every session."""
-        for transport in list(self._transports.values()):
-            await transport.terminate()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_PATIENCE)
-
-
-def _error(code: int, text: str, data: Any = None) -> dict[str, Any]:
-    error = {"code": code, "message": text} | ({} if data is None else {"data": data})
-    return {"jsonrpc": "2.0", "id": None, "error": error}
-
-
-async def serve_http(open_session: Open, host: str, port: int) -> None:
-    """Serve clients at `http://HOST:PORT/mcp` until SIGTERM or Ctrl-C."""
-    uvicorn, app = _module("uvicorn"), _Sessions(open_session)
-    config = uvicorn.Config(app, host, port, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
-    try:
-        await uvicorn.Server(config).serve()
-    finally:
-        await app.close()

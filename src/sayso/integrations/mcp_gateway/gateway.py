@@ -36,6 +36,7 @@ from sayso.integrations.mcp_gateway.connection import (
     is_request_id,
     object_of,
     parse,
+    parts_of,
     told,
 )
 from sayso.model import canonical
@@ -50,7 +51,7 @@ _REPLAY = timedelta(minutes=10)  # for a result that another process of the run 
 _GRACE = 5.0  # seconds that a started call has when the client is gone
 _BEAT = 5.0
 # The server did not take the call at all. Not -32600: the SDK answers so itself for what HTTP leaves open.
-_SURELY_REFUSED = {-32601, -32602, -32700}
+_SURELY_REFUSED = (-32601, -32602, -32700)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ class _ToolError(Exception):
     """The server's own result says that the call failed."""
 
     def __init__(self, result: Message) -> None:
-        text = "\n".join(str(part.get("text")) for part in result.get("content", ()) if part.get("type") == "text")
+        parts = [object_of(part) for part in parts_of(result)]
+        text = "\n".join(str(part.get("text")) for part in parts if part.get("type") == "text")
         super().__init__(text or "the tool reported an error")
         self.result = result
 
@@ -291,7 +293,7 @@ class Gateway:
                 return pause, False
             with suppress(signals.ConfirmationRequired):  # sent back to the reviewer: wait again
                 result, note = await self._start(call, occasion, held), held.message_for_model()
-                content = [{"type": "text", "text": note}, *result.get("content", ())]
+                content = [{"type": "text", "text": note}, *parts_of(result)]
                 return ({**result, "content": content} if note else result), True
 
     async def _wait(self, call: _Call, occasion: _Occasion, held: aio.Held) -> Message | None:

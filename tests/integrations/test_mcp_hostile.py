@@ -1,0 +1,160 @@
+"""Servers of MCP that do what no server should, behind the gateway; real processes where the fault is in one.
+
+The invariant: a session goes on or ends, what a server did wrong is no decision, and no process stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.integrations.mcp_gateway import connection
+from sayso.integrations.mcp_gateway.connection import StdioUpstream
+from sayso.model.request import State
+from sayso.stores.base import Filter, Store
+from tests.integrations.mcp_peers import PATIENCE, WRITE, Client, Server, text
+
+WRONG = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "endless":
+        print("x" * 200_000, flush=True)
+    if message["method"] == "mute":
+        os.close(1)
+        while True:
+            sys.stdin.read(1)
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"pid": os.getpid()}}), flush=True)
+"""
+DEAF = "import time; time.sleep(3600)"
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(work, PATIENCE)
+
+    asyncio.run(bounded())
+
+
+@pytest.fixture
+def store() -> Store:
+    sayso.configure(store="memory:")
+    return sayso.config.open_store(None)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+
+
+def is_alive(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_server_whose_answers_cannot_come_any_more_is_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_LINE", 100_000)
+    monkeypatch.setattr(connection, "PATIENCE", 0.05)
+
+    async def work() -> None:
+        client: Any = Client(Server())
+        client.gateway._proxy._make = lambda: StdioUpstream([sys.executable, "-c", WRONG])
+        for wrong in ("endless", "mute"):
+            first = (await client.ask("ping"))["result"]["pid"]
+            assert "the server ended" in (await client.ask(wrong))["error"]["message"]
+            await until(lambda number=first: not is_alive(number))
+            assert (await client.ask("ping"))["result"]["pid"] != first
+        await client.gateway.close()
+
+    run(work())
+
+
+def test_a_server_that_reads_nothing_keeps_no_client_from_ending_its_session(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [sys.executable, "-m", "sayso", "--store", "memory:", "mcp-gateway", "--name", "s", "--"]
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "y" * 500_000}}).encode() + b"\n"
+    gateway = subprocess.Popen([*words, sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        gateway.communicate(2 * line, timeout=PATIENCE)  # more than any pipe holds, and the end of the session
+    finally:
+        gateway.send_signal(signal.SIGKILL)
+        gateway.wait(PATIENCE)
+
+    monkeypatch.setattr(connection, "_LINE", 100_000)
+    monkeypatch.setattr(connection, "PATIENCE", 0.05)
+
+    async def work() -> None:
+        client: Any = Client(Server())
+        client.gateway._proxy._make = lambda: StdioUpstream([sys.executable, "-c", DEAF])
+        waiting = [await client.begin("ping", {"x": "y" * 200_000}) for _ in range(2)]
+        assert "does not read" in (await waiting[1][1])["error"]["message"]
+        await client.gateway.close()
+
+    run(work())
+
+
+def test_a_list_that_is_none_and_tools_that_are_none_run_nothing_and_end_no_session(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        for tools in (None, {"write": WRITE}, [None], [{"name": ["write"]}], [{"inputSchema": {}}]):
+            server.tools = tools  # type: ignore[assignment]
+            answer = await (await client.calling("write", {"path": "a"}))[1]
+            words = json.dumps(answer)
+            assert "cannot say which tools it has" in words or "Unknown tool" in words
+        server.tools = [None, {"name": 5}, WRITE]  # type: ignore[list-item]
+        result = await client.call("write", {"path": "a"})
+        assert "must approve" in text(result)
+        [waiting] = store.list(Filter(states=frozenset({State.PENDING}))).requests
+        sayso.Review().approve(waiting.id)
+        server.tools = None  # type: ignore[assignment]
+        assert "was not run" in text(await client.call("write", {"path": "a"}))
+        server.tools = [WRITE]
+        assert "wrote" in text(await client.call("write", {"path": "a"}))
+        assert len(server.calls) == 1
+        await client.gateway.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ({"error": {"code": [], "message": "?"}}, State.UNKNOWN), ({"error": "?"}, State.UNKNOWN),
+        ({"isError": True, "content": "?"}, State.FAILED), ({"isError": True, "content": ["?"]}, State.FAILED),
+        ({"content": None}, State.DONE),
+    ],
+)  # fmt: skip
+def test_an_answer_of_no_right_form_is_an_outcome_and_the_client_hears_it(
+    store: Store, answer: dict[str, Any], state: State
+) -> None:
+    async def work() -> None:
+        server = Server()
+        server.answer = lambda _: answer
+        client = Client(server)
+        await client.call("write", {"path": "a"})
+        [waiting] = store.list(Filter(states=frozenset({State.PENDING}))).requests
+        sayso.Review().approve(waiting.id, comment="as you like")
+        result = await client.call("write", {"path": "a"})
+        assert "the gateway failed" not in json.dumps(result)
+        [request] = store.list(Filter(states=frozenset(State))).requests
+        assert request.state is state
+        await client.gateway.close()
+
+    run(work())
