@@ -6,20 +6,29 @@ The invariant: no text of ours on a page stands outside of the catalogue, and no
 from __future__ import annotations
 
 import re
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from gettext import GNUTranslations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
+from uuid import UUID
 
 import pytest
+from pydantic import Field
 from starlette.applications import Starlette
 
 import sayso
+from sayso.model import strict_json
+from sayso.model.schema import Schema
+from sayso.model.schema_validation import SchemaError
+from sayso.model.words import speaking
 from sayso.server import create_app
 from sayso.server.language import asked_for, languages
+from sayso.server.pages.sentences import translated
 from sayso.stores.base import Store
 from tests.support.acting import held
 from tests.support.browsing import BASE, Browser, browser, fields_of
-from tests.support.pseudo import HEBREW, left_in_latin
+from tests.support.pseudo import HEBREW, latin_in, left_in_latin
 
 CATALOGUES = Path(__file__).parents[2] / "src" / "sayso" / "server" / "catalogues"
 _PARTS = re.compile(r"%\(\w+\)s|%%|</?[a-z][^>]*>")
@@ -174,3 +183,101 @@ def test_no_text_of_a_page_stands_outside_of_the_catalogue(
         if left := left_in_latin(page.text):
             wrong[address] = left
     assert wrong == {}
+
+
+def _unread(sentence: str) -> str:
+    """Return the Latin words that are left of a sentence in Hebrew, without what its Greek values leave."""
+    with speaking(HEBREW):
+        return latin_in(translated(sentence))
+
+
+def test_what_is_wrong_with_a_typed_value_is_said_in_the_readers_language() -> None:
+    """Whoever checks it (our schema, jsonschema-rs, the function's own types, a JSON reader) says it in English."""
+
+    class Pay(NamedTuple):
+        to: Annotated[str, Field(min_length=2, max_length=3, pattern="^[α-ω]+$")]
+        often: int
+        part: Annotated[float, Field(gt=0, lt=5)]
+        whole: Annotated[int, Field(ge=0, le=5, multiple_of=2)]
+        total: Annotated[Decimal, Field(gt=0, max_digits=5, decimal_places=2)]
+        day: date
+        at: datetime
+        hour: time
+        span: timedelta
+        made: UUID
+        raw: bytes
+        kind: Literal["α", "β"]
+        yes: bool
+        several: int | date | None
+        names: Annotated[list[str], Field(min_length=1, max_length=2)]
+        amounts: dict[str, int]
+
+    wrong: dict[str, list[Any]] = {
+        "to": ["α", "αβγδε", "12", 5], "often": ["α", 1.5, [], None], "part": [0, 5, "α"], "whole": [-2, 6, 3],
+        "total": ["0", "1000000", "1.234", "α", True], "day": ["α", 5], "at": ["α"], "hour": ["α"], "span": ["α"],
+        "made": ["α"], "raw": ["αβγ"], "kind": ["γ"], "yes": ["α"], "several": ["α"], "names": [[], ["α"] * 3, 5],
+        "amounts": [{"α": "β"}, []],
+    }  # fmt: skip
+    stored = Schema.from_text(Schema.of(Pay).text)
+    foreign = Schema.of_json({
+        "type": "object", "required": ["α"], "additionalProperties": False,
+        "properties": {"α": {"const": 5}, "β": {"format": "email"}, "γ": {"type": ["number", "null"], "maximum": 5},
+                       "δ": {"type": "array", "uniqueItems": True, "maxItems": 1}, "ε": {"minProperties": 1},
+                       "ζ": {"exclusiveMinimum": 1}, "η": {"exclusiveMaximum": 1}},
+    })  # fmt: skip
+    found: list[str] = []
+    for schema, values in (
+        *((schema, {name: one}) for schema in (Schema.of(Pay), stored) for name, ones in wrong.items() for one in ones),
+        (foreign, {}), (foreign, {"α": 6, "β": "γ", "γ": 6, "δ": [1, 1], "ε": {}, "ζ": 1, "η": 1, "θ": 1}),
+        (foreign, {"α": 5, "γ": "δ"}),
+    ):  # fmt: skip
+        with pytest.raises(SchemaError) as refused:
+            schema.fit({**({"α": 5} if schema is foreign and values else {}), **values})
+        found += [problem.partition(": ")[2] for problem in refused.value.problems]
+    deep, twice = "[" * 99 + "]" * 99, '{"α":1,"α":2}'
+    for text in ("", "{", "[1,]", '{"α": 1,}', '{"α" 1}', '"α', "1 2", "NaN", "1e999", deep, twice):
+        with pytest.raises(ValueError) as fault:  # noqa: PT011  what it says is what is looked at
+            strict_json.loads(text)
+        found.append(str(fault.value))
+    left = {sentence: words for sentence in found if (words := _unread(sentence))}
+    assert set(left.values()) <= {"email", "NaN", "UUID"}, left
+
+
+def test_a_sentence_of_nobody_here_stays_as_it_is() -> None:
+    for sentence in ("the program said so", "always", "too much; too late", ""):
+        with speaking(HEBREW):
+            assert translated(sentence) == sentence
+        assert translated("Field required") == "Field required", "English needs no words of a catalogue"
+
+
+def test_why_a_form_was_refused_and_what_values_were_stands_in_the_readers_language(
+    app: Starlette, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(languages(), "he", HEBREW)
+    sayso.configure(store=store)
+
+    def πλήρωσε(ποσό: int, ποιος: str, κωδικός: str = "βγδ") -> None: ...
+
+    πλήρωσε.__module__, πλήρωσε.__qualname__ = "κατάστημα", "πλήρωσε"
+    pay, review = sayso.gate(wait="raise", redact=["κωδικός"])(πλήρωσε), sayso.Review(reviewer="βασίλης")
+    for at in range(25):
+        review.approve(held(pay, at, "άντα").confirmation_id)
+    asked, strict = (
+        held(pay, 320, "νίκος").confirmation_id,
+        held(sayso.gate(wait="raise", always=True)(πλήρωσε), 5, "α"),
+    )
+    someone = browser(app, "άντα")
+    someone.submit("/settings/language", csrf=fields_of(someone.get("/settings").text)["csrf"], tag="he")
+    pages = [someone.get("/insights")]
+    for request, verb, sent in (
+        (asked, "approve", {"f0": "πολλά"}), (asked, "grant", {"count": "3", "lasts": "0"}),
+        (asked, "grant", {"count": "0", "lasts": "1h"}),
+        (asked, "grant", {"count": "3", "lasts": "1h", "without": "ψ"}),
+        (asked, "preview-grant", {"count": "3", "lasts": "1h", "at_most:ποσό": "500"}),
+        (strict.confirmation_id, "grant", {"count": "3", "lasts": "1h"}),
+    ):  # fmt: skip
+        form = fields_of(someone.get(f"/r/{request}").text)
+        page = someone.submit(f"/r/{request}/{verb}", **{**form, **sent})
+        assert (page.status_code, 'role="alert"' in page.text) == (422, True), verb
+        pages.append(page)
+    assert {page.request.url.path: left for page in pages if (left := left_in_latin(page.text))} == {}

@@ -17,7 +17,7 @@ from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.words import later, say, say_n
 from sayso.view.layout import Layout, wrapped
-from sayso.view.summary import columns, line, lines, name_of, padded, short, time_left, token, warnings
+from sayso.view.summary import channel_name, columns, line, lines, name_of, padded, short, time_left, token, warnings
 
 _COMMENT_ROOM = 300
 _STATES = {
@@ -37,7 +37,7 @@ _EFFECTS_SHOWN = 3
 
 def said_by(decision: Decision, now: datetime) -> str:
     """Return who said something, through which channel and how long ago."""
-    return f"{name_of(decision.by)} ({token(decision.channel)}, {ago(decision.at, now)})"
+    return f"{name_of(decision.by)} ({channel_name(decision.channel)}, {ago(decision.at, now)})"
 
 
 def decided(request: Request, now: datetime) -> str:

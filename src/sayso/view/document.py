@@ -18,7 +18,7 @@ from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Escalation, Identity
 from sayso.model.words import later, say
 from sayso.view import card
-from sayso.view.summary import columns, padded, token
+from sayso.view.summary import channel_name, columns, padded, token
 
 _PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
 
@@ -173,7 +173,7 @@ def event_rows(entries: Iterable[Entry]) -> list[str]:
 def _row(entry: Entry, event: str) -> str:
     # The program's own steps come through no other channel, so its issuer says nothing more.
     issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
-    who = f"{token(entry.by.removeprefix(issuer))} ({token(entry.channel)})"
+    who = f"{token(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
     return f"{_when(entry.at)}  {event}  {who}{_detail(entry.detail)}"
 
 

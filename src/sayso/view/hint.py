@@ -31,11 +31,13 @@ _LIMITS = {
 
 _KINDS = frozenset({
     later("string"), later("number"), later("integer"), later("boolean"), later("array"), later("object"),
+    later("date"),
 })  # fmt: skip
+_FORMATS = frozenset({later("date-time"), later("time"), later("duration"), later("path")})
 
 
 def _kind(name: Any) -> str:
-    return say(str(name)) if name in _KINDS else str(name)
+    return say(str(name)) if name in _KINDS | _FORMATS else str(name)
 
 
 def choices_of(schema: Schema) -> list[Any]:
@@ -86,7 +88,8 @@ def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True)
     kind = say(" or ").join(map(_kind, cast("list[Any]", named))) if isinstance(named, list) else named and _kind(named)
     if part.get("x-sayso-type") == "decimal":  # written as text, whose pattern says no more than this
         return say("number")
-    words = escape(str(part.get("format") or part.get("contentEncoding") or kind or say("anything")))
+    form = part.get("format") or part.get("contentEncoding")
+    words = escape(_kind(form) if form else str(kind or say("anything")))
     if part.get("type") == "array" and isinstance(part.get("items"), dict):
         words = say("array of %(kind)s", kind=kind_of(schema, part["items"], depth + 1, patterns=patterns))
     if part.get("type") == "object" and "properties" in part:

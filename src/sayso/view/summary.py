@@ -14,7 +14,7 @@ from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_scrip
 from sayso.model.ids import ID_LENGTH
 from sayso.model.rendering import Change, as_amount, changes, fill, is_light, name_of, quoted, token, value, word
 from sayso.model.reviewer import Delegation, Identity
-from sayso.model.words import say, say_n
+from sayso.model.words import later, say, say_n
 from sayso.view.layout import Layout, columns
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Change",
     "absence",
     "changes",
+    "channel_name",
     "columns",
     "in_short",
     "is_high",
@@ -42,6 +43,12 @@ RUN_ROOM = 48
 """What a list leaves to the id of a run: people copy it, and `confirm:` with a UUID has 44 characters."""
 
 _NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
+_CHANNELS = frozenset({
+    later("web"), later("terminal"), later("cli"), later("push"), later("program"), later("clock"), later("sweep"),
+    later("grant"), later("policy"), later("console"), later("queue"), later("verify"), later("resume"),
+    later("script"), later("test"),
+})  # fmt: skip
+"""Those of ours whose names are words; others are names of things: `api`, `slack`, `mcp`."""
 _WHOLE_ID = re.compile(rf"\brq_[0-9a-z]{{{ID_LENGTH - 3}}}\b")
 
 
@@ -63,6 +70,11 @@ def is_high(risk: str | None) -> bool:
 def time_left(end: datetime, now: datetime) -> str:
     """Return how long it is until `end`, so that 24 hours that have just begun do not read as 23h 59m."""
     return left(end + timedelta(milliseconds=500), now) if now < end else left(end, now)
+
+
+def channel_name(channel: str) -> str:
+    """Return how people read through which channel something was done; one that is not ours has its own name."""
+    return say(channel) if channel in _CHANNELS else token(channel)
 
 
 def absence(who: Identity | None, away: Iterable[Delegation]) -> str:

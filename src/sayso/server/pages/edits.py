@@ -21,6 +21,7 @@ from sayso.model.request import Request
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.words import say, unisolated
 from sayso.server.pages.forms import LABELS, Way, Widget, argument_fields
+from sayso.server.pages.sentences import translated
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _UNCHANGED = object()
@@ -246,7 +247,7 @@ def _typed(widget: Widget, text: str) -> object:
             try:
                 return strict_json.loads(text)
             except ValueError as error:
-                raise ValueError(say("this is no JSON: %(fault)s", fault=str(error))) from None
+                raise ValueError(say("this is no JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
             return _read_number(text.strip())
         case _:

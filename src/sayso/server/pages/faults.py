@@ -12,6 +12,8 @@ from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.words import later, say
 from sayso.server.pages.rendering import known
+from sayso.server.pages.sentences import translated
+from sayso.view.summary import channel_name
 
 _WORDS: dict[type[errors.SaysoError], str] = {
     errors.RequestNotFoundError: later(
@@ -37,6 +39,7 @@ _WORDS: dict[type[errors.SaysoError], str] = {
     errors.NotUndoneError: later(
         "The time to undo it is over, or somebody else decided it. If its call has not started, cancel it."
     ),
+    errors.GrantRefusedError: later("There can be no grant like this: %(reason)s. Nothing was decided."),
     errors.ReasonMissingError: later("This needs a reason: write it into the note. Nothing was decided."),
     errors.NotUnknownError: later("It is %(state)s, and its outcome is not unknown. Nothing was changed."),
 }
@@ -53,6 +56,7 @@ def told(fault: errors.SaysoError) -> str:
         return _coded(escape(str(fault)))
     facts = {name: escape(fact) for name, fact in vars(fault).items() if isinstance(fact, str)}
     at = vars(fault).get("at") or vars(fault).get("expired_at")
+    facts |= {"channel": channel_name(facts.get("channel", "")), "reason": translated(facts.get("reason", ""))}
     facts |= {"ago": "" if at is None else ago(at, clock.now()), "state": known(facts.get("state", ""))}
     facts["roles"] = say(" or ").join(map(escape, vars(fault).get("roles", ())))
     return say(_WORDS[type(fault)], **facts)

@@ -21,8 +21,9 @@ from sayso.model.rendering import brief
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
-from sayso.model.words import later, say
+from sayso.model.words import later, say, unisolated
 from sayso.server.pages.arguments import is_plain
+from sayso.server.pages.sentences import translated
 from sayso.view.hint import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.layout import Layout
 
@@ -77,7 +78,6 @@ class Widget:
         drawn: The whole value, drawn by us, where the input may not show all of it.
         limits: Attributes of the input.
         options: For a choice, what is sent and what is read, in order.
-        choices: What each option stands for.
         parts: Those of an object, a list or an entry.
         ways: What can be said of it: a value, null, or nothing at all.
         way: What is said now.
@@ -137,16 +137,23 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
         within = (path for path in paths if where == path or where.startswith((f"{path}.", f"{path}[")))
         nearest = max(within, key=len, default=None)
         if nearest is None or not what:
-            rest.append(problem)
+            rest.append(_translated(problem))
         else:
-            found.setdefault(nearest, []).append(what if where == nearest else problem)
+            found.setdefault(nearest, []).append(_translated(what if where == nearest else problem))
     return tuple(_marked(widget, found) for widget in widgets), rest
 
 
 def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
     """Return of each field with a problem how it is called in the form, and the problem with its place."""
-    found = [(one, one.problem) for one in _walk(widgets) if one.problem]
-    return [(one.key, said if said.startswith(one.path) else f"{one.path}: {said}") for one, said in found]
+    found = [(one, one.said or one.path, one.problem) for one in _walk(widgets) if one.problem]
+    return [(one.key, said if said.startswith(one.path) else f"{name}: {said}") for one, name, said in found]
+
+
+def _translated(problem: str) -> str:
+    """Return a problem, or `where: what is wrong`, in the reader's language; pages escape all of it."""
+    where, colon, what = problem.partition(": ")
+    said = translated(problem)
+    return unisolated(f"{where}{colon}{translated(what)}" if said == problem and what else said)
 
 
 def _walk(widgets: Sequence[Widget]) -> Iterator[Widget]:

@@ -28,6 +28,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.care import NotDoneError
 from sayso.server.pages.edits import edit_of
 from sayso.server.pages.rendering import parts_of
+from sayso.server.pages.sentences import translated
 from sayso.view import card
 
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
@@ -172,7 +173,7 @@ def grant(context: RequestContext, request: Request, seen: str) -> None:
             **terms,
         )  # fmt: skip
     except errors.ConfigError as fault:
-        raise NotDoneError(escape(str(fault))) from None
+        raise NotDoneError(translated(escape(str(fault)))) from None
 
 
 def _call_of(request: Request, terms: dict[str, Any] | None) -> Call:

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock
-from sayso.model.request import LIVE, Request, State, Verb
+from sayso.model.request import LIVE, Decision, Request, State, Verb
 from sayso.model.reviewer import Identity
 from sayso.model.words import later, say
 from sayso.server.context import RequestContext
@@ -32,6 +32,7 @@ from sayso.server.pages.amounts import amount_of
 from sayso.server.pages.rendering import render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
+from sayso.view.summary import channel_name
 
 PAGE, LOOK = 50, 2_000
 _FOLDED = 1_000  # alike calls are found among so many, in 30 ms
@@ -314,11 +315,16 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
             )
         yield lambda request: request.decision is not None and request.decision.verb == verb
     if channel:
-        yield lambda request: request.decision is not None and request.decision.channel.casefold() == channel.casefold()
+        yield lambda request: request.decision is not None and _is_through(request.decision, channel.casefold())
     if since is not None:
         yield lambda request: _decided_at(request) >= since
     if until is not None:
         yield lambda request: _decided_at(request) < until + timedelta(days=1)
+
+
+def _is_through(decision: Decision, channel: str) -> bool:
+    """Say whether a decision came through a channel, by its name or by what the page calls it."""
+    return channel in {decision.channel.casefold(), channel_name(decision.channel).casefold()}
 
 
 def _end(request: Request) -> float:

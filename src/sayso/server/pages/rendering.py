@@ -6,7 +6,9 @@ Texts from programs and people are escaped by `sayso.view` before they reach a t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, NamedTuple, cast
@@ -22,7 +24,7 @@ from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.ids import is_random
-from sayso.model.rendering import word
+from sayso.model.rendering import value, word
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
 from sayso.model.words import isolated, later, say, spoken
@@ -31,12 +33,14 @@ from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
 from sayso.server.language import script_words
 from sayso.server.pages.amounts import amount_text
+from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import said_by, stands
-from sayso.view.summary import RUN_ROOM, absence, is_high, name_of, short, time_left, token
+from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _HEADLINE = 180
+_LISTS = ("always ", "one of ")  # as `sayso.learning.proposals` begins a list of values
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
 
 
@@ -92,6 +96,14 @@ def _findings(one: Proposal) -> list[str]:
     return [*lines, say("It does not look at %(names)s.", names=names)] if names else lines
 
 
+def _described(values: str) -> str:
+    """Return what a report says of an argument's values: `always "A"`; they are JSON in it, and drawn as everywhere."""
+    begin, listed = next(((one, values.removeprefix(one)) for one in _LISTS if values.startswith(one)), ("", ""))
+    with suppress(ValueError):
+        return translated(begin + ", ".join(map(value, json.loads(f"[{listed}]"))) if begin else values)
+    return translated(values)
+
+
 def percent(share: float | None) -> str:
     """Return a share as people read it."""
     return "-" if share is None else f"{share:.0%}"
@@ -120,6 +132,7 @@ def _environment() -> Environment:
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
         "span": brief_span, "ago": _ago, "known": known, "share": _share, "findings": _findings,
+        "described": _described, "channel": channel_name,
     }  # fmt: skip
     return made
 

@@ -39,6 +39,7 @@ from sayso.server.pages.forms import Widget, answer_fields, argument_fields, fla
 from sayso.server.pages.listing import queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, pending_filter, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
+from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.card import outcome_rows
@@ -106,7 +107,7 @@ def request_page(
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
         refused=None if request.returned is None or request.state is not State.PENDING
-        else escape(request.returned, block=True),
+        else translated(escape(request.returned, block=True)),
         unverified=_unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
         timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),

@@ -1,0 +1,142 @@
+"""English sentences that are made where nobody knows the reader, in the language of a page.
+
+What a schema, a grant or a report says is English: it is recorded, compared, and read by programs. Here it is found
+again by its form, each `%(name)s` standing for anything. A sentence that is not here stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from sayso.model.words import later, say, spoken
+
+_FORMS = (
+    # problems of values, from `sayso.model` and jsonschema-rs
+    later("Field required"), later("there is no such field"), later("there is no such argument (it takes none)"),
+    later("there is no such argument (there are %(names)s)"), later("Input is not of type %(kind)s"),
+    later("Input is not of types %(kind)s"), later("Input fits none of %(kind)s"),
+    later("Input fits several alternatives that exclude each other"), later("Input has a name that is not allowed"),
+    later("Input should be one of %(values)s"), later("%(value)s was expected"),
+    later("Input is less than the minimum of %(bound)s"), later("Input is greater than the maximum of %(bound)s"),
+    later("Input is less than or equal to the minimum of %(bound)s"),
+    later("Input is greater than or equal to the maximum of %(bound)s"),
+    later("Input is not a multiple of %(bound)s"), later("Input is shorter than %(count)s characters"),
+    later("Input is longer than %(count)s characters"), later("Input has less than %(count)s items"),
+    later("Input has more than %(count)s items"), later("Input has less than %(count)s properties"),
+    later("Input has more than %(count)s properties"), later("Input has non-unique elements"),
+    later("Input does not match %(pattern)s"), later("Input is not a %(format)s"),
+    later("is refused by the program's own check"), later("Input should be base64 text"),
+    later("Input should be a valid date, YYYY-MM-DD"), later("Input should be a valid time, HH:MM:SS"),
+    later("Input should be a valid datetime, YYYY-MM-DDTHH:MM:SS with an offset if it has one"),
+    later("Input should be a valid duration, as P1DT2H30M or 26:30:00"),
+    later("Input is the mask, not a value; leave it out to keep the secret"),
+    later("Input cannot be checked here: the limits of its type are not known to pydantic"),
+    later("can only be changed where the program's code is, because %(name)s checks itself"),
+    later("has a default that only the program knows; give a value"), later("is too much to be checked"),
+    later("arguments: cannot be checked (%(why)s)"),
+    later("Input begins like JSON and is none; give such a text in JSON's own quotes"),
+    # of pydantic
+    later("Input is not valid (%(code)s)"), later("Input should be a finite number"), later("Input should be None"),
+    later("Input should be greater than or equal to %(bound)s"), later("Input should be greater than %(bound)s"),
+    later("Input should be less than or equal to %(bound)s"), later("Input should be less than %(bound)s"),
+    later("Input should be a multiple of %(bound)s"), later("String should match pattern %(pattern)s"),
+    later("Input should be a valid integer, unable to parse string as an integer"),
+    later("Input should be a valid integer, got a number with a fractional part"),
+    later("Input should be a valid number, unable to parse string as a number"),
+    later("Input should be a valid boolean, unable to interpret input"), later("Input should be a valid %(kind)s"),
+    later("String should have at least %(count)s characters"),
+    later("String should have at most %(count)s characters"),
+    later("%(what)s should have at least %(count)s items after validation, not %(found)s"),
+    later("%(what)s should have at most %(count)s items after validation, not %(found)s"),
+    later("Data should have at least %(count)s bytes"), later("Data should have at most %(count)s bytes"),
+    later("Decimal input should be an integer, float, string or Decimal object"),
+    later("Decimal input should have no more than %(count)s digits in total"),
+    later("Decimal input should have no more than %(count)s decimal places"),
+    later("Decimal input should have no more than %(count)s digits before the decimal point"),
+    later("Date should be in the past"), later("Date should be in the future"), later("Input should be in the past"),
+    later("Input should be in the future"), later("Input should have timezone info"),
+    later("Input should not have timezone info"), later("Extra inputs are not permitted"),
+    later("Datetimes provided to dates should have zero time - e.g. be exact dates"),
+    # of JSON
+    later("%(what)s: line %(line)s column %(column)s (char %(at)s)"), later("Expecting value"), later("Extra data"),
+    later("Expecting property name enclosed in double quotes"), later("Expecting ':' delimiter"),
+    later("Expecting ',' delimiter"), later("Unterminated string starting at"), later("Invalid control character at"),
+    later("Illegal trailing comma before end of object"), later("Illegal trailing comma before end of array"),
+    later("Invalid \\escape"), later("Invalid \\uXXXX escape"), later("an object names a key twice"),
+    later("%(name)s is no number in JSON"), later("a number is too large"), later("a number has too many digits"),
+    later("a text has half of a surrogate pair"), later("it is nested deeper than %(count)s levels"),
+    # of edits
+    later("the arguments of this call cannot be changed: its program runs exactly what it sent; approve it as it is,"
+          " or reject it and say what to change"),
+    later("is what this Confirm is about, and stays as it is; to use another target, reject this one with a reason"),
+    later("no step says what is to be done"), later("is the id of another step already"),
+    later("should be a UUID v4 in lower case; leave it out, and the step gets one"),
+    later("there is no such step in this plan"),
+    later("what has masked values in it was added, removed or moved, so it is not certain whose secret %(mask)s stands"
+          " for; write the secrets out"),
+    later("make the arguments larger than %(count)s bytes"),
+    # why there can be no grant
+    later("its gate wants a person for every call (always=True)"), later("it would have ended already"),
+    later("a grant allows 1 to %(most)s calls, not %(count)s"),
+    later("the call has no field %(path)s; it has %(known)s"),
+    later("the bound of %(path)s is a number from 0, not %(value)s"),
+    later("%(path)s is no number with an upper bound here, so it cannot be given one"),
+    later("%(path)s was %(value)s in this call, so a grant drawn from it allows no more than that"),
+    later("%(value)s is not a duration; %(forms)s"), later("the duration %(value)s is not positive; %(forms)s"),
+    later("the duration %(value)s is over ten years; %(forms)s"),
+    later("the record of the grant %(grant)s is not as the journal says: it was altered"),
+    later("the grant %(grant)s has expired"), later("the grant %(grant)s is gone"),
+    later("the grant %(grant)s cannot be read"), later("the grant %(grant)s was revoked by %(who)s"),
+    later("the grant %(grant)s was revoked meanwhile"), later("the grant %(grant)s has ended"),
+    later("the budget %(budget)s has no room for it"),
+    later("write a timedelta or a text like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"),
+    # what the values of an argument were, in a report on decisions
+    later("masked, and not compared"), later("always the same, which is long"), later("always %(value)s"),
+    later("from %(low)s to %(high)s"), later("one of %(values)s"), later("%(count)s or more different values"),
+    later("%(count)s different values"),
+)  # fmt: skip
+"""The forms of sentences; where two fit, the first one counts."""
+
+_KINDS = frozenset({
+    later("string"), later("number"), later("integer"), later("boolean"), later("array"), later("object"),
+    later("list"), later("dictionary"), later("tuple"), later("set"), later("date"), later("datetime"), later("time"),
+    later("decimal"), later("path"), later("String"), later("List"), later("Dictionary"), later("Tuple"), later("Set"),
+})  # fmt: skip
+_NESTED = frozenset({"what", "why", "forms"})  # in whose place a sentence stands, or a kind of value
+_VALUE = re.compile(r"%\\\((\w+)\\\)s|%\((\w+)\)s")
+_COUNTED = re.compile(r"(?<=\\ )(characters|items|properties|bytes|digits|places)\b")
+_WORD = re.compile(r"\"?(\w+)\"?")
+
+
+def translated(sentence: str) -> str:
+    """Return a sentence in the language of the context; as it is where nothing here has its form."""
+    if spoken().catalogue is None:
+        return sentence
+    for pattern, form in _patterns():
+        found = pattern.fullmatch(sentence)
+        if found is not None:
+            return say(form, **{name: _part(name, value) for name, value in found.groupdict().items()})
+    if sentence in _KINDS:
+        return say(sentence)
+    first, then, rest = sentence.partition("; ")
+    return f"{translated(first)}; {translated(rest)}" if then else sentence
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    return [(re.compile(_pattern(form), re.DOTALL), form) for form in _FORMS]
+
+
+def _pattern(form: str) -> str:
+    """Return what matches a sentence of a form, in the singular, too."""
+    several = {"characters": "characters?", "properties": "propert(?:y|ies)", "items": "items?", "bytes": "bytes?",
+               "digits": "digits?", "places": "places?"}  # fmt: skip
+    escaped = _COUNTED.sub(lambda word: several[word[1]], re.escape(form))
+    return _VALUE.sub(lambda name: f"(?P<{name[1] or name[2]}>.+?)", escaped)
+
+
+def _part(name: str, value: str) -> str:
+    if name == "kind":
+        return _WORD.sub(lambda word: say(word[1]) if word[1] in _KINDS else word[1], value)
+    return translated(value) if name in _NESTED else value
