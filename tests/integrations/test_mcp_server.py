@@ -113,6 +113,15 @@ def test_no_rule_and_no_budget_confirms_a_proposal(store: Store) -> None:
     assert proposal(store).state is State.PENDING
 
 
+def test_a_proposal_is_as_risky_as_what_it_would_decide(store: Store) -> None:
+    held = sayso.hold("pay", {}, run="r", key="k", when=lambda: sayso.policy.hold(risk="high", channels=["ops"]))
+    assert held.id is not None
+    for propose in (Desk(store).approve, Desk(store).reject):
+        asyncio.run(propose(held.id))
+    found = [one for one in store.list(Filter()).requests if one.run_id != "r"]
+    assert [(one.risk, one.channels) for one in found] == [("high", ("ops",))] * 2
+
+
 def test_what_is_shown_and_proposed_is_the_call_as_people_changed_it(store: Store) -> None:
     held = sayso.hold("pay", {"amount": 5}, schema=SHAPE, run="r", key="k", quorum=2)
     assert held.id is not None

@@ -1401,8 +1401,28 @@ MUTANTS = [
     ),
     Mutant(
         "no rule and no budget confirms an agent's proposal", "integrations/mcp_server.py",
-        "when=True, always=True,", "",
+        "when=lambda: policy.hold(risk=target.risk, channels=target.channels, always=True), always=True,", "",
         "integrations/test_mcp_server.py::test_no_rule_and_no_budget_confirms_a_proposal",
+    ),
+    Mutant(
+        "a proposal to decide a risky call is as risky", "integrations/mcp_server.py",
+        "risk=target.risk, ", "",
+        "integrations/test_mcp_server.py::test_a_proposal_is_as_risky_as_what_it_would_decide",
+    ),
+    Mutant(
+        "a name with a colon is nobody of that issuer", "channels/settings.py",
+        'if ":" not in reviewer.subject else set[str]()', "if True else set[str]()",
+        "server/test_hook_limits.py::test_the_settings_say_who_may_review_beside_what_else_stands_there",
+    ),
+    Mutant(
+        "addresses of one IPv6 network are one sender", "server/auth/proxy.py",
+        "if isinstance(address, IPv6Address):", "if False:",
+        "server/test_proxy_sign_in.py::test_where_an_attempt_came_from_is_the_proxys_word_only",
+    ),
+    Mutant(
+        "a provider that hangs leaves threads to the pages", "server/auth/login.py",
+        "to_thread.run_sync(ask, limiter=threads)", "run_in_threadpool(ask)",
+        "server/test_openid.py::test_a_provider_that_hangs_keeps_nobody_from_the_pages",
     ),
     Mutant(
         "a call that cannot be told field by field fits as a whole", "model/grant.py",

@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import Any
 
-from sayso import aio, clock, config, errors
+from sayso import aio, clock, config, errors, policy
 from sayso.gates import signals
 from sayso.integrations.tool_hooks import framework
 from sayso.model import canonical
@@ -98,7 +98,8 @@ class Desk:
         key = f"{verb}:{hashlib.sha256(form.encode()).hexdigest()[:40]}"
         held = await aio.hold(
             f"{_PREFIX}{verb}", arguments, schema=_SHAPES[verb], key=key, run=self._run, store=self._store,
-            when=True, always=True,  # no rule, budget or grant stands for the person who confirms
+            # What is risky to decide is risky to confirm; no rule, budget or grant stands for the person who confirms.
+            when=lambda: policy.hold(risk=target.risk, channels=target.channels, always=True), always=True,
             title=f"An agent proposes to {verb} this call",
         )  # fmt: skip
 
