@@ -150,7 +150,7 @@ def test_private_addresses_are_taken_when_they_are_allowed(host: str, connects: 
 
 def test_metadata_odd_spellings_and_other_schemes_are_refused_even_then(connects: list[object]) -> None:
     hosts = ["169.254.169.254", "100.100.100.200", "[fd00:ec2::254]", "[fe80::1]", "224.0.0.1", ANY, "255.255.255.255",
-             "[::ffff:127.0.0.1]", "2130706433", "127.1", "[::]"]  # fmt: skip
+             "[::ffff:127.0.0.1]", "2130706433", "127.1", "[::]", "[fd00:ec2::23]", "[fd20:ce::254]"]  # fmt: skip
     schemes = ["ftp", "file", "gopher", "ws", "unix"]
     for url in [*(f"http://{host}/hook" for host in hosts), *(f"{one}://127.0.0.1:8000/hook" for one in schemes)]:
         refused(errors.ConfigError, url, ["127.0.0.1"], allow_private=True)

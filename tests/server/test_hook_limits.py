@@ -209,6 +209,10 @@ def test_the_settings_say_who_may_review_beside_what_else_stands_there(settings:
     assert rule.admits(Reviewer("ada", roles={"ops", "more"}))
     assert not rule.admits(Reviewer("ada"))
     assert not rule.admits(Reviewer("bob", roles={"ops"}))
+    of_corp = ReviewerAllowlist(["corp:ada"])
+    assert of_corp.admits(Reviewer("ada", issuer="corp"))
+    assert not of_corp.admits(Reviewer("corp:ada", issuer="proxy"))  # a name that somebody gave themselves
+    assert ReviewerAllowlist(["proxy:corp:ada"]).admits(Reviewer("corp:ada", issuer="proxy"))
     settings.write_text("[serve]\nrequired_role = 3\n")
     with pytest.raises(errors.ConfigError, match="required_role must be a text"):
         allowed_reviewers()

@@ -50,7 +50,8 @@ _PRIVATE = tuple(
     )
 )  # fmt: skip
 _REFUSED = "is a private, local or reserved address (allow_private = true takes private ones)"
-_NEVER = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254")))
+# Those of clouds that are no link-local ones: Alibaba, AWS, Google.
+_NEVER = tuple(map(ipaddress.ip_network, ("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128")))
 
 
 class AddressRefusedError(errors.SaysoError):
@@ -160,7 +161,7 @@ def _literal(host: str) -> _Address | None:
 
 
 def _is_allowed(address: _Address | None, *, allow_private: bool) -> bool:
-    if address is None or address in _NEVER:
+    if address is None or any(address in network for network in _NEVER):
         return False
     if allow_private and any(address in network for network in _PRIVATE):
         return True

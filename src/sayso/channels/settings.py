@@ -128,7 +128,8 @@ class ReviewerAllowlist:
     A request may ask for more, which the store checks.
 
     Attributes:
-        reviewers: As `name` or `issuer:name`, to the letter; None is every authenticated person.
+        reviewers: As `name` or `issuer:name`, to the letter; None is every authenticated person. A name with a colon
+            takes its issuer: else who is named `corp:ada` elsewhere would be `ada` of `corp`.
         role: The role that a reviewer must have; None is none.
     """
 
@@ -139,7 +140,8 @@ class ReviewerAllowlist:
         """Say whether an authenticated person may review here."""
         if self.role is not None and self.role not in reviewer.roles:
             return False
-        return self.reviewers is None or not {reviewer.subject, reviewer.identity.qualified}.isdisjoint(self.reviewers)
+        names = {reviewer.identity.qualified} | ({reviewer.subject} if ":" not in reviewer.subject else set[str]())
+        return self.reviewers is None or not names.isdisjoint(self.reviewers)
 
 
 def allowed_reviewers() -> ReviewerAllowlist:
