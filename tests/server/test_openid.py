@@ -7,7 +7,9 @@ browser, now and for the first time, begins no session.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +23,7 @@ from starlette.applications import Starlette
 from sayso import errors
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app
-from sayso.server.auth import oidc
+from sayso.server.auth import login, oidc
 from sayso.server.auth.oidc import Oidc, Provider
 from sayso.server.auth.options import FAILURES, SignIn
 from sayso.stores.base import Store
@@ -367,6 +369,30 @@ def test_a_provider_that_does_not_answer_is_nobodys_failed_attempt(
     provider.is_broken = True
     assert taken(client, answer).status_code == 503
     assert not counted
+
+
+def test_a_provider_that_hangs_keeps_nobody_from_the_pages(
+    made: Callable[..., Starlette], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, begun, goes_on = made(), threading.Semaphore(0), threading.Event()
+
+    def hang(*_: object, **__: object) -> str:
+        begun.release()
+        assert goes_on.wait(60)
+        raise oidc.SignInError("it hung", is_away=True)
+
+    monkeypatch.setattr(Provider, "address", hang)
+    with browser(app) as client, ThreadPoolExecutor(51) as people:  # one loop, as of a server
+        departing = [
+            people.submit(client.post, "/login/openid/go", data={"next": ""}, headers=ORIGIN) for _ in range(50)
+        ]
+        try:
+            for _ in range(login.AT_PROVIDER):
+                assert begun.acquire(timeout=60)
+            assert people.submit(client.get, "/").result(60).status_code == 401
+        finally:
+            goes_on.set()
+        assert {one.result(60).status_code for one in departing} == {503}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
 from sayso.server.auth.options import SignIn
-from sayso.server.auth.proxy import PROXY, Proxy, networks
+from sayso.server.auth.proxy import PROXY, Proxy, networks, sender_of
 from sayso.stores.base import Store
 from tests.server.test_where_it_listens import running
 from tests.support.acting import Pay, held, payer, state_of
@@ -160,6 +160,13 @@ def test_where_an_attempt_came_from_is_the_proxys_word_only() -> None:
     assert WAYS.origin_of(asked("203.0.113.9", *told)) == "203.0.113.9"
     assert WAYS.origin_of(asked("10.0.0.5")) == "10.0.0.5"
     assert WAYS.origin_of(asked(None)) == ""
+    for text, sender in [  # whoever has one IPv6 address has the network's others, and any port
+        ("1.2.3.4:5678", "1.2.3.4"), ("::ffff:1.2.3.4", "1.2.3.4"), ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8:0:0:ffff::9", "2001:db8::/64"), ("[2001:db8::1]:443", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"), ("unknown", "unknown"), ("x" * 1_000, "x" * 100),
+    ]:  # fmt: skip
+        assert WAYS.origin_of(asked("10.0.0.5", ("x-forwarded-for", text))) == sender
+        assert sender_of(text) == sender
 
 
 def test_a_program_around_and_a_proxy_do_not_both_say_who_it_is(memory: Store) -> None:

@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 
 from sayso.model.reviewer import Reviewer
 from sayso.server import context, create_app, login_path
-from sayso.server.api import endpoint
+from sayso.server.api import endpoint, limits
+from sayso.server.api.problems import Problem
 from sayso.stores.base import Store
 from tests.support.browsing import BASE, Browser, browser
 from tests.support.calling import bearer, caller, code_of
@@ -90,6 +91,30 @@ def test_a_stranger_who_sends_many_forms_is_refused_before_one_is_read(memory: S
     assert (refused.answered(), refused.read) == (429, 0)
     other = Browser(app, base_url=BASE, client=("203.0.113.8", 1))
     assert other.submit("/login", token=link).status_code == 200
+
+
+def test_who_asked_once_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_KNOWN", 3)
+    rate = limits.Rate("1/minute")
+    known: dict[str, Any] = rate._storage.events
+    for who in ("a", "b", "c"):
+        rate.count(who)
+    for who in list(known)[:2]:
+        known[who] = []  # as the library leaves it after the minute
+    rate.count("d")
+    assert len(known) == 2
+    for who in ("c", "d"):
+        with pytest.raises(Problem):
+            rate.count(who)
+
+
+def test_a_port_that_the_scheme_implies_is_none_of_the_origin(memory: Store) -> None:
+    for base, origin in [("https://inbox.example:443", "https://inbox.example"), ("http://u@a.b:80/x", "http://a.b")]:
+        app = create_app(memory, base_url=base)
+        client = Browser(app, base_url=origin, follow_redirects=False)
+        token = login_path(app, Reviewer("ada")).partition("=")[2]
+        for sender, status in [("https://evil.example", 403), (f"{origin}:1", 403), (origin, 303)]:
+            assert client.post("/login", data={"token": token}, headers={"origin": sender}).status_code == status
 
 
 @pytest.mark.parametrize("path", ["/", "/settings/test", "/bulk", f"/r/rq_{'0' * 32}/approve", "/logout"])

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, ImmutableMultiDict
 from starlette.exceptions import HTTPException
@@ -255,6 +256,7 @@ def create_app(
     state.settings = Settings(store, sessions, base_url, who, signer, sign_in, undo_within=_undo_within(undo))
     state.push = Push(store, signer, base_url=base_url, sign_in=sign_in)
     state.on_stranger, state.on_link_used, state.checkpoints = on_stranger, None, None
+    state.provider_threads = CapacityLimiter(login.AT_PROVIDER)
     state.tokens, state.rate, state.stranger_rate = Tokens(store), Rate(rate), Rate(stranger_rate)
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
     state.writer = Writer(store)

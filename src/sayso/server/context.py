@@ -32,6 +32,7 @@ from sayso.reviews import Review
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
 from sayso.server.auth.options import FAILURES, SignIn
+from sayso.server.auth.proxy import sender_of
 from sayso.server.auth.sessions import Session, Sessions
 from sayso.server.auth.signing import Links, TokenSigner
 from sayso.server.language import language_of
@@ -95,15 +96,16 @@ class Settings:
         return f"{what}-{http.url.port or 80}", False  # cookies of one host are not apart by port
 
     def sender(self, http: Http) -> str:
-        """Return the address from which a request was sent, as far as that can be known."""
+        """Return the address from which a request was sent, or its network, as far as that can be known."""
         if self.sign_in.proxy is not None:
             return self.sign_in.proxy.origin_of(http)
-        return http.client.host if http.client else ""
+        return sender_of(http.client.host if http.client else "")
 
     def origin(self, http: Http) -> str:
-        """Return the origin that our own pages have."""
+        """Return the origin that our own pages have, as browsers write it: without the port that the scheme implies."""
         parts = urlsplit(self.base_url or str(http.url))
-        return f"{parts.scheme}://{parts.netloc}".casefold()
+        host = parts.netloc.rpartition("@")[2].removesuffix(":443" if parts.scheme == "https" else ":80")
+        return f"{parts.scheme}://{host}".casefold()
 
 
 def settings_of(http: Http) -> Settings:

@@ -23,6 +23,7 @@ from sayso.server.api.problems import Problem
 __all__ = ["InFlight", "Rate", "Slot"]
 
 _SOON = 1  # seconds until who has too much under way may try again
+_MOST_KNOWN = 10_000  # of those who ask, until it is looked who has not asked lately
 _QUEUE_TIMEOUT = 5.0  # seconds in which a request that waits for a change has to get a slot
 
 
@@ -38,10 +39,14 @@ class Rate:
             self._limit = None if limit is None else parse(limit)
         except ValueError as error:
             raise errors.ConfigError(f"rate {limit!r} is no limit; write one like 600/minute") from error
-        self._windows = MovingWindowRateLimiter(MemoryStorage())
+        self._storage = MemoryStorage()
+        self._windows = MovingWindowRateLimiter(self._storage)
+        self._room = _MOST_KNOWN
 
     def count(self, who: str) -> None:
         """Count a request of somebody; raises `Problem` where there were too many."""
+        if len(self._storage.events) >= self._room:
+            self._forget()
         if self._limit is not None and not self._windows.hit(self._limit, who):
             raise self._too_many(self._limit, who)
 
@@ -49,6 +54,15 @@ class Rate:
         """Count nothing; raises `Problem` where the next request of somebody would be one too many."""
         if self._limit is not None and not self._windows.test(self._limit, who):
             raise self._too_many(self._limit, who)
+
+    def _forget(self) -> None:
+        """Forget who has not asked lately: the library keeps an empty list of everybody who ever did."""
+        known = self._storage
+        for who in list(known.events):
+            with known.locks[who]:  # else somebody who asks again meanwhile would find that list gone
+                if not known.events.get(who):
+                    known.clear(who)
+        self._room = max(_MOST_KNOWN, 2 * len(known.events))  # so that a flood does not have each of its requests look
 
     def _too_many(self, limit: RateLimitItem, who: str) -> Problem:
         free_at = self._windows.get_window_stats(limit, who).reset_time

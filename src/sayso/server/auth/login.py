@@ -13,8 +13,10 @@ import hmac
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
@@ -47,8 +49,10 @@ from sayso.server.pages.rendering import render_public
 from sayso.server.push import Push
 
 _log = logging.getLogger("sayso.server")
+T = TypeVar("T")
 
 _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
+AT_PROVIDER = 8  # people at a time for whom the provider is asked
 _ANSWER = ("code", "state", "iss", "error")
 _NO_FLOW = later("this sign-in did not begin in this browser, was used, or took too long; start again from the inbox")
 
@@ -142,7 +146,7 @@ async def oidc_start(http: Http) -> Response:
     where = return_address(http, form.get("next", ""))
     flow = {name: new_token() + new_token() for name in ("state", "nonce", "verifier")}
     try:
-        address = await run_in_threadpool(provider.address, back=_redirect_uri(http), **flow)
+        address = await _with_provider(http, partial(provider.address, back=_redirect_uri(http), **flow))
     except SignInError as fault:
         raise _public_error(http, fault) from fault
     # By a page and not by a redirect: a browser would hold that against `form-action 'self'`.
@@ -173,13 +177,19 @@ async def oidc_finish(http: Http) -> Response:
             HTTPException(403, say("the provider signed nobody in: %(fault)s", fault=escape(answer["error"][:200]))),
         )
     try:
-        person = await run_in_threadpool(_person, http, answer, flow)
+        person = await _with_provider(http, partial(_person, http, answer, flow))
     except SignInError as fault:
         told = _public_error(http, fault)
         raise (told if fault.is_away else _count_failure(http, told)) from fault
     response = await run_in_threadpool(_start_session, http, person, return_address(http, flow["next"]))
     set_cookie(http, response, _COOKIE, None)
     return response
+
+
+async def _with_provider(http: Http, ask: Callable[[], T]) -> T:
+    """Return what `ask` returns, in one of few threads: a provider that hangs must leave some to the pages."""
+    threads: CapacityLimiter = http.app.state.provider_threads
+    return await to_thread.run_sync(ask, limiter=threads)
 
 
 def _person(http: Http, answer: dict[str, str], flow: dict[str, Any]) -> Reviewer:

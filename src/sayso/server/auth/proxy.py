@@ -19,6 +19,8 @@ from sayso.model.reviewer import Reviewer
 
 PROXY = "proxy"  # the issuer of people whom a proxy has signed in
 
+_LONGEST_SENDER = 100  # characters of what a proxy writes in place of an address
+
 _log = logging.getLogger("sayso.server")
 
 
@@ -71,10 +73,25 @@ class Proxy:
             return _refused(str(error))
 
     def origin_of(self, http: Http) -> str:
-        """Return the address that a request came from, as the proxy tells it, else that of the connection."""
+        """Return where a request came from (`sender_of`), as the proxy tells it, else by the connection."""
         forwarded = http.headers.getlist("x-forwarded-for") if self.is_peer(http) else []
         last = forwarded[-1].rpartition(",")[2].strip() if forwarded else ""
-        return last or (http.client.host if http.client else "")
+        return sender_of(last or (http.client.host if http.client else ""))
+
+
+def sender_of(text: str) -> str:
+    """Return whom an address stands for, for limits: of IPv6 the network of 64 bits, all of which one machine has.
+
+    Some proxies write a port behind it, which is another one for each connection.
+    """
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    address = _address(text.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((address, 64), strict=False))
+    return str(address or text[:_LONGEST_SENDER])
 
 
 def _plain(value: str) -> str:
