@@ -57,13 +57,19 @@ def held_back(request: Request) -> Request:
     return replace(request, decision=decision)
 
 
-def started(request: Request | None = None, name: str = "t") -> Request:
+def started(request: Request | None = None, name: str | None = None) -> Request:
     before = approved() if request is None else request
-    return lifecycle.start(before, worker="w", token=name, now=NOW).request
+    again = "" if before.execution is None else before.execution.token  # a token starts once
+    return lifecycle.start(before, worker="w", token=name or f"{again}t", now=NOW).request
+
+
+def finished(running: Request, state: Any) -> Request:
+    assert running.execution is not None
+    return lifecycle.finish(running, running.execution.token, Outcome(state), NOW).request
 
 
 def ended(state: Any, request: Request | None = None) -> Request:
-    return lifecycle.finish(started(request), "t", Outcome(state), NOW).request
+    return finished(started(request), state)
 
 
 def expired() -> Request:
@@ -431,7 +437,7 @@ def test_a_failed_call_has_the_starts_that_the_gate_gives_it() -> None:
         running = started(request)
         assert running.execution is not None
         assert running.execution.attempt == attempt
-        request = lifecycle.finish(running, "t", Outcome("failed"), NOW).request
+        request = finished(running, "failed")
         assert request.state is (State.FAILED if attempt == 3 else A)
         assert request.holds is (attempt < 3)
 

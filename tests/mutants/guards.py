@@ -114,6 +114,11 @@ MUTANTS = [
         "promises/test_15_an_effect_starts_once.py::test_15_an_effect_starts_once_across_runs_and_processes",
     ),
     Mutant(
+        "a token starts once", "model/lifecycle.py",
+        "(before.token == token or not", "(not",
+        "stores/test_contract.py::TestMemory::test_a_token_starts_once_whatever_the_gate_allows",
+    ),
+    Mutant(
         "an effect that may have happened is taken", "model/lifecycle.py",
         "elif other.state in _TAKEN or", "elif other.state is State.RUNNING or",
         "stores/test_contract.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",

@@ -443,7 +443,7 @@ def start(
         EffectTakenError: Another request has the effect, and it is not known that it did not happen.
         ApprovalExpiredError: The approval has ended.
         ApprovalHeldError: The approval can still be undone.
-        AlreadyStartedError: The right has been given out before.
+        AlreadyStartedError: The right has been given out before, or to this token.
         OutcomeUnknownError: It was given out before, and nobody knows how the call ended.
         NotApprovedError: The request is not approved.
     """
@@ -454,7 +454,8 @@ def start(
     again = request.state is State.UNKNOWN and request.idempotent
     if again and request.approval_expires_at is not None and now >= request.approval_expires_at:
         raise errors.OutcomeUnknownError(request.id)
-    is_spent = before is not None and not _may_try_again(request, before)  # whatever else its row says by now
+    # Whatever else its row says by now. A token starts once: a network may bring its message again after the end.
+    is_spent = before is not None and (before.token == token or not _may_try_again(request, before))
     if (request.state is not State.APPROVED and not again) or is_spent:
         raise _not_startable(request, now)
     if seen is not None and seen.execution != before:

@@ -294,6 +294,16 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         told = outcomes_of([lambda token=f"t{n}": self.store.start(request.id, token) for n in range(8)])
         assert Counter(type(one) for one in told) == {Request: 1, errors.AlreadyStartedError: 7}
 
+    def test_a_token_starts_once_whatever_the_gate_allows(self) -> None:
+        """A network may bring the message of a start again, after its end."""
+        request = self.approved(retries=3)
+        for outcome in (Outcome("failed"), Outcome("suspended")):
+            token = outcome.state
+            self.store.start(request.id, token)
+            assert self.store.finish(request.id, token, outcome).state is State.APPROVED
+            refusal(errors.AlreadyStartedError, lambda token=token: self.store.start(request.id, token))
+        assert self.store.start(request.id, "new").state is State.RUNNING
+
     def test_many_verbs_at_once_leave_one_whole_chain(self) -> None:
         def live() -> None:
             request = self.store.ask(sample_call("run_shared", {"amount": threading.get_ident()}))
