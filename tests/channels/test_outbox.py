@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import queue
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -521,6 +523,24 @@ def test_a_failing_channel_is_in_no_gates_and_no_other_channels_way(desk: Desk) 
 
 
 # -- who delivers -----------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_holds_up_no_other_message(desk: Desk, tmp_path: Path) -> None:
+    removed, altered, owed, fine = (desk.ask() for _ in range(4))
+    with closing(sqlite3.connect(tmp_path / "sayso.db")) as file, file:
+        file.execute("DELETE FROM request WHERE id = ?", (removed.id,))
+        file.execute("UPDATE request SET state = 'lost' WHERE id = ?", (altered.id,))
+    [record] = [one for one in desk.owed() if one.key == owed.id]
+    desk.store.swap(record, replace(record, body={**record.body, "of another version": 1}))
+    assert desk.run() == 1
+    assert [one.request_id for one in desk.chat.said] == [fine.id]
+    assert desk.deliverer.failed == 2
+    assert sorted(one.key for one in desk.owed()) == sorted([altered.id, owed.id, fine.id])
+    assert desk.run() == 0
+    assert desk.deliverer.failed == 0  # each has its time
+    desk.clock.tick("2h")
+    desk.run()
+    assert desk.deliverer.failed == 2
 
 
 def test_of_two_deliverers_one_sends(desk: Desk) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from sayso import clock
+from sayso import clock, errors
 from sayso.channels import registry
 from sayso.channels.notification import Channel, Event, UndeliverableError, notification_for
 from sayso.channels.registry import ChannelHealth, all_records, forget, health
@@ -257,14 +257,27 @@ class Deliverer:
 
     def _deliver(self, record: Record) -> bool:
         """Send what is due of a delivery; return whether a message went out. Raises `_SendError` if that failed."""
-        delivery = replace(Delivery.of(record), holder=self._lease.holder)
+        try:
+            delivery = replace(Delivery.of(record), holder=self._lease.holder)
+        except (LookupError, TypeError, ValueError) as error:  # another version wrote it, or somebody altered it
+            self._store.swap(record, replace(record, due=clock.now() + _LONGEST_WAIT))
+            raise _SendError(f"what is owed about {record.key!a} cannot be read ({error})") from error
         if delivery.given_up:
             self._store.drop(record.kind, record.key)  # it was shown for `KEPT_FOR`
             return False
         # Another deliverer may have read the same record: who swaps it first sends.
-        if not self._store.swap(record, delivery.record(self.channel.name, clock.now() + LEASE)):
+        taken = delivery.record(self.channel.name, clock.now() + LEASE)
+        if not self._store.swap(record, taken):
             return False
-        request = self._store.get(delivery.about)
+        try:
+            request = self._store.get(delivery.about)
+        except errors.RequestNotFoundError:
+            self._store.drop(record.kind, record.key)
+            return False
+        except errors.StoreCorruptError as error:  # the messages about others are not to wait for this one
+            failed, due = delivery.after_failure(str(error)[:_ERROR_ROOM], clock.now(), for_good=False)
+            self._store.swap(taken, replace(failed, holder=None).record(self.channel.name, due))
+            raise _SendError(str(error)) from error
         mark = due_mark(delivery, request, clock.now())
         if mark is None:
             self._record(record.key, lambda known: (known, None))
