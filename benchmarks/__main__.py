@@ -27,7 +27,7 @@ from .processes import processes
 from .rounds import durable, memory, thousand
 from .runs import call, resume, trip
 from .server import restart, server
-from .table import Row, Table, as_json, as_markdown, as_text, facts_of, fill, table_of
+from .table import Row, Table, as_json, as_markdown, as_text, brief, facts_of, fill, table_of
 from .targets import target_table
 from .waking import wake
 
@@ -82,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = _tables(found, rows, is_busy=bool(after))
     if options.markdown:
         for table in tables:
-            if not fill(options.markdown, table.name, as_markdown(table, facts_of(table, tables, machine, after))):
+            if not fill(
+                options.markdown, table.name, as_markdown(brief(table), facts_of(table, tables, machine, after))
+            ):
                 print(
                     f"{options.markdown} has no place for the table `{table.name}`, which is only printed",
                     file=sys.stderr,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .statistic import median, percentile
 
-__all__ = ["Row", "Table", "as_json", "as_markdown", "as_text", "facts_of", "fill", "seconds", "table_of"]
+__all__ = ["Row", "Table", "as_json", "as_markdown", "as_text", "brief", "facts_of", "fill", "seconds", "table_of"]
 
 HEADINGS = ("measure", "who", "store", "median", "p95", "per second", "samples", "note")
 RIGHT = frozenset(range(3, 7))
@@ -82,6 +82,18 @@ def table_of(name: str, rows: Iterable[Row]) -> Table:
         lines.append(("" if row.measure == before else cells[0], *cells[1:]))
         before = row.measure
     return Table(name, HEADINGS, lines, RIGHT)
+
+
+def brief(table: Table) -> Table:
+    """Return a table of rows as a page has it: medians, and each store named once in its group."""
+    if tuple(table.headings) != HEADINGS:
+        return table
+    lines: list[tuple[str, ...]] = []
+    before = ""
+    for measure, who, store, middle, *_, note in table.lines:
+        lines.append((measure, who, "" if store == before and not measure else store, middle, note))
+        before = store
+    return Table(table.name, (*HEADINGS[:4], HEADINGS[-1]), lines, frozenset({3}))
 
 
 def as_text(table: Table) -> str:

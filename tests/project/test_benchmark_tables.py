@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.costs import COSTS, cost_table
-from benchmarks.table import Row, Table, as_markdown, as_text, facts_of, fill, table_of
+from benchmarks.table import Row, Table, as_markdown, as_text, brief, facts_of, fill, table_of
 from benchmarks.targets import target_table
 
 PAGE = """# Speed
@@ -41,6 +41,13 @@ def test_a_group_is_named_on_its_first_row_and_parted_from_the_next_one() -> Non
     rows = [Row("one", "a"), Row("one", "b"), Row("two", "c")]
     assert [line[0] for line in table_of("table", rows).lines] == ["one", "", "two"]
     assert as_text(table_of("table", rows)).splitlines()[4] == ""
+
+
+def test_a_page_has_medians_and_each_store_once_in_its_group() -> None:
+    rows = [Row("one", who, "file", "2 ms", "3 ms", "9", 5, "x") for who in "ab"] + [Row("two", "a", "file")]
+    page = brief(table_of("table", rows))
+    assert page.headings == ("measure", "who", "store", "median", "note")
+    assert [line[2:4] for line in page.lines] == [("file", "2 ms"), ("", "2 ms"), ("file", "")]
 
 
 def test_a_target_is_hit_missed_or_not_measured() -> None:
