@@ -85,14 +85,22 @@ def table_of(name: str, rows: Iterable[Row]) -> Table:
 
 
 def brief(table: Table) -> Table:
-    """Return a table of rows as a page has it: medians, and each store named once in its group."""
+    """Return a table of rows as a page has it: medians; store, and remarks on each row of a group, named once."""
     if tuple(table.headings) != HEADINGS:
         return table
+    groups: list[list[Sequence[str]]] = []
+    for line in table.lines:
+        if line[0] or not groups:
+            groups.append([])
+        groups[-1].append(line)
     lines: list[tuple[str, ...]] = []
-    before = ""
-    for measure, who, store, middle, *_, note in table.lines:
-        lines.append((measure, who, "" if store == before and not measure else store, middle, note))
-        before = store
+    for group in groups:
+        shared = set.intersection(*(set(line[-1].split("; ")) for line in group))
+        before = ""
+        for measure, who, store, middle, *_, note in group:
+            own = note if measure else "; ".join(part for part in note.split("; ") if part not in shared)
+            lines.append((measure, who, "" if store == before else store, middle, own))
+            before = store
     return Table(table.name, (*HEADINGS[:4], HEADINGS[-1]), lines, frozenset({3}))
 
 

@@ -43,11 +43,11 @@ def test_a_group_is_named_on_its_first_row_and_parted_from_the_next_one() -> Non
     assert as_text(table_of("table", rows)).splitlines()[4] == ""
 
 
-def test_a_page_has_medians_and_each_store_once_in_its_group() -> None:
-    rows = [Row("one", who, "file", "2 ms", "3 ms", "9", 5, "x") for who in "ab"] + [Row("two", "a", "file")]
-    page = brief(table_of("table", rows))
+def test_a_page_has_medians_and_says_once_what_holds_for_a_whole_group() -> None:
+    rows = [Row("one", who, "file", "2 ms", "3 ms", "9", 5, f"{who}; x") for who in "ab"]
+    page = brief(table_of("table", [*rows, Row("two", "a", "file")]))
     assert page.headings == ("measure", "who", "store", "median", "note")
-    assert [line[2:4] for line in page.lines] == [("file", "2 ms"), ("", "2 ms"), ("file", "")]
+    assert [line[2:] for line in page.lines] == [("file", "2 ms", "a; x"), ("", "2 ms", "b"), ("file", "", "")]
 
 
 def test_a_target_is_hit_missed_or_not_measured() -> None:
