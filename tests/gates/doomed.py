@@ -28,6 +28,7 @@ from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.sqlite_file import Connection
 
 STATEMENTS = {
     "schema": ("BEGIN IMMEDIATE", "CREATE TABLE journal", "COMMIT"),
@@ -60,7 +61,7 @@ def reach(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Deadly(sqlite3.Connection):
+class Deadly(Connection):
     """A connection that says which statement it is at."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -91,7 +92,7 @@ def wrapped(verb: str) -> Callable[..., Any]:
 def install() -> None:
     """Put the points in their places, in this process."""
     connect = sqlite3.connect
-    sqlite3.connect = lambda *args, **options: connect(*args, **options, factory=Deadly)
+    sqlite3.connect = lambda *args, **options: connect(*args, **(options | {"factory": Deadly}))
     for verb in ("ask", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
     run = effects.UserCall.__call__

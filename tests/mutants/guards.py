@@ -919,12 +919,12 @@ MUTANTS = [
         "stores/test_sqlite.py::test_who_waits_behind_an_interrupted_verb_is_served_once",
     ),
     Mutant(
-        "a commit is synced", "stores/sqlite.py",
+        "a commit is synced", "stores/sqlite_file.py",
         '"PRAGMA synchronous = FULL"', '"PRAGMA synchronous = NORMAL"',
         "stores/test_sqlite.py::test_every_commit_is_synced",
     ),
     Mutant(
-        "the file is its owner's", "stores/sqlite.py",
+        "the file is its owner's", "stores/sqlite_file.py",
         "os.O_RDWR, 0o600)", "os.O_RDWR, 0o644)",
         "stores/test_sqlite.py::test_only_its_owner_can_read_the_file_and_those_beside_it",
     ),
@@ -934,14 +934,45 @@ MUTANTS = [
         "gates/test_guards.py::test_a_forked_child_takes_over_no_lock_and_no_connection",
     ),
     Mutant(
-        "no connection is open while a process forks", "stores/sqlite.py",
-        "    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)", "    pass",
+        "no connection is open while a process forks", "stores/sqlite_file.py",
+        "    if not _taken(_turn, until, releases):\n        return\n", "    return\n",
         "stores/test_sqlite_forks.py::test_what_a_child_commits_stays_when_its_parent_closes_the_file",
     ),
     Mutant(
-        "a child whose parent was in the middle of a verb opens no file", "stores/sqlite.py",
+        "a child whose parent was in the middle of a verb opens no file", "stores/sqlite_file.py",
         "        if _inherited:\n", "        if False:\n",
         "stores/test_sqlite_forks.py::test_the_child_of_a_fork_that_could_not_wait_refuses_its_stores",
+    ),
+    Mutant(
+        "a fork waits for a store that another thread has just opened", "stores/sqlite_file.py",
+        "    while _taken(_gate, until, releases) and _live:", "    while _taken(_gate, until, releases) and not paused:",
+        "stores/test_sqlite_forks.py::"
+        "test_a_process_that_forks_while_its_threads_write_and_open_stores_loses_nothing",
+    ),
+    Mutant(
+        "a fork that is broken off lets its locks go", "stores/sqlite_file.py",
+        "    deque(map(call, reversed(_forking.releases.pop())), 0)", "    _forking.releases.pop()",
+        "stores/test_sqlite_forks.py::test_a_fork_that_ctrl_c_breaks_off_keeps_no_lock",
+    ),
+    Mutant(
+        "nothing is written to a file that was replaced", "stores/sqlite_file.py",
+        "    if _identity(connection.path) != connection.file:", "    if False:",
+        "stores/test_store_beside_others.py::test_a_database_that_was_replaced_or_removed_is_read_anew",
+    ),
+    Mutant(
+        "nothing is written to a log that was removed", "stores/sqlite_file.py",
+        "    if _identity(connection.log) != connection.log_file:", "    if False:",
+        "stores/test_store_beside_others.py::test_a_database_whose_log_was_removed_takes_nothing_more",
+    ),
+    Mutant(
+        "a database has one name", "stores/sqlite_file.py",
+        "if path.is_file() and found.st_nlink > 1:", "if False:",
+        "stores/test_store_beside_others.py::test_two_names_of_one_file_are_one_store_or_refused",
+    ),
+    Mutant(
+        "a file of lines has one lock", "stores/jsonl.py",
+        "JsonlFile(Path(os.path.realpath(self._path)))", "JsonlFile(self._path)",
+        "stores/test_store_beside_others.py::test_two_names_of_one_file_are_one_store_or_refused",
     ),
     Mutant(
         "a sealed text belongs to its request", "stores/codec.py",

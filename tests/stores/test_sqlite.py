@@ -29,8 +29,8 @@ from sayso import audit, effects, errors
 from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.stores import migrate, sqlite
-from sayso.stores.base import Filter, Transaction
+from sayso.stores import migrate, sqlite_file
+from sayso.stores.base import Filter, Store, Transaction
 from sayso.stores.codec import Row
 from sayso.stores.migrate import newest_schema
 from sayso.stores.records import Record
@@ -94,7 +94,7 @@ def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> Non
 
 def test_every_commit_is_synced(store: SqliteStore) -> None:
     store.ask(sample_call())
-    with closing(store._connect()) as another:
+    with sqlite_file.opened(store._path) as another:
         for connection in (store._writer(), another):
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
@@ -330,7 +330,7 @@ last = store.ask(sample_call()).id
 store.close()
 store = SqliteStore({str(path)!r})
 assert [store.get(id).id for id in [first.id, *recorded, last]] == [first.id, *recorded, last]
-from sayso.stores.base import Filter, Transaction
+from sayso.stores.base import Filter, Store, Transaction
 print(refused, store.count(Filter()) - len(recorded))
 """
     refused, others = run_program(program).split()
@@ -349,7 +349,7 @@ def run_program(program: str, *arguments: str) -> str:
 # -- group commit --------------------------------------------------------------------------------------------------
 
 
-class Failing(sqlite3.Connection):
+class Failing(sqlite_file.Connection):
     """A connection that calls `before` and `after` around each statement; installed by `failing`."""
 
     before: Callable[[str], object] = str
@@ -365,7 +365,7 @@ class Failing(sqlite3.Connection):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Failing]]:
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite.sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=Failing))
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, **(options | {"factory": Failing})))
     yield Failing
     Failing.before = Failing.after = str
 
@@ -397,7 +397,7 @@ def test_verbs_that_wait_together_share_one_commit(store: SqliteStore, failing: 
 def test_a_file_that_stays_locked_is_refused_once_for_all_who_wait(
     scene: Scene, store: SqliteStore, failing: type[Failing], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(sqlite_file, "_BUSY_SECONDS", 0.5)
     kept, tried = scene.ask(), list[str]()
     with by_hand(path) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -418,6 +418,18 @@ def test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain(store: 
             other.ask(sample_call("run_shared", {"amount": turn + 100}))
         assert audit.verify(store) == (6, 1, (), 6, 0)
         assert other.journal() == store.journal()
+
+
+def test_who_is_woken_by_a_commit_that_many_share_may_call_a_verb(scene: Scene, store: SqliteStore) -> None:
+    request, asked = scene.ask(), list[str]()
+    unwatch = store.watch(request.id, lambda: asked.append(store.ask(sample_call()).id))
+    approve: Callable[[Store], object] = lambda one: sayso.Review(one).approve(request.id, by="ada")  # noqa: E731
+    thread = threading.Thread(target=store.together, args=([approve],), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert asked
+    unwatch()
 
 
 def test_a_verb_that_fails_among_others_fails_alone(scene: Scene, store: SqliteStore) -> None:
@@ -504,7 +516,7 @@ def test_no_chain_goes_on_from_a_row_that_was_rolled_back(
 
     with pytest.raises(RuntimeError, match="undone"):
         store._transact(fail)
-    assert store._commit([_Op(lambda tx: tx.insert(asked(sample_call("order", {"amount": 4}))))])
+    assert store._commit([_Op(lambda tx: tx.insert(asked(sample_call("order", {"amount": 4}))))], [])
     assert [row.seq for row in store.journal(run_id="order")] == [1, 2, 3]
     assert audit.verify(store).broken == ()
 
@@ -573,9 +585,10 @@ def test_a_verb_that_is_interrupted_is_whole_or_undone(
     scene: Scene, store: SqliteStore, path: Path, failing: type[Failing], when: str, statement: str, is_alone: bool
 ) -> None:
     request, hits = scene.approved(), list[str]()
+    store.close()
+    store.get(request.id)  # over a connection that can be interrupted
     if not is_alone:  # the end of its chain is not remembered, and read in the same transaction
         store._cache.heads.clear()
-    store.close()
 
     def interrupt(sql: str) -> None:
         if sql.startswith(statement) and not hits:

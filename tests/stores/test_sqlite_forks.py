@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sayso import audit, errors
-from sayso.stores import sqlite
+from sayso.stores import sqlite_file
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
@@ -105,16 +105,15 @@ def in_a_verb(store: SqliteStore, is_over: threading.Event) -> threading.Thread:
 
 def test_a_fork_waits_for_the_verb_of_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, is_over, order = SqliteStore(tmp_path / "s.db"), threading.Event(), list[str]()
-    verb = in_a_verb(store, is_over)
-    pause = SqliteStore.pause
+    verb, taken = in_a_verb(store, is_over), sqlite_file._taken
 
-    def paused(self: SqliteStore, until: float) -> bool:
-        order.append("the fork waits")
-        threading.Thread(target=lambda: (verb.is_alive() and order.append("the verb goes on"), is_over.set())).start()
-        return pause(self, until)
+    def take(lock: Any, *rest: Any) -> bool:
+        if lock is store._write_lock and not order:
+            order.extend(["the fork waits"] + ["the verb goes on"] * verb.is_alive())
+            threading.Thread(target=is_over.set).start()
+        return taken(lock, *rest)
 
-    monkeypatch.setattr(SqliteStore, "pause", lambda self, until: paused(self, until) if self is store else True)
-    monkeypatch.setattr(SqliteStore, "go_on", lambda self, go_on=SqliteStore.go_on: self is store and go_on(self))
+    monkeypatch.setattr(sqlite_file, "_taken", take)
     ended = forked(lambda: store.ask(sample_call("run_child")))
     verb.join(_PATIENCE)
     assert order == ["the fork waits", "the verb goes on"]
@@ -123,50 +122,90 @@ def test_a_fork_waits_for_the_verb_of_another_thread(tmp_path: Path, monkeypatch
     store.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_fork_that_ctrl_c_breaks_off_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = [SqliteStore(tmp_path / f"{n}.db") for n in range(3)]
+    for store in stores:
+        store.ask(sample_call())
+    taken, tries = sqlite_file._taken, list[object]()
+
+    def take(lock: Any, *rest: Any) -> bool:
+        tries.append(lock)
+        if len(tries) == 6:  # after the turn, the gate and both locks of one store, in the middle of another
+            raise KeyboardInterrupt
+        return taken(lock, *rest)
+
+    monkeypatch.setattr(sqlite_file, "_taken", take)
+    ended = forked(lambda: refusal(errors.StoreUnavailableError, lambda: stores[0].ask(sample_call())))
+    assert [lock.locked() for store in stores for lock in store.locks] == [False] * 6
+    assert sqlite_file._forking.releases == []
+    assert ended() == 0
+    for store in stores:
+        store.close()
+
+
 def test_the_child_of_a_fork_that_could_not_wait_refuses_its_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_PATIENCE", 0.0)
+    monkeypatch.setattr(sqlite_file, "_PATIENCE", 0.0)
     store, other, is_over = SqliteStore(tmp_path / "s.db"), SqliteStore(tmp_path / "other.db"), threading.Event()
-    verb = in_a_verb(store, is_over)
 
     def child() -> None:
         for one in (store, other, SqliteStore(tmp_path / "new.db")):
             error = refusal(errors.StoreUnavailableError, lambda one=one: one.ask(sample_call()))
             assert "was forked while another thread used a store" in str(error)
 
-    ended = forked(child)
-    is_over.set()
-    verb.join(_PATIENCE)
-    assert ended() == 0
+    def close_one() -> None:
+        with sqlite_file._gate:  # as a thread has that closes a connection of a store that was garbage-collected
+            inside.set()
+            is_over.wait(_PATIENCE)
+
+    for case in ("a verb", "a close"):
+        inside = threading.Event()
+        is_over.clear()
+        thread = in_a_verb(store, is_over) if case == "a verb" else threading.Thread(target=close_one)
+        if case == "a close":
+            thread.start()
+            inside.wait(_PATIENCE)
+        ended = forked(child)
+        is_over.set()
+        thread.join(_PATIENCE)
+        assert ended() == 0, case
     assert store.ask(sample_call()).id
     assert other.ask(sample_call()).id
     store.close()
     other.close()
 
 
-def test_a_process_that_forks_while_its_threads_write_loses_nothing(tmp_path: Path) -> None:
+def test_a_process_that_forks_while_its_threads_write_and_open_stores_loses_nothing(tmp_path: Path) -> None:
     stores = [SqliteStore(tmp_path / f"{n}.db") for n in range(2)]
     unwatch = [store.watch_all(lambda: None) for store in stores]
-    is_over, asked = threading.Event(), [list[str](), list[str]()]
+    is_over, asked, codes = threading.Event(), [list[str](), list[str]()], list[int]()
 
-    def write(n: int) -> None:
+    def write(n: int, *, opens: bool) -> None:
         while not is_over.is_set():
             call = sample_call("run_parent", {"amount": len(asked[n]), "to": "anna"})
-            asked[n].append(stores[n].ask(call).id)
+            store = SqliteStore(tmp_path / f"{n}.db") if opens else stores[n]
+            asked[n].append(store.ask(call).id)
 
-    writers = [threading.Thread(target=write, args=(n,)) for n in range(2)]
-    for writer in writers:
-        writer.start()
-    children = [forked(lambda n=n: [store.ask(sample_call(f"run_{n}")) for store in stores]) for n in range(30)]
-    codes = [ended() for ended in children]
+    def fork(n: int) -> None:
+        for k in range(5):
+            ended = forked(lambda k=k: [store.ask(sample_call(f"run_{n}_{k}")) for store in stores])
+            codes.append(ended())
+
+    writers = [threading.Thread(target=write, args=(n,), kwargs={"opens": o}) for n in range(2) for o in (True, False)]
+    forkers = [threading.Thread(target=fork, args=(n,)) for n in range(3)]
+    for thread in (*writers, *forkers):
+        thread.start()
+    for thread in forkers:
+        thread.join()
     is_over.set()
-    for writer in writers:
-        writer.join(_PATIENCE)
+    for thread in writers:
+        thread.join(_PATIENCE)
     for remove in unwatch:
         remove()
     for store, mine in zip(stores, asked, strict=True):
         found = audit.verify(store)
-        assert (found.rows, found.broken) == (len(mine) + 30, ())
+        assert (found.rows, found.broken) == (len(set(mine)) + 15, ())
         store.close()
-    assert codes == [0] * 30
+    assert codes == [0] * 15

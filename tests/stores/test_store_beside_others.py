@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import sayso
+from sayso import errors
 from sayso.model.request import Request, State
+from sayso.stores.base import Filter
+from sayso.stores.jsonl import JsonlStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
+from sayso.testing.scene import refusal
 
 APPROVE = "import sys, sayso; sayso.Review(sys.argv[1]).approve(sys.argv[2], by='ada')"
 LOOK = "import sys, sayso; sayso.Review(sys.argv[1]).list()"
@@ -61,3 +66,69 @@ def test_files_that_a_store_has_open_stay_when_another_process_leaves(waited: tu
     before = log.stat().st_ino
     elsewhere(LOOK, store.url)
     assert log.stat().st_ino == before
+
+
+# -- the file and its names ----------------------------------------------------------------------------------------
+
+KINDS: tuple[tuple[type[SqliteStore | JsonlStore], str], ...] = (
+    (SqliteStore, "requests.db"),
+    (JsonlStore, "requests.jsonl"),
+)
+
+
+@pytest.mark.parametrize(("kind", "name"), KINDS)
+def test_two_names_of_one_file_are_one_store_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[SqliteStore | JsonlStore], name: str
+) -> None:
+    file, folder = tmp_path / name, tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "link").symlink_to(file)
+    (tmp_path / "beside").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    names = (file, folder / "link", Path("link"), tmp_path / "beside" / ".." / name, tmp_path / "beside" / "link")
+    stores = [kind(one) for one in names]
+    asked = {store.ask(sample_call(f"run_{n}_{k}")).id for k in range(3) for n, store in enumerate(stores)}
+    for store in stores:
+        assert {one.id for one in store.list(Filter(), limit=100).requests} == asked
+        store.close()
+    assert sorted(one.name for one in folder.iterdir()) == ["link"]  # no log and no lock beside another name
+
+    (folder / "hard").hardlink_to(file)
+    for one in (file, folder / "hard"):
+        told = refusal(errors.StoreUnavailableError, lambda one=one: kind(one).ask(sample_call()))
+        assert f"{one} has 2 names (hard links)" in str(told)
+    (folder / "hard").unlink()
+    assert kind(file).ask(sample_call()).id
+
+
+def test_a_database_that_was_replaced_or_removed_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, log = tmp_path / "requests.db", tmp_path / "requests.db-wal"
+    store, heard = SqliteStore(path), threading.Event()
+    request = store.ask(sample_call("run_first"))
+    unwatch = store.watch(request.id, heard.set)
+    assert heard.wait(30)
+    heard.clear()
+    path.rename(tmp_path / "old.db")
+    for one in (log, tmp_path / "requests.db-shm"):
+        one.unlink()
+    assert heard.wait(30)  # who waits is woken, and looks
+    refusal(errors.RequestNotFoundError, lambda: store.get(request.id))
+    refusal(errors.RequestNotFoundError, lambda: store.start(request.id, "token"))
+    again = store.ask(sample_call("run_second"))
+    elsewhere(APPROVE, store.url, again.id)
+    assert store.get(again.id).state is State.APPROVED
+    assert f"{path} was removed or replaced while this program used it" in caplog.text
+    unwatch()
+    store.close()
+    assert [head.run_id for head in SqliteStore(path).heads()] == ["run_second"]
+
+
+def test_a_database_whose_log_was_removed_takes_nothing_more(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "requests.db")
+    request = store.ask(sample_call())
+    sayso.Review(store).approve(request.id, by="ada")
+    (tmp_path / "requests.db-wal").unlink()  # what is written from here on would be seen by nobody
+    for verb in (lambda: store.ask(sample_call()), lambda: store.start(request.id, "t"), lambda: store.get(request.id)):
+        told = refusal(errors.StoreCorruptError, verb)
+        assert "requests.db-wal was removed or replaced while this program used" in str(told)
+    store.close()

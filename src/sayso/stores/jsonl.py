@@ -8,6 +8,7 @@ locks are unreliable.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -240,7 +241,8 @@ class JsonlStore(Watched, TableStore):
         self._path = Path(path).expanduser().absolute()
         self.url = f"jsonl:{self._path}"
         self.seal = Seal(key)
-        self._file = JsonlFile(self._path)
+        # By one name for all, whatever symbolic links lead there: the lock lies beside the file, under its name.
+        self._file = JsonlFile(Path(os.path.realpath(self._path)))
         self._begin_process()
         forget_after_fork(self)
 

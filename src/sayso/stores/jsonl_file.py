@@ -358,9 +358,14 @@ def _opened(path: Path, *, may_make: bool = True) -> tuple[int, bool]:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Not with O_EXCL: of two processes that make it at once both then have it.
         fd, is_made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), True
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    found, why = os.fstat(fd), None
+    if not stat.S_ISREG(found.st_mode):
+        why = "is no ordinary file; nothing was recorded, name another one"
+    elif found.st_nlink > 1:  # each name has a lock of its own: who uses one writes over who uses the other
+        why = f"has {found.st_nlink} names (hard links); nothing was recorded, remove all names but one"
+    if why is not None:
         os.close(fd)
-        raise errors.StoreUnavailableError(f"{path} is no ordinary file; nothing was recorded, name another one")
+        raise errors.StoreUnavailableError(f"{path} {why}")
     return fd, is_made
 
 

@@ -8,7 +8,6 @@ rewritten: their readable texts stay and are counted.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from sayso import errors
 from sayso.stores.codec import SEALED_COLUMNS, Seal, sealed_search
 from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.migrate import migrate
-from sayso.stores.sqlite import DATABASE_ERRORS, fault
+from sayso.stores.sqlite_file import DATABASE_ERRORS, fault, opened
 
 _READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  constants of ours
 _WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"  # noqa: S608  the same
@@ -57,7 +56,7 @@ def seal_store(path: str | Path, key: str) -> SealReport:
     if not Path(path).is_file():
         raise errors.StoreUnavailableError(f"{path} is not there; nothing was changed")
     try:
-        with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
+        with opened(str(path)) as connection:
             migrate(connection, str(path))
             connection.execute("PRAGMA secure_delete = ON")  # what was readable is overwritten
             connection.execute("BEGIN IMMEDIATE")

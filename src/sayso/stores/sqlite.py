@@ -1,26 +1,21 @@
 """The SQLite store: all requests in one file. The default, for any number of processes on one machine.
 
 It uses WAL and `synchronous=FULL`: a verb is atomic, and what it wrote survives a power cut. Verbs that arrive together
-share one commit (group commit); reads use a connection of their own. Also here: creating the file, readable by its
-owner only; SQLite's errors as `sayso.errors`; filters as SQL; and `scrub`, which removes purged data from the file. Do
-not use this store on network file systems, whose locks are unreliable.
+share one commit (group commit); reads use a connection of their own. Also here: filters as SQL, and `scrub`, which
+removes purged data from the file. Connections are opened and closed by `sayso.stores.sqlite_file`. Do not use this
+store on network file systems, whose locks are unreliable.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from sayso import errors
 from sayso.model.journal import Anchor, Head
@@ -28,10 +23,20 @@ from sayso.model.request import Request
 from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.joined import joined, result_of
-from sayso.stores.migrate import migrate, refuse_foreign
 from sayso.stores.records import RecordRow
 from sayso.stores.sql_requests import Selects, SqlRequestReads
 from sayso.stores.sql_tables import SqlTableReads
+from sayso.stores.sqlite_file import (
+    DATABASE_ERRORS,
+    Connection,
+    close,
+    closed_at_forks,
+    connect,
+    fault,
+    in_place,
+    is_busy,
+    opened,
+)
 from sayso.stores.sqlite_transaction import (
     BY_EFFECT,
     COLUMNS,
@@ -45,64 +50,6 @@ from sayso.stores.sqlite_transaction import (
     Stale,
 )
 from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
-
-_SMALLEST = 512  # bytes of a database with one page
-
-
-def make_file(path: Path) -> None:
-    """Make the file with our mode, because SQLite would with the process's umask; -wal and -shm take its mode."""
-    # Never opened when it is there: closing any descriptor of a file drops every lock that this process has on it, and
-    # then another process may take away the -wal file that the connections of this one still write to.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    if not os.access(path, os.R_OK | os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if path.is_file() and 0 < path.stat().st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
-        raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")
-
-
-DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What the module raises; the second where SQLite quotes damaged bytes in a message, or finds them in a row."""
-
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
-_UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
-
-
-def _code(error: Exception) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
-
-
-def is_busy(error: Exception) -> bool:
-    """Say whether somebody else holds the lock."""
-    return _code(error) in _BUSY
-
-
-def fault(error: Exception, path: str) -> errors.StoreError:
-    """Return the fault to raise for one of `DATABASE_ERRORS`."""
-    code = _code(error)
-    if code in _BUSY:
-        return errors.StoreBusyError(f"{path} stayed locked by another process; nothing was recorded, try again")
-    if code == sqlite3.SQLITE_FULL:
-        return errors.StoreFullError(f"no room left to write {path}; nothing was recorded, free some space")
-    if code in _READ_ONLY:
-        return errors.StoreReadOnlyError(f"{path} cannot be written ({error}); nothing was recorded")
-    if code in _CORRUPT or _shows_damage(error):
-        return errors.StoreCorruptError(
-            f"{path} is not a sayso store or is damaged ({error}); nothing was changed and nothing ran, restore it from"
-            " a copy or name another file"
-        )
-    if code in _UNREACHABLE:
-        return errors.StoreUnavailableError(f"{path} cannot be opened or read ({error}); nothing was recorded")
-    return errors.StoreError(f"{path}: {error}; nothing was recorded")
-
-
-def _shows_damage(error: Exception) -> bool:
-    # The module's own error about a row has no code. A table or column of ours is missing where the schema is damaged.
-    text = str(error)
-    return isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
-
 
 _PAGE = 1000
 # SQLite takes the other columns from the row that has the greatest `seq`.
@@ -163,99 +110,55 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._schemas = self._cache.schemas
         self._bell = Bell()
         self._begin_afresh()
-        _stores.add(self)
+        closed_at_forks(self)
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
         self._queue: deque[_Op] = deque()
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._writing: sqlite3.Connection | None = None
-        self._reading: sqlite3.Connection | None = None
+        self._writing: Connection | None = None
+        self._reading: Connection | None = None
         self._leader: int | None = None  # the thread that commits a batch
         self._open: SqliteTransaction | None = None  # the newest transaction; for its thread alone
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
-    def pause(self, until: float) -> bool:
-        """Close both connections before a fork, and let nobody open one; False where a verb is not over by `until`."""
-        for n, lock in enumerate(locks := (self._write_lock, self._read_lock)):
-            if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
-                for held in locks[:n]:
-                    held.release()
-                return False
-        self._disconnect()
-        return True
+    @property
+    def locks(self) -> Sequence[threading.Lock]:
+        """Who has both uses no connection, nor lets another thread use one."""
+        return self._write_lock, self._read_lock
 
-    def go_on(self) -> None:
-        """Let verbs go on after a fork, with connections of their own."""
-        self._read_lock.release()
-        self._write_lock.release()
+    def disconnect(self) -> None:
+        """Close both connections; for who has both locks."""
+        for connection in (self._writing, self._reading):
+            if connection is not None:
+                close(connection)
+        self._writing = self._reading = None
 
     def after_fork(self) -> None:
-        """Forget locks and threads in a forked child."""
-        is_open = self._writing is not None or self._reading is not None or self._write_lock.locked()
-        if is_open and self not in getattr(_forking, "paused", ()):
-            _inherited.append((self._writing, self._reading))  # they must not be closed here
+        """Forget locks, threads and connections in a forked child."""
         self._bell = Bell()
         self._begin_afresh()
 
     # -- connections -------------------------------------------------------------------------------------------
 
-    def _connect(self) -> sqlite3.Connection:
-        if _inherited:
-            raise errors.StoreUnavailableError(
-                f"{self._path} cannot be opened here: this process was forked while another thread used a store;"
-                " nothing was recorded, start the process anew"
-            )
-        try:
-            path = Path(self._path)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            make_file(path)
-        except PermissionError as error:
-            verb = "written" if os.access(self._path, os.R_OK) or not Path(self._path).exists() else "read"
-            raise errors.StoreReadOnlyError(f"{self._path} cannot be {verb} ({error.strerror})") from error
-        except OSError as error:
-            kind = errors.StoreReadOnlyError if error.errno == 30 else errors.StoreUnavailableError
-            raise kind(f"{self._path} cannot be opened ({error.strerror})") from error
-        connection = sqlite3.connect(
-            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
-        )
-        try:
-            self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
+    def _writer(self) -> Connection:
+        self._writing = connection = in_place(self._writing)
+        if connection is None:
+            self._writing = connection = connect(self._path, JOURNAL_TRIGGERS)
+            self._cache = RowCache()  # what was seen over another connection is perhaps of another file
+            self._schemas = self._cache.schemas
         return connection
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while True:
-            try:
-                connection.execute("PRAGMA page_size = 2048")  # of a new file; a commit writes whole pages
-                # Before the change to WAL, which is written into the file.
-                refuse_foreign(connection, self._path)
-                # Changing to WAL does not wait for the lock as other statements do, hence the loop.
-                connection.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                if not is_busy(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-        connection.execute("PRAGMA synchronous = FULL")
-        migrate(connection, self._path)
-
-    def _writer(self) -> sqlite3.Connection:
-        if self._writing is None:
-            connection = self._connect()
-            for trigger in JOURNAL_TRIGGERS:
-                connection.execute(trigger)
-            self._writing = connection
-            self._cache.holders.clear()  # what was seen over another connection, perhaps of another file
-        return self._writing
+    def _reader(self) -> Connection:
+        self._reading = connection = in_place(self._reading)
+        if connection is None:
+            self._reading = connection = connect(self._path)
+        return connection
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
             if self._leader == threading.get_ident():  # a verb of a batch sees what those before it in the batch wrote
-                return self._writer().execute(sql, values).fetchall()
+                return (self._writing or self._writer()).execute(sql, values).fetchall()
             # The writing connection still has the pages that it wrote last, where another one would read them anew.
             if self._write_lock.acquire(blocking=False):
                 try:
@@ -263,9 +166,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 finally:
                     self._write_lock.release()
             with self._read_lock:
-                if self._reading is None:
-                    self._reading = self._connect()
-                return self._reading.execute(sql, values).fetchall()
+                return self._reader().execute(sql, values).fetchall()
         except UnicodeEncodeError:  # asked for a text with lone surrogates, which no row can hold
             return []
         except DATABASE_ERRORS as error:
@@ -275,9 +176,8 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         # On the reading connection, for which everything that is written is somebody else's.
         try:
             with self._read_lock:
-                if self._reading is None:
-                    self._reading = self._connect()
-                return int(self._reading.execute("PRAGMA data_version").fetchone()[0])
+                connection = self._reader()
+                return connection.number + int(connection.execute("PRAGMA data_version").fetchone()[0])
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
@@ -286,18 +186,12 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
-            self._disconnect()
+            self.disconnect()
         self._bell.ring_all()
-
-    def _disconnect(self) -> None:
-        for connection in (self._writing, self._reading):
-            if connection is not None:
-                connection.close()
-        self._writing = self._reading = None
 
     def __del__(self) -> None:
         for connection in filter(None, map(self.__dict__.get, ("_writing", "_reading"))):
-            connection.close()  # nobody else is left to do it, and newer Pythons warn of one that is open
+            close(connection)  # nobody else is left to do it
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -318,7 +212,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
         """Run one verb while nobody else waits: in one statement, or where that is not enough, in a transaction."""
         try:
-            tx = SingleStatement(self._writing or self._writer(), self._cache, self.seal, self._schema)
+            tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
             try:
                 result = work(tx, *args, **options)
                 tx.commit()
@@ -333,7 +227,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     def _once(
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
     ) -> tuple[T, list[str]]:
-        connection = self._writing or self._writer()
+        connection = self._writer()
         tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_fresh=is_fresh)
         is_ready = False
         try:
@@ -361,16 +255,18 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def _together(self, work: Callable[[Transaction], T]) -> T:
         """Share a commit with whoever else waits."""
-        op = _Op(work)
+        op, changes = _Op(work), list[Sequence[str]]()
         self._queue.append(op)
         try:
             with self._write_lock:
                 # Whoever had the lock before may have run this verb in its own commit.
                 while not op.done:
-                    self._lead()
+                    self._lead(changes)
         except BaseException:
             op.done = True  # interrupted: nobody waits for it any more
             raise
+        finally:
+            self._ring(changes)
         if op.error is not None:
             raise op.error
         return op.result
@@ -379,29 +275,39 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         """Do as `Store.together` says: each work is one transaction, and up to 256 share a commit."""
         ops = [_Op(joined(self, work)) for work in works]
         self._queue.extend(ops)
+        changes = list[Sequence[str]]()
         try:
             with self._write_lock:
                 while not all(op.done for op in ops):
-                    self._lead()
+                    self._lead(changes)
         finally:
             for op in ops:
                 op.done = True  # interrupted: nobody waits for it any more
+            self._ring(changes)
         return [result_of(op.result) if op.error is None else op.error for op in ops]
 
-    def _lead(self) -> None:
-        """Commit what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
+    def _ring(self, changes: Sequence[Sequence[str]]) -> None:
+        """Wake who waits for what was committed: without the lock, for what is woken may call a verb, or fork."""
+        for changed in changes:
+            self._bell.ring(changed)
+
+    def _lead(self, changes: list[Sequence[str]]) -> None:
+        """Commit what waits, and add what each commit changed.
+
+        Verbs leave the queue when they are done, so that an interrupted leader loses none.
+        """
         batch = [op for op in list(self._queue)[:_MOST] if not op.done]
         self._leader = threading.get_ident()
         try:
-            if len(batch) == 1 or not self._commit(batch):
+            if len(batch) == 1 or not self._commit(batch, changes):
                 for op in batch:
-                    self._commit([op])
+                    self._commit([op], changes)
         finally:
             self._leader = None
         while self._queue and self._queue[0].done:
             self._queue.popleft()
 
-    def _commit(self, batch: Sequence[_Op]) -> bool:
+    def _commit(self, batch: Sequence[_Op], changes: list[Sequence[str]]) -> bool:
         """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
         try:
             changed = self._tried(batch)
@@ -415,7 +321,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 op.error = fault(error, self._path) if isinstance(error, DATABASE_ERRORS) else error
                 op.done = True
             return True
-        self._bell.ring(changed)
+        changes.append(changed)
         return True
 
     def _tried(self, batch: Sequence[_Op]) -> Sequence[str] | None:
@@ -475,10 +381,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def scrub(self) -> bool:
         try:
-            with (
-                self._write_lock,  # so that no fork comes meanwhile
-                closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection,
-            ):
+            with self._write_lock, opened(self._path) as connection:
                 # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
                 # of those; then the log, which holds the pages as they were.
                 connection.execute("VACUUM")
@@ -486,30 +389,3 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
-
-
-# -- forks -------------------------------------------------------------------------------------------------------------
-
-# SQLite knows the locks of a process on a file from a list in its memory, which a fork copies: a child that opens the
-# file anew would take the locks of its parent for its own, lock nothing, and lose what it commits when the parent
-# closes the file. A lock of SQLite's memory that another thread has at that moment would never be free in the child.
-# So no connection is open, and no thread inside of SQLite, while a process forks.
-_PATIENCE = 10.0  # seconds that a fork waits for the verbs of other threads
-_stores: WeakSet[SqliteStore] = WeakSet()
-_inherited: list[object] = []  # connections that were open when this process was forked all the same
-_forking = threading.local()
-
-
-def _before_fork() -> None:
-    until = time.monotonic() + _PATIENCE
-    _forking.paused = [store for store in list(_stores) if store.pause(until)]
-
-
-def _after_fork_in_parent() -> None:
-    for store in _forking.paused:
-        store.go_on()
-    _forking.paused = []
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

@@ -137,7 +137,8 @@ class Watcher:
         marks = self._marks(watched)
         # Digests, and the ids that are there anyway: what is kept of thousands is kept small.
         before, self._known = self._known, {one: hash(marks[one]) for one in watched if one in marks}
-        self._bell.ring(request_id for request_id, mark in self._known.items() if before.get(request_id) != mark)
+        # One that is gone, because the file is another one now, is heard of as well.
+        self._bell.ring(one for one in watched if before.get(one) != self._known.get(one))
 
 
 class Watched:

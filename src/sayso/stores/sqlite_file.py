@@ -1,0 +1,303 @@
+"""Connections to a SQLite file: opening and closing them, in a process that forks, and beside a file that is replaced.
+
+Also here: making the file, readable by its owner only, and SQLite's errors as `sayso.errors`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from itertools import compress
+from operator import call
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from sayso import errors
+from sayso.stores.migrate import migrate, refuse_foreign
+
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the module raises; the second where SQLite quotes damaged bytes in a message, or finds them in a row."""
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+_UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
+_SMALLEST = 512  # bytes of a database with one page
+_BUSY_SECONDS = 30.0
+_log = logging.getLogger("sayso")
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
+
+
+def is_busy(error: Exception) -> bool:
+    """Say whether somebody else holds the lock."""
+    return _code(error) in _BUSY
+
+
+def fault(error: Exception, path: str) -> errors.StoreError:
+    """Return the fault to raise for one of `DATABASE_ERRORS`."""
+    code = _code(error)
+    if code in _BUSY:
+        return errors.StoreBusyError(f"{path} stayed locked by another process; nothing was recorded, try again")
+    if code == sqlite3.SQLITE_FULL:
+        return errors.StoreFullError(f"no room left to write {path}; nothing was recorded, free some space")
+    if code in _READ_ONLY:
+        return errors.StoreReadOnlyError(f"{path} cannot be written ({error}); nothing was recorded")
+    if code in _CORRUPT or _shows_damage(error):
+        return errors.StoreCorruptError(
+            f"{path} is not a sayso store or is damaged ({error}); nothing was changed and nothing ran, restore it from"
+            " a copy or name another file"
+        )
+    if code in _UNREACHABLE:
+        return errors.StoreUnavailableError(f"{path} cannot be opened or read ({error}); nothing was recorded")
+    return errors.StoreError(f"{path}: {error}; nothing was recorded")
+
+
+def _shows_damage(error: Exception) -> bool:
+    # The module's own error about a row has no code. A table or column of ours is missing where the schema is damaged.
+    text = str(error)
+    return isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
+
+
+# -- opening and closing -----------------------------------------------------------------------------------------------
+
+
+class Connection(sqlite3.Connection):
+    """A connection that knows which files stood at its path when it was opened.
+
+    Attributes:
+        path: Of the database.
+        log: The path of its write-ahead log.
+        file, log_file: Which files these were; None where there was none.
+        number: Another one for another file.
+    """
+
+    path, log, number = "", "", 0
+    file: tuple[int, int] | None = None
+    log_file: tuple[int, int] | None = None
+
+
+def in_place(connection: Connection | None) -> Connection | None:
+    """Return a connection; None where its file was removed or replaced, so that what it writes would be lost.
+
+    Raises:
+        StoreCorruptError: The file is there, and its log was removed or replaced.
+    """
+    if connection is None:
+        return None
+    if _identity(connection.path) != connection.file:
+        close(connection)
+        _log.warning("%s was removed or replaced while this program used it, and is read anew", connection.path)
+        return None
+    if _identity(connection.log) != connection.log_file:
+        raise errors.StoreCorruptError(
+            f"{connection.log} was removed or replaced while this program used {connection.path}; nothing was recorded,"
+            " end every program that uses the file, and start them anew"
+        )
+    return connection
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116  asked at every verb, and a path object costs more than the rest
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make_file(path: Path) -> None:
+    """Make the file with our mode, because SQLite would with the process's umask; -wal and -shm take its mode."""
+    # Never opened when it is there: closing any descriptor of a file drops every lock that this process has on it, and
+    # then another process may take away the -wal file that the connections of this one still write to.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    found = path.stat()
+    if path.is_file() and found.st_nlink > 1:  # each name has a -wal of its own: who uses one never sees the other's
+        raise errors.StoreUnavailableError(
+            f"{path} has {found.st_nlink} names (hard links), and SQLite would keep a log for each, so that what is"
+            " recorded under one is lost under the other; nothing was recorded, remove all names but one (a symbolic"
+            " link may stay)"
+        )
+    if path.is_file() and 0 < found.st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
+        raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")
+
+
+def connect(path: str, also: Iterable[str] = ()) -> Connection:
+    """Return a connection to the file, which is made, with its folder, when it is not there.
+
+    Args:
+        path: Absolute.
+        also: Statements to execute on the new connection.
+
+    Raises:
+        StoreError: It cannot be opened, or is no store.
+        sqlite3.Error: The same, as SQLite says it.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_file(Path(path))
+    except PermissionError as error:
+        verb = "written" if os.access(path, os.R_OK) or not Path(path).exists() else "read"
+        raise errors.StoreReadOnlyError(f"{path} cannot be {verb} ({error.strerror})") from error
+    except OSError as error:
+        kind = errors.StoreReadOnlyError if error.errno == 30 else errors.StoreUnavailableError
+        raise kind(f"{path} cannot be opened ({error.strerror})") from error
+    file = _identity(path)  # before it is opened: one that takes its place meanwhile is another one
+    connection = _open(path)
+    try:
+        _prepare(connection, path)
+        for statement in also:
+            connection.execute(statement)
+    except BaseException:
+        close(connection)
+        raise
+    connection.path, connection.log = path, f"{os.path.realpath(path)}-wal"
+    connection.file, connection.log_file = file, _identity(connection.log)
+    connection.number = 0 if file is None else file[1] * 1_000_003
+    return connection
+
+
+def _prepare(connection: Connection, path: str) -> None:
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA page_size = 2048")  # of a new file; a commit writes whole pages
+            # Before the change to WAL, which is written into the file.
+            refuse_foreign(connection, path)
+            # Changing to WAL does not wait for the lock as other statements do, hence the loop.
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+    connection.execute("PRAGMA synchronous = FULL")
+    migrate(connection, path)
+
+
+@contextmanager
+def opened(path: str) -> Generator[Connection]:
+    """Open a connection of its own for the block, to a file that is there."""
+    connection = _open(path)
+    try:
+        yield connection
+    finally:
+        close(connection)
+
+
+def _open(path: str) -> Connection:
+    with _gate:
+        if _inherited:
+            raise errors.StoreUnavailableError(
+                f"{path} cannot be opened here: this process was forked while another thread used a store; nothing was"
+                " recorded, start the process anew"
+            )
+        connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64,
+            factory=Connection,
+        )  # fmt: skip
+        _live.add(connection)
+    return connection
+
+
+def close(connection: Connection) -> None:
+    """Close a connection that `connect` gave."""
+    with _gate:
+        connection.close()
+        _live.discard(connection)
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+# SQLite knows the locks of a process on a file from a list in its memory, which a fork copies: a child that opens the
+# file anew would take the locks of its parent for its own, lock nothing, and lose what it commits when the parent
+# closes the file. A lock of SQLite's memory that another thread has at that moment would never be free in the child.
+# So no connection is open, and no thread inside of SQLite, while a process forks.
+
+
+class _Store(Protocol):
+    @property
+    def locks(self) -> Sequence[threading.Lock]: ...
+
+    def disconnect(self) -> None: ...
+
+
+_PATIENCE = 10.0  # seconds that a fork waits for the verbs of other threads
+_stores: WeakSet[_Store] = WeakSet()
+_live: set[Connection] = set()
+_inherited: list[Connection | None] = []  # connections that were open when this process was forked all the same
+# Of two threads that fork, one goes first. Nobody opens or closes a connection while a process forks. Both may be taken
+# again by their thread: a store can be garbage-collected, and a signal handler can fork, at any moment.
+_turn, _gate = threading.RLock(), threading.RLock()
+
+
+class _Forking(threading.local):
+    """The forks of a thread that are under way, the innermost last: what lets each lock go that was taken for it."""
+
+    def __init__(self) -> None:
+        self.releases: list[list[Callable[[], object]]] = []
+
+
+_forking = _Forking()
+
+
+def closed_at_forks(store: _Store) -> None:
+    """Close the connections of a store whenever this process forks, for as long as the store is there."""
+    with _gate:
+        _stores.add(store)
+
+
+def _before_fork() -> None:
+    releases: list[Callable[[], object]] = []
+    _forking.releases.append(releases)
+    until, paused = time.monotonic() + _PATIENCE, set[_Store]()
+    if not _taken(_turn, until, releases):
+        return
+    while _taken(_gate, until, releases) and _live:
+        stores = [store for store in list(_stores) if store not in paused]
+        releases.pop()()  # a verb may need it to come to its end
+        for store in stores:
+            if not all(_taken(lock, until, releases) for lock in store.locks):
+                return
+            paused.add(store)
+            store.disconnect()
+        if time.monotonic() > until:
+            return
+        time.sleep(0 if stores else 0.001)  # another thread is about to close one of a store that nobody has any more
+
+
+def _taken(lock: Any, until: float, releases: list[Callable[[], object]]) -> bool:
+    before, patience = len(releases), max(0.0, until - time.monotonic())
+    # In one step for Ctrl-C: a lock that was taken and not noted would never be let go.
+    releases.extend(compress((lock.release,), map(lock.acquire, (True,), (patience,))))
+    return len(releases) > before
+
+
+def _after_fork_in_parent() -> None:
+    deque(map(call, reversed(_forking.releases.pop())), 0)  # in one step, too
+
+
+def _after_fork_in_child() -> None:
+    global _turn, _gate
+    is_alone = _gate.acquire(blocking=False)
+    if _live or not is_alone:
+        _inherited.extend(_live or [None])  # they must not be closed here
+    _live.clear()
+    _forking.releases.clear()
+    _turn, _gate = threading.RLock(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
