@@ -803,6 +803,12 @@ MUTANTS = [
         "server/test_grants.py::test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown",
     ),
     Mutant(
+        "values that differ under a mask are not said to be the same", "server/pages/alike.py",
+        "return self.is_common and (self.real is None or len(set(map(_encoded, self.real))) == 1)",
+        "return self.is_common",
+        "server/test_groups.py::test_values_that_differ_under_a_mask_are_not_said_to_be_the_same",
+    ),
+    Mutant(
         "each of several is decided as it was shown", "server/pages/bulk.py",
         "return review.approve(request_id, comment=note, seen=seen)", "return review.approve(request_id, comment=note)",
         "server/test_groups.py::test_all_but_those_ticked_out_are_decided_as_they_were_shown",

@@ -94,7 +94,7 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     table = table_of(made, clock.now())
     common = {column.name: column.cells[0].shown.text for column in table.common}
     assert (common["reason"], common["prompt"]) == ("late", "Parcel was late.")
-    assert "***" in common["password"]
+    assert [(column.name, column.cells[0].shown.text) for column in table.hidden] == [("password", "***")]
     columns = {column.name: column for column in table.columns}
     assert list(columns) == ["order.id", "order.amount", "currency", "flag", "run", "summary"]
     assert columns["order.amount"].totals == ["139.25 EUR", "12 USD"]
@@ -107,6 +107,31 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     assert [line.request for line in table.usual] == [made[at] for at in (1, 2, 5)]
     gist = folded_row(made, clock.now()).gist
     assert gist.startswith('order.amount 139.25 EUR + 12 USD in total · reason="late"')
+
+
+def test_values_that_differ_under_a_mask_are_not_said_to_be_the_same(store: Store, ada: Browser) -> None:
+    alike = {
+        "password": "p", "order": {"token": "t", "id": 7}, "at": "https://u:hunter0@shop.example", "note": "***",
+        "currency": "***",
+    }  # fmt: skip
+    given = [{**alike, "amount": 10 + at} for at in range(4)]
+    secrets: list[dict[str, Any]] = [
+        {}, {"password": "q"}, {"order": {"token": "u", "id": 7}}, {"at": "https://u:hunter1@shop.example"},
+    ]  # fmt: skip
+    expected = ([], ["password"], ["order.token"], ["at"])
+    for changed, hidden in zip(secrets, expected, strict=True):
+        made = [sample_call(f"r{at}", {**one, **(changed if at == 2 else {})}) for at, one in enumerate(given)]
+        table = table_of(made, clock.now())
+        assert [column.name for column in table.hidden] == hidden
+        same = [column.name for column in table.common if column.source == "argument"]
+        assert same == [name for name in ("password", "order.token", "order.id", "at", "note", "currency")
+                        if name not in hidden]  # fmt: skip
+        gist = folded_row(made, clock.now()).gist
+        assert [name for name in ("password", "order.token", "at") if f"{name} masked, and differs" in gist] == hidden
+    asked(store, *[{"amount": at, "password": f"hunter{at}"} for at in range(3)])
+    page = group_of(ada)
+    assert "Masked, and not the same in all 3" in page
+    assert not re.search(r"hunter\d|The same in all", page)
 
 
 def test_a_number_of_any_size_takes_no_page_down(store: Store, ada: Browser) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from itertools import chain, islice
@@ -17,6 +17,7 @@ from statistics import median
 from typing import Literal, NamedTuple, cast
 
 from sayso import clock
+from sayso.model import canonical
 from sayso.model.cached import cached_property
 from sayso.model.canonical import Json
 from sayso.model.canonical.decode import class_in, fields_of, tag_in
@@ -103,6 +104,7 @@ class Column:
         trees: The values, of the canonical form, masked.
         cells: The values, as they are shown; a single one where all are the same.
         totals: The sums, where it is an amount.
+        real: The values as they are under their masks, which are compared and never shown; None where none is masked.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Column:
     trees: Sequence[Json]
     cells: Sequence[Cell] = ()
     totals: Sequence[str] = ()
+    real: Sequence[Json] | None = field(default=None, repr=False)
 
     @cached_property
     def texts(self) -> Sequence[str]:
@@ -120,6 +123,11 @@ class Column:
     def is_common(self) -> bool:
         """Whether all values are the same, as they are shown."""
         return len(set(self.texts)) == 1
+
+    @cached_property
+    def is_same(self) -> bool:
+        """Whether all values are the same, also under their masks."""
+        return self.is_common and (self.real is None or len(set(map(_encoded, self.real))) == 1)
 
     @cached_property
     def numbers(self) -> Sequence[Decimal]:
@@ -136,36 +144,47 @@ class Column:
 
 def _arguments(requests: Sequence[Request]) -> list[Column]:
     """Return each argument, and each field of one; an argument is left whole where there would be too many columns."""
-    trees = [cast("Json", request.effective.drawn) for request in requests]
+    calls = [request.effective for request in requests]
+    trees = [cast("Json", call.drawn) for call in calls]
+    is_masked = any(call.masked is not None for call in calls)
+    real: Sequence[Json] | None = [canonical.load(call.form) for call in calls] if is_masked else None
     names = dict.fromkeys(name for tree in trees for name in fields_of(tree) or ())
     if len(names) > _MOST_COLUMNS:
-        return [Column(say("(all arguments)"), "argument", trees)]
-    found = list[tuple[str, Sequence[Json]]]()
+        return [Column(say("(all arguments)"), "argument", trees, real=real)]
+    found = list[Column]()
     for name in names:
-        shown, values = _name(name), [(fields_of(tree) or {}).get(name, _ABSENT) for tree in trees]
-        room = _MOST_COLUMNS - len(found)
-        parts = list(islice(_parts(values, shown, 1), max(room, 0) + 1)) if name.isidentifier() else []
-        found += parts if 0 < len(parts) <= room else [(shown, values)]
-    return [Column(path, "argument", values) for path, values in found]
+        values = [(fields_of(tree) or {}).get(name, _ABSENT) for tree in trees]
+        whole, room = Column(_name(name), "argument", values, real=_below(real, name)), _MOST_COLUMNS - len(found)
+        parts = list(islice(_parts(whole, 1), max(room, 0) + 1)) if name.isidentifier() else []
+        found += parts if 0 < len(parts) <= room else [whole]
+    return found
 
 
-def _parts(trees: Sequence[Json], path: str, depth: int) -> Iterator[tuple[str, Sequence[Json]]]:
-    """Yield the values of each field by its path, as far as all trees have the same fields and classes.
+def _below(real: Sequence[Json] | None, name: str) -> Sequence[Json] | None:
+    """Return the values of a field; of one that a redactor made up, the whole that it may have drawn it from."""
+    return None if real is None else [(fields_of(tree) or {}).get(name, tree) for tree in real]
+
+
+def _parts(column: Column, depth: int) -> Iterator[Column]:
+    """Yield a column for each field, by its path, as far as all trees have the same fields and classes.
 
     The class has a column of its own: `Archive(path)` and `Delete(path)` have the same fields.
     """
+    trees, path = column.trees, column.name
     parts = [fields_of(tree) for tree in trees]
     shapes = {(tag_in(tree), class_in(tree), *(part or ())) for tree, part in zip(trees, parts, strict=True)}
     names = dict.fromkeys(parts[0] or ()) if len(shapes) == 1 and depth < _DEEPEST else {}
     if not 0 < len(names) <= _MOST_PARTS or not all(name.isidentifier() for name in names):
-        yield path, trees
+        yield column
         return
     named = class_in(trees[0])
     if named is not None:
-        yield f"{path} (class)", [named] * len(trees)
+        yield Column(f"{path} (class)", "argument", [named] * len(trees))
     for name in names:
         values = [_ABSENT if part is None else part.get(name, _ABSENT) for part in parts]
-        yield from _parts(values, f"{path}.{_name(name)}", depth + 1)
+        yield from _parts(
+            Column(f"{path}.{_name(name)}", "argument", values, real=_below(column.real, name)), depth + 1
+        )
 
 
 def _name(name: str) -> str:
@@ -202,7 +221,9 @@ def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
         return []
     units = [""] * len(numbers)
     if not names_currency(column.name):
-        if len(currencies) > 1 and not all(one.is_common for one in currencies):
+        if len(currencies) > 1 and not all(one.is_same for one in currencies):
+            return []
+        if any(one.is_common and not one.is_same for one in currencies):
             return []
         if len(currencies) == 1:
             # A plain code of a currency stands without quotes; nothing else could be taken for one.
@@ -297,12 +318,14 @@ class Table:
 
     Attributes:
         common: What is the same in all of them.
+        hidden: What is shown the same in all of them, and differs under its mask.
         columns: Where they differ.
         odd: The calls that stand out.
         usual: The others.
     """
 
     common: Sequence[Column]
+    hidden: Sequence[Column]
     columns: Sequence[Column]
     odd: Sequence[Line]
     usual: Sequence[Line]
@@ -330,7 +353,8 @@ def table_of(
         for at, request in enumerate(requests)
     ]
     return Table(
-        common=[_drawn(column) for column in found if column.is_common], columns=columns,
+        common=[_drawn(column) for column in found if column.is_same],
+        hidden=[_drawn(column) for column in found if column.is_common and not column.is_same], columns=columns,
         odd=[line for line in lines if line.is_odd], usual=[line for line in lines if not line.is_odd],
     )  # fmt: skip
 
@@ -392,7 +416,11 @@ def _gist(requests: Sequence[Request]) -> str:
             for one in differing
             if one.totals
         ),
-        (f"{one.name}={_brief(one.trees[0])}" for one in columns if one.is_common),
+        (
+            f"{one.name}={_brief(one.trees[0])}" if one.is_same else say("%(name)s masked, and differs", name=one.name)
+            for one in columns
+            if one.is_common
+        ),
         (
             say("%(count)s different %(name)s", count=len(set(one.texts)), name=one.name)
             for one in differing
