@@ -809,6 +809,16 @@ MUTANTS = [
         "server/test_groups.py::test_values_that_differ_under_a_mask_are_not_said_to_be_the_same",
     ),
     Mutant(
+        "a guess at a masked value is not counted", "server/pages/granting.py",
+        "calls = None if terms is None or is_guess else", "calls = None if terms is None else",
+        "server/test_grants.py::test_nobody_finds_a_masked_value_by_typing_guesses",
+    ),
+    Mutant(
+        "what an edit would change does not say whether a masked value was found", "server/pages/request.py",
+        "if name in shown and writes_over(form_of(value), shown[name]):", "if False:",
+        "server/test_grants.py::test_nobody_finds_a_masked_value_by_typing_guesses",
+    ),
+    Mutant(
         "each of several is decided as it was shown", "server/pages/bulk.py",
         "return review.approve(request_id, comment=note, seen=seen)", "return review.approve(request_id, comment=note)",
         "server/test_groups.py::test_all_but_those_ticked_out_are_decided_as_they_were_shown",

@@ -136,6 +136,32 @@ def test_what_differs_from_call_to_call_is_offered_apart_and_stays_equal_until_s
     assert (set(grant.without), set(grant.conditions)) == ({"body", "ref"}, {"to"})
 
 
+def test_nobody_finds_a_masked_value_by_typing_guesses(ada: Browser, store: Store) -> None:
+    """Neither by what a grant would have let through, nor by what an edit would change."""
+    given = {"meta": {"user": "kim", "password": "hunter2"}, "link": "https://u:hunter2@shop.example", "note": "a"}
+    for _ in range(3):
+        store.ask(sample_call(None, given))
+    request = store.ask(sample_call(None, given))
+    form = fields_of(ada.get(f"/r/{request.id}").text)
+    meta, link = (next(key for key, text in form.items() if hint in text) for hint in ("kim", "https"))
+
+    def seen(verb: str, **typed: str) -> str:
+        page = ada.decide(request.id, verb, **typed)
+        assert (page.status_code, "hunter3" in text_of(page.text)) == (200, False)
+        part = page.text.partition("data-picture" if verb == "preview-grant" else "data-previewed")[2]
+        return text_of(part.partition('class="buttons"' if verb == "preview-grant" else "data-live-diff")[0])
+
+    for key, text in ((meta, '{"user": "kim", "password": "%s"}'), (link, '"https://u:%s@shop.example"')):
+        right, wrong = ({key: text % guess} for guess in ("hunter2", "hunter9"))
+        for verb, said in (("preview-grant", "Earlier calls are not counted"), ("preview", "*** → *** (written anew)")):
+            assert (told := seen(verb, **right)) == seen(verb, **wrong), verb
+            assert said in told, verb
+    assert "would have let through 3 earlier calls" in seen("preview-grant")
+    assert "would have let through 0 earlier calls" in seen("preview-grant", f2='"b"'), "what is not masked is counted"
+    kept = seen("preview", **{meta: '{"user": "bob", "password": "***"}'})
+    assert ("bob" in kept, "written anew" in kept) == (True, False)
+
+
 def test_a_number_that_must_stay_equal_is_equal(ada: Browser, store: Store) -> None:
     request = store.ask(sample_call())
     assert ada.decide(request.id, "grant", count="5", lasts="1h", exactly="amount").status_code == 200

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import children_of, fields_of, items_of, with_fields, with_items
+from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.canonical.tags import MASK, Json, dump
 from sayso.model.ids import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
@@ -165,6 +165,24 @@ def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -
             raise _unclear(where)
         found[index] = index
     return found
+
+
+def writes_over(edited: Json, shown: Json) -> bool:
+    """Say whether an edit has another text where a value is masked; whether it is the same value, nobody may learn.
+
+    `edited` is in the canonical form or plain JSON, `shown` as `Call.drawn` has it.
+    """
+    if tag_in(shown) == "$secret":
+        return not _is_mask(edited)
+    if isinstance(shown, str):
+        return has_gap(shown) and not (isinstance(edited, str) and has_gap(edited))
+    named, fields = fields_of(edited), fields_of(shown)
+    if named is not None and fields is not None:
+        return any(writes_over(named[name], part) for name, part in fields.items() if name in named)
+    items, seen = items_of(edited), items_of(shown)
+    if items is not None and seen is not None and len(items) == len(seen):
+        return any(map(writes_over, items, seen))
+    return '{"$secret":' in dump(shown)
 
 
 def _is_mask(tree: Json) -> bool:

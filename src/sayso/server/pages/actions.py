@@ -151,6 +151,7 @@ def _preview(context: RequestContext, request: Request) -> Response:
     after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
     sent = Submitted(
         widgets=edit.widgets, note=context.form.get("note", ""),
-        preview=differences_of(request, request.effective, after), warnings=zone_warnings(request.effective, after),
+        preview=differences_of(request, request.effective, after, edit.changes),
+        warnings=zone_warnings(request.effective, after),
     )  # fmt: skip
     return request_page(context, request, sent=sent)

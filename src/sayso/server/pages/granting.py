@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -85,6 +85,7 @@ class Offer(NamedTuple):
         has_facts: Whether the context, which a program with a token tells, must be as it is, too.
         past: What the terms would have let through, where that was asked.
         is_open: Whether somebody is at it.
+        is_guess: Whether a masked value would be typed, so that nothing is counted: the count would tell what it is.
     """
 
     free: Sequence[Term]
@@ -92,6 +93,7 @@ class Offer(NamedTuple):
     has_facts: bool
     past: Past | None
     is_open: bool
+    is_guess: bool
 
 
 def offer(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> Offer | None:
@@ -107,7 +109,8 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
     drawn = _drawn(request, _call_of(request, terms))
     # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
     shown = [path for path in drawn.conditions if not (request.requester.issuer == TOKENS and _is_fact(path))]
-    calls = None if terms is None else _earlier(context, request, drawn, terms)
+    is_guess = terms is not None and _is_guess(drawn, terms["changes"] or {})
+    calls = None if terms is None or is_guess else _earlier(context, request, drawn, terms)
     differing = None if calls is None else Counter(path for one in calls for path in drawn.differing(one))
     found: list[Term] = []
     for path in shown:
@@ -120,7 +123,7 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
     past = None if terms is None or calls is None else _past(request, calls, terms, shown)
     return Offer(
         [one for one in found if one.is_free], [one for one in found if not one.is_free],
-        len(shown) < len(drawn.conditions), past, terms is not None or "count" in context.form,
+        len(shown) < len(drawn.conditions), past, terms is not None or "count" in context.form, is_guess,
     )  # fmt: skip
 
 
@@ -184,6 +187,14 @@ def _call_of(request: Request, terms: dict[str, Any] | None) -> Call:
 def _drawn(request: Request, call: Call, **terms: Any) -> Grant:
     now = clock.now()
     return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now, **terms)
+
+
+def _is_guess(drawn: Grant, changes: Collection[str]) -> bool:
+    """Say whether an argument that is edited has a masked value in it; a call that is one field has no names."""
+    return any(
+        condition.kind == "secret" and path.partition(".")[0] in {*changes, *([""] if changes else [])}
+        for path, condition in drawn.conditions.items()
+    )
 
 
 def _is_fact(path: str) -> bool:

@@ -7,7 +7,7 @@ are.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
-from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of
+from sayso.model.canonical import MASK, form_of
+from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
 from sayso.model.escaping import escape
 from sayso.model.lifecycle import must_be_allowed, undo
-from sayso.model.rendering import brief, value
+from sayso.model.rendering import Change, brief
+from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
 from sayso.model.teamwork import COMMENTED
@@ -326,7 +328,7 @@ def _words(request: Request) -> dict[str, str]:
         words["model"] = escape(without_secrets(request, said), block=True)
         del facts[MODEL_WORDS]
     if facts:
-        words["context"] = "\n".join(f"{escape(name)}: {value(item)}" for name, item in facts.items())
+        words["context"] = "\n".join(f"{escape(name)}: {shown_value(item)}" for name, item in facts.items())
     return words
 
 
@@ -362,6 +364,20 @@ def is_open(request: Request, kind: str) -> bool:
     return request.state is State.PENDING and request.kind == kind
 
 
-def differences_of(request: Request, before: Call, after: Call) -> list[Difference]:
-    """Return what differs between two calls of a request, as its page shows it."""
-    return differences(changed(before, after, request.redact), before, after)
+def differences_of(
+    request: Request, before: Call, after: Call, typed: Mapping[str, object] | None = None
+) -> list[Difference]:
+    """Return what differs between two calls of a request, as its page shows it.
+
+    `typed` is what somebody typed for some arguments. What they wrote where a value is masked is listed, and nothing
+    says whether it is another value: who may guess as often as they like would find it.
+    """
+    found, shown = changed(before, after, request.redact), before.drawn
+    for name, value in (typed or {}).items():
+        if name in shown and writes_over(form_of(value), shown[name]):
+            path, masked = escape(name), {None, MASK, f"{MASK} (changed)"}
+            found = [
+                one for one in found if re.split(r"[.\[]", one.path)[0] != path or not {one.before, one.after} <= masked
+            ]
+            found.append(Change(path, MASK, say("%(mask)s (written anew)", mask=MASK)))
+    return differences(found, before, after)
