@@ -169,14 +169,14 @@ def _short(results: Sequence[Result]) -> Table:
 
 
 def _notes(results: Sequence[Result]) -> Table:
-    """Return why cells are not applicable, and what a lost or broken one means."""
-    lines = [
-        [result.entry.shown, SCENARIOS[name].heading, cell.text, cell.note]
-        for result in results
-        for name, cell in result.cells.items()
-        if cell.kind in {"n/a", "lost", "broken"}
-    ]
-    return Table("contrast-notes", ["subject", "scenario", "cell", "why"], lines)
+    """Return why cells are not applicable, and what a lost or broken one means; subjects of one reason together."""
+    who: dict[tuple[str, str, str], list[str]] = {}
+    for result in results:
+        for name, cell in result.cells.items():
+            if cell.kind in {"n/a", "lost", "broken"}:
+                who.setdefault((SCENARIOS[name].heading, cell.text, cell.note), []).append(result.entry.shown)
+    lines = [[scenario, text, why, ", ".join(names)] for (scenario, text, why), names in sorted(who.items())]
+    return Table("contrast-notes", ["scenario", "cell", "why", "subjects"], lines)
 
 
 if __name__ == "__main__":

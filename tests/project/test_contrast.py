@@ -92,6 +92,13 @@ def test_red_cell_of_sayso_is_named_and_fails_the_command(
     assert "`sayso.gate`, effect: ran 2 times" in capsys.readouterr().err
 
 
+def test_subjects_of_one_reason_are_noted_together() -> None:
+    cells = {"edit": Cell("n/a", "n/a", "it has no edits"), "no": Cell("held", "held", "")}
+    results = [command.Result(SUBJECTS[name], cells=cells) for name in ("gate", "ctrlrun")]
+    (line,) = command._notes(results).lines
+    assert line == ["edit of the wrong type", "n/a", "it has no edits", "`sayso.gate`, ctrlrun"]
+
+
 def test_subject_that_cannot_be_installed_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
