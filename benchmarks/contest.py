@@ -14,9 +14,9 @@ from .worker import AbsentError, Worker, WorkerFailedError
 
 __all__ = ["DURABLE", "MEMORY", "PRIVATE", "SCANS", "Contest", "Entry", "Plan"]
 
-PRIVATE = "its API has no switch for FULL, set on its private connection"
+PRIVATE = "FULL set on its private connection"
 
-SCANS = "its default; each pause reads the whole ledger, so it slows as that grows"
+SCANS = "its default; each pause reads the whole ledger"
 
 
 @dataclass(frozen=True)
