@@ -294,7 +294,7 @@ def test_a_receipt_verifies_where_there_is_no_store(here: Path, monkeypatch: pyt
     told = sayso("receipt", "verify", "../r.json", "--key", "../public.key")
     assert told.code == 0
     for said in (
-        'refund(order_id="A-4721", amount=320.00, reason="", api_key="***")',
+        'refund(order_id="A-4721", amount=320.00, reason="", api_key=***)',
         "local:ada",
         '"goodwill"',
         public,

@@ -1717,7 +1717,7 @@ MUTANTS = [
     ),
     Mutant(
         "what led to a call is masked before it is shortened", "server/pages/runs.py",
-        "brief(_scrubbed(tree, hidden), _ROOM)", "brief(tree, _ROOM)",
+        "_in_short(_scrubbed(tree, hidden))", "brief(tree, _ROOM)",
         "server/test_together.py::test_no_value_that_the_run_masks_anywhere_is_told_beside_a_call",
     ),
     Mutant(

@@ -52,6 +52,13 @@ def test_other_input_for_a_run_that_goes_on_warns_and_changes_nothing(ran: list[
     assert (output.status.code, ran) == ("success", [1])
     assert pay(amount=1, parent_id=paused.run_id).run().output == output.output  # the same input warns of nothing
 
+    sign = Tool(name="sign", handler=lambda amount, api_key: (amount, api_key), requires_approval=True)
+    paused = started(sign, amount=1, api_key="k-1")
+    with pytest.warns(
+        IgnoredInputWarning, match=r"as sign\(amount=1, api_key=\*\*\*\);.*amount=2, api_key=\*\*\*\), is ignored"
+    ):
+        sign(amount=2, api_key="k-2", parent_id=paused.run_id, resume=yes(paused)).run()
+
 
 @pytest.mark.parametrize(
     ("given", "recorded"),

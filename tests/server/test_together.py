@@ -122,7 +122,9 @@ def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, sto
     assert re.search(r"Refund A-1 to \S+\.", text_of(story))
     assert text_of(story).count("The model wrote, unverified") == 2
     assert "clerk.look success" in story
-    assert "&#34;order&#34;: &#34;A-1&#34;" in story
+    assert "&#34;order&#34;: &#34;A-1&#34;, &#34;api_key&#34;: ***" in story
+    run = ada.get(f"/runs/{store.get(request_id).run_id}").text
+    assert ("card_token&#34;: ***" in run, "&#34;***" in page + run) == (True, False), "a mask is no text in quotes"
     assert 'id="story"' not in ada.get(f"/r/{held(payer(), 5).confirmation_id}").text
 
 

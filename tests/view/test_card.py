@@ -7,6 +7,7 @@ rows that show the call.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -17,7 +18,8 @@ from pydantic import Field, SecretStr
 
 import sayso
 from sayso import config
-from sayso.model.request import Request, State, changed
+from sayso.model import canonical
+from sayso.model.request import Execution, Request, State, changed
 from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema
 from sayso.testing import sample_call
@@ -233,6 +235,16 @@ def test_an_end_says_what_it_was_the_end_of(clock: Clock) -> None:
         decided(review.get(granted.id), clock.at)
         == "expired 1 h ago; approved by bob (chat, 2 h ago) and not used in time"
     )
+
+
+def test_a_mask_in_what_a_program_says_or_gave_is_no_text_of_three_stars() -> None:
+    request = replace(ask("1"), context={"customer": "C-17", "card": "***", "seen": ["***", "****"]})
+    assert [row.strip() for row in rows(request) if row.strip().startswith("context  ")] == [
+        'context  {"customer": "C-17", "card": ***, "seen": [***, "****"]}'
+    ]
+    result = canonical.encode({"result": {"token": "***", "total": 5}}).text
+    ended = replace(request, execution=Execution("w", 1, 1, NOW, result=result))
+    assert list(card.outcome_rows(ended)) == ['  returned {"token": ***, "total": 5}']
 
 
 class User(pydantic.BaseModel):

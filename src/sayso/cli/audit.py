@@ -26,6 +26,7 @@ from sayso.cli.output import WRONG, complain, confirmed, file_to_write, out, pai
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.escaping import escape
+from sayso.model.redaction import told_apart
 from sayso.model.rendering import brief
 from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
@@ -330,7 +331,7 @@ def _drawn(body: dict[str, Any], part: str) -> str:
     if body["request"]["kind"] == "question":
         return f"question {brief(text, _ROOM)}"
     name = str(body["request"]["tool"]).rpartition(":")[2]
-    return line(name, canonical.load(text), _ROOM)
+    return line(name, cast("dict[str, Any]", told_apart(canonical.load(text))), _ROOM)
 
 
 _KEPT = "the journal keeps its rows, with names, times, fingerprints and people's words"

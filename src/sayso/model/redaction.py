@@ -307,10 +307,11 @@ def agrees(shown: Json, real: Json) -> bool:
     return shown == MASK or (type(shown) is type(real) and shown == real)
 
 
-def told_apart(shown: Json, real: Json) -> Json:
+def told_apart(shown: Json, real: Json = None) -> Json:
     """Return `shown` with a secret in the place of each `MASK` that hides something in `real`.
 
-    A text of three stars that is one in `real`, too, stays a text; one that a redactor made up is a mask.
+    A text of three stars that is one in `real`, too, stays a text; one that a redactor made up is a mask. Where `real`
+    is not known, as in a receipt, each of them counts as a mask.
     """
     if isinstance(shown, dict):
         known = real if isinstance(real, dict) else {}

@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from sayso import errors
 from sayso.gates import scope
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
+from sayso.model.redaction import told_apart
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, RunState
 from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution, resolutions_of
@@ -188,7 +189,7 @@ def _is_blank(run: Run) -> bool:
 
 
 def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
-    return line(run.runnable.name, plain(run.runnable.shown(arguments)))
+    return line(run.runnable.name, cast("dict[str, Any]", told_apart(plain(run.runnable.shown(arguments)))))
 
 
 def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:

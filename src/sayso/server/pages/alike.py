@@ -24,6 +24,7 @@ from sayso.model.canonical.decode import class_in, fields_of, tag_in
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
+from sayso.model.redaction import told_apart
 from sayso.model.rendering import brief, value
 from sayso.model.request import Request, State
 from sayso.model.words import later, say
@@ -204,7 +205,8 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
         if request.returned is not None and request.state is State.PENDING:
             theirs[say("waits again")] = request.returned
         theirs |= {
-            say("context: %(name)s", name=_name(name)): value(item) for name, item in (request.context or {}).items()
+            say("context: %(name)s", name=_name(name)): value(told_apart(item))
+            for name, item in (request.context or {}).items()
         }
     for source, rows in (("fact", known), ("program", words)):
         for name in dict.fromkeys(name for row in rows for name in row):

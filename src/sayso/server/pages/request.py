@@ -19,6 +19,7 @@ from sayso.model.canonical import MASK, form_of
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
 from sayso.model.escaping import escape
 from sayso.model.lifecycle import must_be_allowed, undo
+from sayso.model.redaction import told_apart
 from sayso.model.rendering import Change, brief
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
@@ -328,7 +329,7 @@ def _words(request: Request) -> dict[str, str]:
         words["model"] = escape(without_secrets(request, said), block=True)
         del facts[MODEL_WORDS]
     if facts:
-        words["context"] = "\n".join(f"{escape(name)}: {shown_value(item)}" for name, item in facts.items())
+        words["context"] = "\n".join(f"{escape(name)}: {shown_value(told_apart(item))}" for name, item in facts.items())
     return words
 
 

@@ -20,7 +20,7 @@ from sayso.clock import instant, now
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK
 from sayso.model.escaping import escape
-from sayso.model.redaction import Redaction, scrub, words_of
+from sayso.model.redaction import Redaction, scrub, told_apart, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunState
@@ -63,7 +63,7 @@ def run(context: RequestContext) -> Response:
     loaded, steps, is_unreadable = None, list[dict[str, Any]](), False
     try:
         loaded = load_run(run_id, store=store)
-        steps = [_step(span, partial(brief, room=_ROOM)) for span in loaded.spans]
+        steps = [_step(span, _in_short) for span in loaded.spans]
     except errors.RunNotFoundError:
         if not requests.requests:
             raise
@@ -163,11 +163,13 @@ def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> 
         yield Told("step", f"{step['path']} {step['status']}", step["said"])
 
 
+def _in_short(tree: Any) -> str:
+    return brief(told_apart(tree), _ROOM)
+
+
 def _short(tree: Any, hidden: frozenset[str]) -> str:
     """Return a value in short, its texts without what is masked: what is shortened first is not found any more."""
-    return (
-        brief(_scrubbed(tree, hidden), _ROOM) if is_light(tree, _MOST_READ) else say("a value too large to show here")
-    )
+    return _in_short(_scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
 
 
 def _scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
