@@ -20,6 +20,7 @@ from sayso import config, errors
 from sayso.model.reviewer import Reviewer
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
+from sayso.testing.scene import refusal
 from tests.conftest import forget_settings
 
 Place = Path
@@ -83,6 +84,21 @@ def test_empty_environment_says_nothing(place: Path, monkeypatch: pytest.MonkeyP
     settings_file(place, 'store = "memory:"\nreviewer = "ada"')
     assert isinstance(config.default_store(), MemoryStore)
     assert config.default_reviewer() == Reviewer("ada")
+
+
+def test_where_the_folder_was_removed_nobody_guesses_which_settings_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @sayso.gate(wait="raise", store="memory:")
+    def pay() -> None: ...
+
+    (tmp_path / "release").mkdir()
+    monkeypatch.chdir(tmp_path / "release")
+    (tmp_path / "release").rmdir()
+    for lookup in (pay, config.default_reviewer, config.settings_file, lambda: config.open_store("jsonl:requests")):
+        told = refusal(errors.ConfigError, lookup)
+        assert "the folder in which this program runs was removed" in str(told)
+    assert config.open_store(f"jsonl:{tmp_path}/requests").url == f"jsonl:{tmp_path}/requests"
 
 
 def test_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,11 +126,26 @@ def default_store_path() -> Path:
     return base / "sayso" / "sayso.db"
 
 
+def working_folder() -> str:
+    """Return the folder in which this program runs.
+
+    Raises:
+        ConfigError: It was removed, so that nobody knows which settings and which policy count.
+    """
+    try:
+        return os.getcwd()  # noqa: PTH109  a path object costs more than all of a policy's look for its file
+    except FileNotFoundError:
+        raise errors.ConfigError(
+            "the folder in which this program runs was removed, and sayso.toml is looked for there and above; nothing"
+            " was decided and nothing ran: change to a folder that is there, or start the program anew"
+        ) from None
+
+
 def settings_file() -> Path | None:
     """Return the `sayso.toml` that counts here, the nearest one from this folder upwards; None where there is none."""
     if _pinned is not None:
         return _pinned[0]
-    here = Path.cwd()
+    here = Path(working_folder())
     return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
 
 
@@ -308,7 +323,10 @@ def _file_of(address: str) -> tuple[str, str]:
 def absolute(address: str) -> str:
     """Return the address with its path as it counts from this folder."""
     scheme, name = _file_of(address)
-    return f"{scheme}{Path(name).expanduser().absolute()}" if scheme else address
+    path = Path(name).expanduser()
+    if scheme and not path.is_absolute():
+        path = working_folder() / path
+    return f"{scheme}{path}" if scheme else address
 
 
 def default_store() -> Store:
@@ -411,7 +429,7 @@ def default_reviewer() -> Reviewer:
     Raises:
         ConfigError: The name cannot be one.
     """
-    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(os.getcwd())  # noqa: PTH109
+    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(working_folder())
     return chosen if isinstance(chosen, Reviewer) else _named(chosen)
 
 

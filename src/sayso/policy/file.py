@@ -356,7 +356,7 @@ def _settings() -> tuple[str, os.stat_result] | None:
     if pinned is not None:
         paths = () if pinned[0] is None else (str(pinned[0]),)
     else:
-        here = os.getcwd()  # noqa: PTH109  a path object costs more than all of this look
+        here = config.working_folder()
         paths = _candidates.get(here)
         if paths is None:
             folder = Path(here)
