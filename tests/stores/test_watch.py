@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.stores import watch
+from sayso.stores import watch, worker
+from sayso.stores.http import Listener
+from sayso.stores.http_transport import Transport
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.watch import BUSY, IDLE, Bell, Watcher
 from sayso.testing import sample_call
@@ -191,3 +193,35 @@ def test_a_wake_that_fails_keeps_nobody_else_asleep(caplog: pytest.LogCaptureFix
     bell.ring(["rq_1"])
     assert woken == ["woken"]
     assert "could not be woken" in caplog.text
+
+
+def test_where_no_thread_could_be_started_the_next_one_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refused = threading.Thread.start, list[str]()
+    store, bell = SqliteStore(tmp_path / "s.db"), Bell()
+    unwatch = bell.add_for_any(lambda: None)
+    keeper, watcher = worker._Keeper(store), Watcher(bell, lambda: 1, lambda _: {})
+    listener = Listener(bell, Transport("http://127.0.0.1:9", "token"))
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if thread.name.startswith("sayso-") and thread.name not in refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    for one, begin in (
+        (keeper, lambda: keeper.add("rq_1", "token")),
+        (watcher, watcher.ensure),
+        (listener, lambda: listener.listen(None, None)),
+    ):
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            begin()
+        begin()
+        thread: threading.Thread | None = one._thread
+        assert thread is None or thread.is_alive(), one
+    assert refused == ["sayso-leases", "sayso-watcher", "sayso-listener"]
+    unwatch()
+    listener.close()
+    keeper.clear()

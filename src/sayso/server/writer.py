@@ -57,8 +57,9 @@ class Writer:
         with self._has_jobs:  # so that the thread either finds the job or has ended, never neither
             jobs.append(job)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sayso-writer", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="sayso-writer", daemon=True)
+                thread.start()
+                self._thread = thread  # not before: where no thread could be started, the next job tries again
             else:
                 self._has_jobs.notify()
 

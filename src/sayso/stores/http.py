@@ -382,8 +382,9 @@ class Listener:
                 self._requests.pop(request_id, None)  # of one who has left
             self._break_off()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sayso-listener", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="sayso-listener", daemon=True)
+                thread.start()
+                self._thread = thread  # not before: where no thread could be started, who waits next tries again
 
     def heard(self, request_id: str) -> messages.RequestMessage | None:
         """Return what came with the last news of a request, once; None where there is none."""

@@ -76,8 +76,9 @@ class Feed:
         with self._lock:
             is_listening = self._is_listening
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sayso-feed", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="sayso-feed", daemon=True)
+                thread.start()
+                self._thread = thread  # not before: where no thread could be started, who waits next tries again
         self._nudge.set()
         return is_listening
 

@@ -105,8 +105,9 @@ class Watcher:
         with self._lock:
             self._nudge.set()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sayso-watcher", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="sayso-watcher", daemon=True)
+                thread.start()
+                self._thread = thread  # not before: where no thread could be started, who waits next tries again
 
     def _run(self) -> None:
         last, quiet = -1, 0

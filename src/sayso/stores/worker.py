@@ -258,8 +258,9 @@ class _Keeper:
         with self._lock:
             self._held[secret] = _Held(item_id, monotonic() + self._half)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sayso-leases", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="sayso-leases", daemon=True)
+                thread.start()
+                self._thread = thread  # not before: where no thread could be started, the next call tries again
 
     def remove(self, secret: str) -> None:
         self._held.pop(secret, None)
