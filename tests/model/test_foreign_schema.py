@@ -164,7 +164,7 @@ CASES: dict[str, Case] = {
             "e", e={"type": "object", "patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}
         ),
         [{"e": {"x-a": 1}}],
-        [({"e": {"x-a": "1"}}, "e['x-a']"), ({"e": {"a": 1}}, "e.a")],
+        [({"e": {"x-a": "1"}}, 'e["x-a"]'), ({"e": {"a": 1}}, "e.a")],
     ),
     "names of properties": Case(
         takes("e", e={"type": "object", "propertyNames": {"maxLength": 2}}),
@@ -245,7 +245,7 @@ CASES: dict[str, Case] = {
     "names that are no identifiers": Case(
         takes("$filter", **{"$filter": {"type": "string"}, "x-request-id": {"type": "string"}}),
         [{"$filter": "a"}],
-        [({"$filter": 1}, "'$filter'"), ({}, "'$filter'")],
+        [({"$filter": 1}, '"$filter"'), ({}, '"$filter"')],
     ),
     "titles, examples and defaults, as generators write them": Case(
         takes(

@@ -98,6 +98,15 @@ def gated(kind: Any, ran: list[Any], **options: Any) -> Callable[..., Any]:
     return sayso.gate(wait="raise", **options)(act)
 
 
+def test_a_problem_under_an_odd_key_stands_at_its_field_and_names_it_as_json(ada: Browser) -> None:
+    request_id = held(gated(dict[str, int], []), {"x-y": 1, "größe z": 2}).confirmation_id
+    page = ada.decide(request_id, "approve", **{"f0.0": "five"}).text
+    assert re.search(r'id="f0\.0-problem"[^>]*>Input is not of type', page)
+    assert 'value["x-y"]: Input is not of type' in text_of(page)
+    preview = text_of(ada.decide(request_id, "preview", **{"f0.1": "3"}).text)
+    assert re.search(r'value\["größe z"\]\s*2 → 3', preview)
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_what_a_reviewer_writes_runs_with_its_type(ada: Browser, name: str) -> None:
     kind, value, typed, wanted = TYPES[name]

@@ -35,7 +35,8 @@ def test_a_plain_text_stands_without_quotes(text: str) -> None:
     ["320", "-1.5", "1,000", "1e9", ".5", "2026-11-22", "2026-11-22T10:00:00", "true", "False", "None", "null", "nan",
      "-inf", "***", "", " alice", "alice ", "a  b", "'alice'", '"x"', "[1]", "{}", "(nothing)", "<U+202E>", "a\tb",
      "a\u200bb", "*** masked", "\u22125", "2026-11-22 Sunday", "2026-11-22T10:00+01:00[Europe/Paris]",
-     'Path("/x")', "timedelta(days=1)", "b'a'", "Colour.RED"],
+     'Path("/x")', "timedelta(days=1)", "b'a'", "Colour.RED",
+     "Role.admin", "Shop.Role.admin", "<colour.red>"],
 )  # fmt: skip
 def test_a_text_that_could_be_taken_for_something_else_keeps_its_quotes(text: str) -> None:
     found = drawn(text)

@@ -41,6 +41,10 @@ class Colour(Enum):
     RED = 1
 
 
+class colour(Enum):  # noqa: N801  what programs have
+    red = 1
+
+
 @dataclass(frozen=True)
 class Line:
     price: Any
@@ -272,6 +276,7 @@ def test_many_mixed_words_are_counted() -> None:
         (timedelta(days=-1, seconds=5), "timedelta(days=-1, seconds=5)"),
         (timedelta(0), "timedelta(0)"),
         (Colour.RED, "Colour.RED"),
+        (colour.red, "<colour.red>"),
         (Line(1), 'Line(price=1, note="")'),
         (Order(id="A", lines=[Line(Decimal(1))]), 'Order(id="A", lines=[Line(price=1, note="")])'),
         (SecretStr("bait"), "***"),
@@ -531,7 +536,7 @@ def test_every_changed_leaf_is_listed_with_its_place() -> None:
     assert paths(before, after) == {
         "order.lines[1].price": ("2.00", "2.50"),
         "order.lines[2].note": ('""', '"n"'),
-        "d['x-y']": ("1", "2"),
+        'd["x-y"]': ("1", "2"),
         "d.k[1]": ("2", None),
     }
 

@@ -218,7 +218,8 @@ def _tagged(tree: dict[str, Json]) -> str | None:
         case "$secret", _:
             return MASK
         case "$enum", [str(name), str(member)]:
-            return f"{_short(name)}.{escape(member)}"
+            text = f"{_short(name)}.{escape(member)}"
+            return text if text[0].isupper() else f"<{text}>"  # without its brackets it could be a text on a page
         case "$decimal", str(text) if _NUMBER.fullmatch(text):
             return text
         case ("$decimal" | "$path" | "$uuid") as known, str(text):
@@ -312,7 +313,7 @@ _IsSecret = Callable[[str], bool] | None
 
 
 def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[Change]:
-    where = escape(place(steps))
+    where = escape(place(steps, quoted))
     if is_secret is not None and steps and isinstance(steps[-1], str) and is_secret(steps[-1]):
         if _exact(before) != _exact(after):
             changed = f"{MASK} (changed)" if before is not _ABSENT else MASK

@@ -109,7 +109,7 @@ def warnings(tree: Json) -> list[str]:
     for steps, what in ((steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)):
         if len(found) == _MOST:
             return [*found, say("and there may be more like these; the rest was not looked at")]
-        found[f"{escape(place(steps))}: {what}" if steps else what] = None
+        found[f"{escape(place(steps, quoted))}: {what}" if steps else what] = None
     return list(found)
 
 

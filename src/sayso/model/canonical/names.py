@@ -6,6 +6,7 @@ class has the same name however its program was started.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -47,8 +48,11 @@ def function_name(function: Callable[..., object]) -> str:
     return _name(function if hasattr(function, "__qualname__") else type(function))
 
 
-def place(steps: Sequence[str | int]) -> str:
-    """Return where a value stands, e.g. `order.lines[2].price`; the first step is the argument's name."""
+def place(steps: Sequence[str | int], quote: Callable[[str], str] = json.dumps) -> str:
+    """Return where a value stands, e.g. `order.lines[2].price`; the first step is the argument's name.
+
+    A name that is no identifier stands in quotes, `order["unit price"]`: in ASCII, unless `quote` draws it.
+    """
     text = ""
     for step in steps:
         if isinstance(step, int):
@@ -56,6 +60,6 @@ def place(steps: Sequence[str | int]) -> str:
         elif step.isidentifier() and (not text or len(step) <= _KEY_SHOWN):
             text += f".{step}" if text else step
         else:
-            shown = ascii(step if len(step) <= _KEY_SHOWN else step[:_KEY_SHOWN] + "...")
+            shown = quote(step if len(step) <= _KEY_SHOWN else step[:_KEY_SHOWN] + "...")
             text += f"[{shown}]" if text else shown
     return text or "arguments"

@@ -21,8 +21,9 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from sayso.model.canonical import Json, display
 from sayso.model.canonical.decode import fields_of, items_of, tag_in
+from sayso.model.canonical.names import place
 from sayso.model.escaping import escape, is_right_to_left
-from sayso.model.rendering import Change, as_amount, value
+from sayso.model.rendering import Change, as_amount, quoted, value
 from sayso.model.request import Call
 from sayso.model.words import later, say
 from sayso.view.layout import Layout
@@ -112,7 +113,7 @@ class Difference(NamedTuple):
 def differences(changes: Sequence[Change], before: Call, after: Call) -> list[Difference]:
     """Return what an edit changes, by lines where an argument is a text of several."""
     old, new = before.shown, after.shown
-    texts = {escape(name): (old[name], new[name], name) for name in old.keys() & new.keys()}
+    texts = {escape(place([name], quoted)): (old[name], new[name], name) for name in old.keys() & new.keys()}
     found: list[Difference] = []
     for change in changes:
         one, other, name = texts.get(change.path, (None, None, ""))
@@ -176,7 +177,7 @@ _WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines 
 # a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
 _MISTAKEN = re.compile(
     r"[-+.\u2010-\u2015\u2212\ufe63\uff0d]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|\*{3}.*"
-    r"|\d{4}-\d\d-\d\d.*|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)",
+    r"|\d{4}-\d\d-\d\d.*|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)|(?-i:[A-Z])\w*(?:\.\w+)+",
     re.IGNORECASE,
 )
 

@@ -209,7 +209,7 @@ class _Builder:
     ) -> Widget:  # fmt: skip
         """Return the field of an argument, of a field of an object, or of an item, which can always be left out."""
         part = cast("Node", part) if isinstance(part, dict) else {}
-        path, key = f"{within}.{name}" if within else name, "f" + ".".join(map(str, steps))
+        path, key = _path(within, name), "f" + ".".join(map(str, steps))
         kind, can_be_null = self._without_null(part)
         why_fixed = self._why_fixed(part, kind, tree)
         if why_fixed is not None:
@@ -327,6 +327,13 @@ class _Builder:
             self._field(name, part, held.get(name, _ABSENT), (*steps, at), path, is_required=name in required)
             for at, (name, part) in enumerate(properties.items())
         ))  # fmt: skip
+
+
+def _path(within: str, name: str) -> str:
+    """Return where a field stands, as problems name it (`sayso.model.canonical.names.place`)."""
+    if name.isidentifier():
+        return f"{within}.{name}" if within else name
+    return f"{within}[{json.dumps(name)}]" if within else json.dumps(name)
 
 
 def _is_plain_name(name: str) -> bool:

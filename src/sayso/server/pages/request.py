@@ -16,11 +16,12 @@ from starlette.responses import Response
 
 from sayso import audit, clock, errors
 from sayso.model.canonical import MASK, form_of
+from sayso.model.canonical.names import place
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
 from sayso.model.escaping import escape
 from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.redaction import told_apart
-from sayso.model.rendering import Change, brief
+from sayso.model.rendering import Change, brief, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
@@ -120,7 +121,7 @@ def request_page(
         snoozes=snoozes(request, now), snoozed=snoozed_until(context, request), moves=moves,
         colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
-        changes=changes, changed_names={re.split(r"[.\[]", one.change.path)[0] for one in changes},
+        changes=changes, changed_names={_argument_of(one.change.path).strip('"') for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], form=context.form,
         alike=granting.offer(context, request, sent.terms),
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
@@ -365,6 +366,12 @@ def is_open(request: Request, kind: str) -> bool:
     return request.state is State.PENDING and request.kind == kind
 
 
+def _argument_of(path: str) -> str:
+    """Return the argument in whose value a path leads, as it stands there."""
+    found = re.match(r'"(?:[^"\\]|\\.)*"|[^.\[]*', path)
+    return path if found is None else found[0]
+
+
 def differences_of(
     request: Request, before: Call, after: Call, typed: Mapping[str, object] | None = None
 ) -> list[Difference]:
@@ -376,9 +383,7 @@ def differences_of(
     found, shown = changed(before, after, request.redact), before.drawn
     for name, value in (typed or {}).items():
         if name in shown and writes_over(form_of(value), shown[name]):
-            path, masked = escape(name), {None, MASK, f"{MASK} (changed)"}
-            found = [
-                one for one in found if re.split(r"[.\[]", one.path)[0] != path or not {one.before, one.after} <= masked
-            ]
+            path, masked = escape(place([name], quoted)), {None, MASK, f"{MASK} (changed)"}
+            found = [one for one in found if _argument_of(one.path) != path or not {one.before, one.after} <= masked]
             found.append(Change(path, MASK, say("%(mask)s (written anew)", mask=MASK)))
     return differences(found, before, after)
