@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ import sayso
 from sayso import config, errors, terminal
 from sayso.model.cached import cached_property
 from sayso.model.request import State
+from sayso.stores import watch
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
 
@@ -111,6 +114,34 @@ def test_a_value_that_another_thread_computes_can_be_computed_in_a_child() -> No
     finally:
         is_over.set()
         thread.join()
+
+
+def test_a_fork_waits_for_what_another_thread_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_slowly.py").write_text("import tests.gates.test_fork as this\nthis.import_slowly()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    waits, sleep = list[float](), watch.sleep
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        _may_end.set()
+        sleep(seconds)
+
+    monkeypatch.setattr(watch, "sleep", wait)
+    thread = threading.Thread(target=lambda: import_module("imported_slowly"))
+    thread.start()
+    assert _has_begun.wait(_PATIENCE)
+    assert in_a_child(lambda: import_module("imported_slowly") is not None)
+    thread.join(_PATIENCE)
+    assert waits
+
+
+_has_begun, _may_end = threading.Event(), threading.Event()
+
+
+def import_slowly() -> None:
+    """What a module does that another one imports while this process forks."""
+    _has_begun.set()
+    assert _may_end.wait(_PATIENCE)
 
 
 def test_every_lock_of_a_module_is_renewed() -> None:

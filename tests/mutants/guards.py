@@ -966,6 +966,11 @@ MUTANTS = [
         "test_a_process_that_forks_while_its_threads_write_and_open_stores_loses_nothing",
     ),
     Mutant(
+        "a fork waits for the imports of other threads", "stores/watch.py",
+        "    while _is_importing() and monotonic() < until:", "    while False:",
+        "gates/test_fork.py::test_a_fork_waits_for_what_another_thread_imports",
+    ),
+    Mutant(
         "a fork that is broken off lets its locks go", "stores/sqlite_file.py",
         "    deque(map(call, reversed(_forking.releases.pop())), 0)", "    _forking.releases.pop()",
         "stores/test_sqlite_forks.py::test_a_fork_that_ctrl_c_breaks_off_keeps_no_lock",

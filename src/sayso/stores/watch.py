@@ -12,7 +12,8 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from time import sleep, thread_time
+from importlib import _bootstrap  # pyright: ignore[reportAttributeAccessIssue]  nothing else tells who imports
+from time import monotonic, sleep, thread_time
 from typing import Protocol
 from weakref import WeakSet
 
@@ -178,5 +179,22 @@ def _after_fork() -> None:
         store.after_fork()
 
 
+_PATIENCE = 2.0  # seconds that a fork waits for imports of other threads
+
+
+def _before_fork() -> None:
+    # What a call needs is imported at its first use. A child that is forked while another thread imports a module could
+    # never import it: nobody there would let go of the module's lock.
+    until = monotonic() + _PATIENCE
+    while _is_importing() and monotonic() < until:
+        sleep(0.001)
+
+
+def _is_importing() -> bool:
+    """Say whether another thread is importing a module; False where this Python does not tell."""
+    locks = [module_lock() for module_lock in list(getattr(_bootstrap, "_module_locks", {}).values())]
+    return any(getattr(lock, "owner", None) not in {None, threading.get_ident()} for lock in locks)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
