@@ -10,14 +10,17 @@ import ipaddress
 import socket
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 
 from sayso import errors
+from sayso.channels import http_post
 from sayso.channels.http_post import AddressRefusedError, Destination
 from sayso.channels.notification import Notification
 from sayso.channels.webhook import WebhookChannel, WebhookKeys
+from tests.conftest import Clock
 
 KEYS = WebhookKeys(["whsec_" + "A" * 32], whose="the test")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -155,6 +158,29 @@ def test_metadata_odd_spellings_and_other_schemes_are_refused_even_then(connects
     for url in [*(f"http://{host}/hook" for host in hosts), *(f"{one}://127.0.0.1:8000/hook" for one in schemes)]:
         refused(errors.ConfigError, url, ["127.0.0.1"], allow_private=True)
     assert connects == []
+
+
+def test_a_receiver_that_hung_is_not_waited_for_again_within_a_minute(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, fine = (Destination.parse(f"https://hooks.example.com/{name}") for name in ("slow", "fine"))
+    elapsed, asked = [0.0], list[Destination]()
+
+    def answer(where: Destination, *_: object, **__: object) -> tuple[int, bytes]:
+        asked.append(where)
+        elapsed[0] += 9 if where is slow else 0.1
+        return 200, b""
+
+    monkeypatch.setattr(http_post, "post", answer)
+    monkeypatch.setattr(http_post, "time", SimpleNamespace(monotonic=lambda: elapsed[0]))
+    receivers = http_post.Receivers()
+    assert receivers.post(slow, b"", {})[0] == 200
+    with pytest.raises(OSError, match="took too long a moment ago"):
+        receivers.post(slow, b"", {})
+    assert receivers.post(fine, b"", {})[0] == receivers.post(fine, b"", {})[0] == 200
+    clock.tick(seconds=61)
+    assert receivers.post(slow, b"", {})[0] == 200
+    assert asked == [slow, fine, fine, slow]
 
 
 def test_a_further_port_can_be_named() -> None:

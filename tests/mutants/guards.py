@@ -1447,6 +1447,11 @@ MUTANTS = [
         "integrations/test_mcp_hostile.py::test_a_server_that_reads_nothing_keeps_no_client_from_ending_its_session",
     ),
     Mutant(
+        "a receiver that hung holds up no other", "channels/http_post.py",
+        "if time.monotonic() - begun >= SECONDS / 2:", "if False:",
+        "channels/test_http_post.py::test_a_receiver_that_hung_is_not_waited_for_again_within_a_minute",
+    ),
+    Mutant(
         "an MCP session that ends withdraws its tickets", "integrations/mcp_gateway/gateway.py",
         'if self._settings.run is None:', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_session_that_ends_withdraws_what_waits_and_what_was_approved",

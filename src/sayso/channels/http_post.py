@@ -17,13 +17,15 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from sayso import errors
+from sayso import clock, errors
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PORTS = frozenset({443, 8443})
+_REST = timedelta(minutes=1)
 _LONGEST_URL, _LONGEST_HOST = 2_000, 253
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -204,6 +206,31 @@ def post(
                 return answer.status, answer.read(room) if room else b""
         except http.client.HTTPException as error:
             raise OSError(f"{where.origin} did not answer as HTTP does ({type(error).__name__})") from None
+
+
+class Receivers:
+    """Posts to receivers of which one must not hold up the others: one that hung is not asked again for a minute."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._resting: dict[str, datetime] = {}  # until when
+
+    def post(
+        self, where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None
+    ) -> tuple[int, bytes]:  # fmt: skip
+        """Do as `post`; raises `OSError` at once where the last exchange took half of its deadline, within a minute."""
+        who, now = f"{where.origin}{where.path}", clock.now()
+        with self._lock:
+            self._resting = {one: until for one, until in self._resting.items() if now < until}
+            if who in self._resting:
+                raise TimeoutError(f"{where.origin} took too long a moment ago; it is asked again in a minute")
+        begun = time.monotonic()
+        try:
+            return post(where, body, headers, ca_file=ca_file)
+        finally:
+            if time.monotonic() - begun >= SECONDS / 2:
+                with self._lock:
+                    self._resting[who] = now + _REST
 
 
 class _Pinned(http.client.HTTPConnection):

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.http_post import Destination, post
+from sayso.channels.http_post import Destination, Receivers
 from sayso.channels.notification import DeliveryError, Notification
 from sayso.channels.registry import all_records
 from sayso.model.lifecycle import must_be_allowed
@@ -137,6 +137,7 @@ class Push:
         # Which devices have a message that is tried again for others; the oldest are forgotten first.
         self._reached: dict[str, set[str]] = {}
         self._lock = threading.Lock()
+        self._receivers = Receivers()
 
     # -- devices -------------------------------------------------------------------------------------------------
 
@@ -298,7 +299,7 @@ class Push:
             claims = {"aud": origin, "sub": self._contact, "exp": ends}
             headers |= {name.lower(): value for name, value in self._vapid().sign(claims).items()}
             body = _encrypted(device, message)
-            status, _ = post(self._where(device.endpoint), body, headers, ca_file=self._ca_file)
+            status, _ = self._receivers.post(self._where(device.endpoint), body, headers, ca_file=self._ca_file)
         except (OSError, ValueError, errors.SaysoError) as error:
             return str(error)
         if status in _GONE:

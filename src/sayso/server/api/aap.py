@@ -27,7 +27,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.http_post import Destination, post
+from sayso.channels.http_post import Destination, Receivers, post
 from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.webhook import WebhookKeys
 from sayso.model import canonical, redaction
@@ -444,14 +444,16 @@ def _new_instance(
     return record
 
 
-def _post(delivery: _Delivery, message_id: str, message: Mapping[str, object], room: int = 0) -> tuple[int, bytes]:
-    """Send a signed message; return the status and the beginning of the answer."""
+def _signed(
+    delivery: _Delivery, message_id: str, message: Mapping[str, object]
+) -> tuple[Destination, bytes, dict[str, str]]:  # fmt: skip
+    """Return where a message goes, its body, and the headers that sign it."""
     where = Destination.parse(delivery.url, allow_private=True)  # an operator named it, and agents run in own networks
     if not where.is_tls and where.host not in LOOPBACK:
         raise errors.ConfigError("the url of a webhook begins with https://, except on this machine")
     keys, body = WebhookKeys([delivery.signing_secret], whose="signing_secret"), json.dumps(message).encode()
     headers = {"content-type": "application/json", "user-agent": "sayso", **keys.headers(message_id, clock.now(), body)}
-    return post(where, body, headers, room=room)
+    return where, body, headers
 
 
 def _verify(delivery: _Delivery, instance_id: str) -> None:
@@ -462,11 +464,11 @@ def _verify(delivery: _Delivery, instance_id: str) -> None:
         "instance_id": instance_id, "created_at": _written(clock.now()), "challenge": challenge,
     }  # fmt: skip
     try:
-        status, content = _post(delivery, message_id, message, _LONGEST_ANSWER)
+        status, content = post(*_signed(delivery, message_id, message), room=_LONGEST_ANSWER)
         if status == 200 and json.loads(content) == {"challenge": challenge}:
             return
         reason = f"it answered {status}, and not with the challenge"
-    except (OSError, ValueError, errors.SaysoError) as fault:
+    except (OSError, ValueError, RecursionError, errors.SaysoError) as fault:
         reason = str(fault)
     raise _Refusal(422, "webhook_verification_failed", f"the receiver was not verified: {reason}; nothing was made")
 
@@ -477,7 +479,7 @@ class Webhooks:
     name = "aap-instances"
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._receivers = store, Receivers()
 
     def send(self, notification: Notification) -> None:
         """Send `request.resolved`, if it was decided and its instance has a webhook; else do nothing.
@@ -498,7 +500,8 @@ class Webhooks:
             "id": event_id, "type": "request.resolved", "instance_id": instance.key,
             "request_id": str(UUID(request.id[3:])), "created_at": _written(clock.now()),
         }  # fmt: skip
-        status, _ = _post(_Delivery.model_validate(instance.body["delivery"]), event_id, message)
+        delivery = _Delivery.model_validate(instance.body["delivery"])
+        status, _ = self._receivers.post(*_signed(delivery, event_id, message))
         if status == 410:
             raise UndeliverableError(f"the webhook of {request.requester.subject} is gone for good (410)")
         if not 200 <= status < 300:
