@@ -133,6 +133,27 @@ def test_a_list_that_is_none_and_tools_that_are_none_run_nothing_and_end_no_sess
     run(work())
 
 
+def test_what_a_peer_says_of_itself_and_its_tools_is_kept_in_brief(store: Store) -> None:
+    async def work() -> None:
+        long = "x" * 1_000_000
+        properties = {f"{long[:1000]}{number}": {} for number in range(100)}
+        tool = {"name": "t", "title": long, "description": long, "inputSchema": {"properties": properties}}
+        server = Server({**tool, "inputSchema": {}})
+        client = Client(server)
+        await client.ask("initialize", {"clientInfo": {"name": long, "version": long}})
+        await client.ask("tools/list")
+        await client.gateway._proxy.list()
+        server.tools = [tool]
+        await client.gateway._proxy.list()
+        assert "must approve" in text(await client.call("t", {}))
+        [request] = store.list(Filter(states=frozenset({State.PENDING}))).requests
+        said = [request.title, request.description, json.dumps(request.context)]
+        assert all(one is not None and len(one) < 21_000 and "characters)" in one for one in said)
+        await client.gateway.close()
+
+    run(work())
+
+
 @pytest.mark.parametrize(
     ("answer", "state"),
     [

@@ -88,6 +88,13 @@ def tools_in(result: Message) -> dict[str, Message]:
     return {tool["name"]: tool for tool in tools if isinstance(tool.get("name"), str)}
 
 
+def brief(text: Any, room: int = 500) -> str | None:
+    """Return a text that a peer wrote, cut to the room that there is; None for anything else in its place."""
+    if not isinstance(text, str):
+        return None
+    return text if len(text) <= room else f"{text[:room]}… ({len(text):,} characters)"
+
+
 def told(text: str, params: Message, facts: Message | None = None) -> Message:
     """Return a result that tells a model why there is none; an error, because it does not fit the output's schema."""
     result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
@@ -104,7 +111,7 @@ def difference(before: Message, now: Message) -> str:
         "changed": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
         "fields": sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)),
     }  # fmt: skip
-    return "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)
+    return brief("; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)) or ""
 
 
 def dump(message: Mapping[str, Any]) -> bytes:

@@ -31,6 +31,7 @@ from sayso.integrations.mcp_gateway.connection import (
     Message,
     Proxy,
     Send,
+    brief,
     difference,
     dump,
     is_request_id,
@@ -50,6 +51,7 @@ _KEY = "sayso/key"  # in the `_meta` of a call, a key of the client's own: what 
 _REPLAY = timedelta(minutes=10)  # for a result that another process of the run may not have delivered
 _GRACE = 5.0  # seconds that a started call has when the client is gone
 _BEAT = 5.0
+_DESCRIPTION = 20_000  # characters of a tool's description that are kept with each request
 # The server did not take the call at all. Not -32600: the SDK answers so itself for what HTTP leaves open.
 _SURELY_REFUSED = (-32601, -32602, -32700)
 
@@ -231,7 +233,6 @@ class Gateway:
 
     def _is_held(self, tool: Message) -> bool:
         names = (tool["name"], f"{self._settings.name}/{tool['name']}")
-
         for patterns, is_held in ((self._settings.hold, True), (self._settings.allow, False)):
             if any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
                 return is_held
@@ -419,11 +420,10 @@ class _Occasions:
             about = {"tool changed": self._notes.get(tool["name"]), "equal calls before in this run": before or None}
             noted = {word: fact for word, fact in about.items() if fact is not None}
             facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: noted or None}
-            title: Any = tool.get("title") or object_of(tool.get("annotations")).get("title")
             held = await aio.hold(
                 name, call.arguments, schema=tool.get("inputSchema"), key=key, run=self._run, store=self._store,
-                title=title if isinstance(title, str) else None, when=self._when,
-                description=tool["description"] if isinstance(tool.get("description"), str) else None,
+                title=brief(tool.get("title") or object_of(tool.get("annotations")).get("title")), when=self._when,
+                description=brief(tool.get("description"), _DESCRIPTION),
                 context={word: fact for word, fact in facts.items() if fact is not None},
             )  # fmt: skip
             occasion = self._known[key]
@@ -523,7 +523,7 @@ class _Elicitation:
         """Return the client's name and version, as it says itself."""
         said = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
         words = [str(said[name]) for name in ("name", "version") if name in said]
-        return " ".join(words) or None
+        return brief(" ".join(words)) or None
 
     def can(self, meta: Message) -> bool:
         able = object_of(meta.get(f"{PROTOCOL}clientCapabilities")) or self._capabilities
