@@ -24,6 +24,7 @@ from sayso import errors
 from sayso.channels import Notification, UndeliverableError, deliver, forget, health, queue_channel, registry
 from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
 from sayso.channels.webhook import document
+from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request
 from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
@@ -85,8 +86,9 @@ class Desk:
         return self.store.decide(request.id, decision, roles={"finance"}, seen=None)
 
     def finish(self, request: Request, state: Any = "done") -> Request:
-        self.store.start(request.id, "t")
-        return self.store.finish(request.id, "t", Outcome(state))
+        token = new_token()  # a token starts a call once
+        self.store.start(request.id, token)
+        return self.store.finish(request.id, token, Outcome(state))
 
     def run(self) -> int:
         return self.deliverer.deliver_due()
