@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -178,6 +179,32 @@ def test_a_no_is_a_result_in_words_that_stop_retries_and_a_retry_asks_nobody(sto
             assert "Traceback" not in text(no)
         assert server.calls == []
         assert len(requests(store)) == 1
+
+    run(work())
+
+
+def test_a_call_that_is_cancelled_while_it_is_recorded_is_withdrawn(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking, may_go_on, ask = threading.Event(), threading.Event(), store.ask
+
+    def slow(*args: Any, **options: Any) -> Any:
+        asking.set()
+        may_go_on.wait(30)
+        return ask(*args, **options)
+
+    monkeypatch.setattr(store, "ask", slow)
+
+    async def work() -> None:
+        client = Client(Server(), wait="block")
+        number, _ = await client.calling("write", PATH)
+        task = client.gateway._calls[number]
+        assert await asyncio.to_thread(asking.wait, 30)
+        await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        may_go_on.set()
+        await asyncio.wait([task], timeout=30)
+        assert [request.state for request in requests(store)] == [State.CANCELLED]
+        await client.gateway.close()
 
     run(work())
 

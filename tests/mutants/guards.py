@@ -1412,6 +1412,11 @@ MUTANTS = [
         "integrations/test_mcp_gateway.py::test_a_client_that_cancels_withdraws_and_nothing_starts_later",
     ),
     Mutant(
+        "a call that is cancelled while it is recorded is withdrawn", "integrations/mcp_gateway/gateway.py",
+        "                    if found is not None:\n                        await offload", "                    if False:\n                        await offload",
+        "integrations/test_mcp_gateway.py::test_a_call_that_is_cancelled_while_it_is_recorded_is_withdrawn",
+    ),
+    Mutant(
         "the approval of a tool's old schema does not run", "integrations/mcp_gateway/gateway.py",
         'if held.state == "approved":', 'if False:',
         "integrations/test_mcp_gateway.py::test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run",
@@ -1567,12 +1572,12 @@ MUTANTS = [
         "model/test_grant.py::test_a_hidden_fact_of_a_context_is_never_the_same",
     ),
     Mutant(
-        "an answer to another request is none to this one", "integrations/mcp_gateway/gateway.py",
+        "an answer to another request is none to this one", "integrations/mcp_gateway/elicitation.py",
         'elif self.is_answer(params) and params.get("requestState") == state:', 'elif self.is_answer(params):',
         "integrations/test_mcp_gateway.py::test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again",
     ),
     Mutant(
-        "the gateway takes no decision from a client by itself", "integrations/mcp_gateway/gateway.py",
+        "the gateway takes no decision from a client by itself", "integrations/mcp_gateway/elicitation.py",
         'return self._reviewer is not None and able.get("elicitation") is not None', 'return able.get("elicitation") is not None',
         "integrations/test_mcp_gateway.py::test_without_being_told_to_the_gateway_takes_no_decision_from_a_client",
     ),

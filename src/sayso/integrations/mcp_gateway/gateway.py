@@ -3,7 +3,7 @@
     client -- stdio or HTTP --> Gateway --> stdio or HTTP --> server
 
 It works on JSON-RPC messages, so that what it does not hold is what the server sent, byte for byte. Only `tools/call`
-is looked into: `Gateway` holds it and makes it once approved, `_Elicitation` asks the client's own user where it may.
+is looked into: `Gateway` holds it and makes it once approved, `Elicitation` asks the client's own user where it may.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +25,8 @@ from sayso import aio, clock, config, errors
 from sayso.effects import offload
 from sayso.gates import signals
 from sayso.gates.outcome import NotExecuted
+from sayso.gates.scope import requester
 from sayso.integrations.mcp_gateway.connection import (
-    PROTOCOL,
     Message,
     Proxy,
     Send,
@@ -40,15 +39,17 @@ from sayso.integrations.mcp_gateway.connection import (
     parts_of,
     told,
 )
+from sayso.integrations.mcp_gateway.elicitation import Elicitation
 from sayso.model import canonical
 from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.ids import new_token
-from sayso.model.request import Call, Request, State, not_run
+from sayso.model.request import Request, State, not_run
 from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")
 _KEY = "sayso/key"  # in the `_meta` of a call, a key of the client's own: what has it is the same call for ever
 _REPLAY = timedelta(minutes=10)  # for a result that another process of the run may not have delivered
+_GONE = "the client went away"
 _GRACE = 5.0  # seconds that a started call has when the client is gone
 _BEAT = 5.0
 _DESCRIPTION = 20_000  # characters of a tool's description that are kept with each request
@@ -148,7 +149,7 @@ class Gateway:
         run = settings.run or f"mcp:{settings.name}:{new_token()[:12]}"
         self._occasions = _Occasions(settings.name, run, store, True if settings.policy is None else settings.policy)
         self._proxy = Proxy(make, send, self._occasions.on_change)
-        self._elicitation = _Elicitation(settings.elicit_as, store, send)
+        self._elicitation = Elicitation(settings.elicit_as, store, send)
         self._calls: dict[str | int, asyncio.Task[None]] = {}
         self._running: set[asyncio.Task[Any]] = set()  # calls that have started; they end even without their client
 
@@ -266,7 +267,7 @@ class Gateway:
             return await self._decided(call, occasion, held)
         except asyncio.CancelledError:
             if occasion.users == 1:
-                await self._occasions.withdraw([occasion], "the client went away")
+                await self._occasions.withdraw([occasion], _GONE)
             raise
         except (_ToolChanged, signals.ConfirmationRejected) as no:
             text = str(no) if isinstance(no, _ToolChanged) else occasion.note or no.message_for_model
@@ -420,13 +421,20 @@ class _Occasions:
             about = {"tool changed": self._notes.get(tool["name"]), "equal calls before in this run": before or None}
             noted = {word: fact for word, fact in about.items() if fact is not None}
             facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: noted or None}
-            held = await aio.hold(
-                name, call.arguments, schema=tool.get("inputSchema"), key=key, run=self._run, store=self._store,
-                title=brief(tool.get("title") or object_of(tool.get("annotations")).get("title")), when=self._when,
-                description=brief(tool.get("description"), _DESCRIPTION),
-                context={word: fact for word, fact in facts.items() if fact is not None},
-            )  # fmt: skip
             occasion = self._known[key]
+            try:
+                held = await aio.hold(
+                    name, call.arguments, schema=tool.get("inputSchema"), key=key, run=self._run, store=self._store,
+                    title=brief(tool.get("title") or object_of(tool.get("annotations")).get("title")), when=self._when,
+                    description=brief(tool.get("description"), _DESCRIPTION),
+                    context={word: fact for word, fact in facts.items() if fact is not None},
+                )  # fmt: skip
+            except asyncio.CancelledError:  # it may be recorded by now
+                with suppress(errors.SaysoError):
+                    found = None if occasion.users else await offload(partial(self._store.find_key, self._run, key))
+                    if found is not None:
+                        await offload(partial(self._store.withdraw, found.id, requester(), _GONE))
+                raise
             if held.request is not None:
                 occasion.tool, occasion.held, occasion.users = tool["name"], held, occasion.users + 1
                 occasion.is_ticket = occasion.is_ticket or isinstance(given, str)
@@ -453,11 +461,9 @@ class _Occasions:
         self._notes[name] = note = difference(before, now)
         if before.get("inputSchema") == now.get("inputSchema"):
             return
-        old = [occasion for occasion in self._known.values() if occasion.tool == name]
-        for occasion in old:
-            occasion.note = (
-                f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
-            )
+        said = f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
+        for occasion in (old := [one for one in self._known.values() if one.tool == name]):
+            occasion.note = said
         await self.withdraw(old, f"the server changed the tool: {note}")
 
     async def withdraw(self, occasions: Iterable[_Occasion] | None, reason: str) -> None:
@@ -482,119 +488,3 @@ def _is_over(request: Request, *, is_ours: bool) -> bool:
         return False
     ended = None if request.execution is None else request.execution.finished_at
     return ended is None or clock.now() - ended > _REPLAY
-
-
-# -- the client's own user -----------------------------------------------------------------------------------------
-
-_ASKED = "sayso"
-_ROOM = 4_000  # characters that a dialog shows; a longer call is decided where all of it can be read
-_FORM = {
-    "type": "object",
-    "properties": {
-        "decision": {"type": "string", "enum": ["approve", "reject"], "title": "Decision"},
-        "reason": {"type": "string", "title": "Reason, for the agent"},
-    },
-    "required": ["decision"],
-}
-
-
-class _Elicitation:
-    """What one client can be asked, and the questions that it has not answered yet.
-
-    Up to protocol 2025-11-25 the server asks the client (`elicitation/create`); from 2026-07-28 on it answers the call
-    with what it needs to know, and the client makes the call again. An answer is the decision of one named reviewer.
-
-    Args:
-        reviewer: Whose decisions the answers are; None where the client is not asked.
-        store, send: As those of the gateway.
-    """
-
-    def __init__(self, reviewer: str | None, store: Store, send: Send) -> None:
-        self._reviewer, self._store, self._send = reviewer, store, send
-        self._capabilities: Message = {}
-        self._client: Message = {}
-        self._open: dict[str, asyncio.Future[Message]] = {}
-
-    def notice(self, initialize: Message) -> None:
-        params = object_of(initialize.get("params"))
-        self._capabilities, self._client = object_of(params.get("capabilities")), object_of(params.get("clientInfo"))
-
-    def client(self, meta: Message) -> str | None:
-        """Return the client's name and version, as it says itself."""
-        said = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
-        words = [str(said[name]) for name in ("name", "version") if name in said]
-        return brief(" ".join(words)) or None
-
-    def can(self, meta: Message) -> bool:
-        able = object_of(meta.get(f"{PROTOCOL}clientCapabilities")) or self._capabilities
-        return self._reviewer is not None and able.get("elicitation") is not None
-
-    def is_answer(self, params: Message) -> bool:
-        return _ASKED in object_of(params.get("inputResponses"))
-
-    def answered(self, message: Message) -> bool:
-        """Take a response of the client, if it is to one of these questions."""
-        number = message.get("id")
-        future = self._open.get(cast("str", number)) if is_request_id(number) else None
-        if future is None:
-            return False
-        if not future.done():
-            future.set_result(message)
-        return True
-
-    async def ask(self, params: Message, number: str | int, held: aio.Held) -> Message | None:
-        """Ask about a held call, and record the decision.
-
-        Returns:
-            What to answer the call with, where the client then makes it again; None when it was asked, or cannot be.
-        """
-        request = held.request
-        if request is None or not isinstance(request.subject, Call):
-            return None
-        shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
-        text = f"May this call run? ({request.id})\n{json.dumps(request.subject.name)[1:-1]}\n{shown}"
-        if len(text) > _ROOM:
-            return None
-        form: Message = {"mode": "form", "message": text, "requestedSchema": _FORM}
-        state = f"{request.id}:{request.current_fingerprint}"  # another person may have changed it by the answer
-        if not any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
-            await self._dialog(form, number, held, request)
-        elif self.is_answer(params) and params.get("requestState") == state:
-            await self._decide(request, request.current_fingerprint, params["inputResponses"][_ASKED])
-        else:
-            asked = {_ASKED: {"method": "elicitation/create", "params": form}}
-            return {"resultType": "input_required", "inputRequests": asked, "requestState": state}
-        await held.refresh()
-        return None
-
-    async def _dialog(self, form: Message, number: str | int, held: aio.Held, asked: Request) -> None:
-        """Ask, until the client answers or somebody else has decided."""
-        own = f"sayso-{new_token()}"
-        answer = self._open[own] = asyncio.get_running_loop().create_future()
-        message: Message = {"jsonrpc": "2.0", "id": own, "method": "elicitation/create", "params": form}
-        decided = asyncio.ensure_future(held.wait())
-        try:
-            await self._send(dump(message), number)
-            await asyncio.wait({answer, decided}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                await self._decide(asked, asked.current_fingerprint, answer.result().get("result"))
-            else:
-                gone = {"requestId": own, "reason": "somebody else decided"}
-                await self._send(dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}), number)
-        finally:
-            self._open.pop(own, None)
-            decided.cancel()
-            with suppress(asyncio.CancelledError, Exception):  # `held` tells how it was decided
-                await decided
-
-    async def _decide(self, request: Request, seen: str, answer: Any) -> None:
-        """Record what the client's user said of the call that was drawn; what is neither yes nor no decides nothing."""
-        said = object_of(answer)
-        fields = object_of(said.get("content"))
-        reason = fields.get("reason") if isinstance(fields.get("reason"), str) and fields.get("reason") else None
-        review = aio.Review(self._store, by=self._reviewer, channel="mcp")
-        with suppress(errors.DecisionRefusedError):  # somebody else was first, or this reviewer may not
-            if said.get("action") == "accept" and fields.get("decision") == "approve":
-                await review.approve(request.id, comment=reason, seen=seen)
-            elif said.get("action") == "decline" or fields.get("decision") == "reject":
-                await review.reject(request.id, reason, seen=seen)
