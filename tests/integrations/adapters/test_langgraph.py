@@ -225,8 +225,8 @@ def test_pause_is_resumed_by_another_agent(memory: Store, opened: Callable[[], A
     assert scene.refunds == [50.0]
 
 
-# LangChain silences it with a filter that is the process's and not its thread's, so one thread undoes another one's.
-@pytest.mark.filterwarnings("ignore:Support for class-based `config` is deprecated")
+# LangChain silences its own with filters that are the process's and not the thread's: one thread undoes another one's.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_ten_processes_that_resume_at_once_start_the_call_once(store: Store, opened: Callable[[], Any]) -> None:
     scene = Scene([[refund()]], "pause")
     with opened() as saver:
