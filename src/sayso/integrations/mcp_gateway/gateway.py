@@ -421,7 +421,6 @@ class _Occasions:
             about = {"tool changed": self._notes.get(tool["name"]), "equal calls before in this run": before or None}
             noted = {word: fact for word, fact in about.items() if fact is not None}
             facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: noted or None}
-            occasion = self._known[key]
             try:
                 held = await aio.hold(
                     name, call.arguments, schema=tool.get("inputSchema"), key=key, run=self._run, store=self._store,
@@ -430,11 +429,13 @@ class _Occasions:
                     context={word: fact for word, fact in facts.items() if fact is not None},
                 )  # fmt: skip
             except asyncio.CancelledError:  # it may be recorded by now
+                is_used = key in self._known and self._known[key].users > 0
                 with suppress(errors.SaysoError):
-                    found = None if occasion.users else await offload(partial(self._store.find_key, self._run, key))
+                    found = None if is_used else await offload(partial(self._store.find_key, self._run, key))
                     if found is not None:
                         await offload(partial(self._store.withdraw, found.id, requester(), _GONE))
                 raise
+            occasion = self._known[key]
             if held.request is not None:
                 occasion.tool, occasion.held, occasion.users = tool["name"], held, occasion.users + 1
                 occasion.is_ticket = occasion.is_ticket or isinstance(given, str)
