@@ -208,7 +208,7 @@ def _found(request_id: str) -> tuple[Store, Request] | None:
 
 
 def get_confirmation_status(confirmation_id: str) -> str | None:
-    """Return where a request stands, as decided through any channel.
+    """Return where the request `confirmation_id` stands, as decided through any channel.
 
     Returns:
         `pending` (also for an id that was never asked), `approved`, `edited`, `rejected`, `feedback`, `answered`,
@@ -244,7 +244,10 @@ def get_confirmation_context() -> dict[str, dict[str, Any]]:
 
 
 def clear_confirmation(confirmation_id: str) -> None:
-    """Take a request back, or forget a no, so that the same call asks anew. What is running is left alone."""
+    """Take the request `confirmation_id` back, or forget a no, so that the same call asks anew.
+
+    What is running is left alone.
+    """
     for here in scope.current().lineage():
         here.forget(confirmation_id)
     found = _found(confirmation_id)

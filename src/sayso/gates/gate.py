@@ -108,26 +108,27 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             and no budget stands in. What they deny, and what they ask of a hold, still counts.
         prompt: What the reviewer reads first; a text, or a callable that gets the arguments by name.
         description: What the function does; its docstring's first line by default.
-        expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`). No answer is a no.
-        approval_expires: How long an approval counts.
+        expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`), 24 hours by default. No
+            answer is a no.
+        approval_expires: How long an approval counts, 24 hours by default.
         name: What the call is told apart by and shown as, in place of the function's own name; for a lambda, a partial,
             a bound method or an object that is called, which have none. What these hide is not shown to the reviewer,
             so say it here.
-        quorum: How many distinct people must approve.
+        quorum: How many distinct people must approve, 1 by default.
         roles: Each of them must have one of these.
         redact: More names of arguments and fields to mask, at every depth, beside the usual ones. One that nothing
             in the arguments or the result can have is refused.
         redactor: Gets a copy of the arguments and returns what people may see.
         risk: A word of yours, e.g. `high`.
-        retries: How many further starts one approval gives a call that failed.
+        retries: How many further starts one approval gives a call that failed, none by default.
         idempotent: The call may be started again, also after an unknown outcome; give the service the idempotency
             key `sayso.current_request().id`.
         verify: Asked about an unknown outcome with the arguments by name: `True` or `sayso.Happened(result)`, it
             happened; `False`, it did not; `None`, it cannot tell.
-        wait: `block` waits where the call stands, asking on the terminal if there is one; `raise` raises
+        wait: `block`, the default, waits where the call stands, asking on the terminal if there is one; `raise` raises
             `ConfirmationRequired`, and calling again later goes on.
         timeout: With `block`, how long to stand there before `ConfirmationRequired` is raised; the request stays.
-        on_expiry: With `block`: `reject` raises `ConfirmationExpired`, `ask` asks anew.
+        on_expiry: With `block`: `reject`, the default, raises `ConfirmationExpired`, `ask` asks anew.
         store: Where its requests live, instead of the configured store.
         escalate_after: After this time, those whom `escalate_to` names may decide too, and channels say so.
         escalate_to: Roles (texts) and `sayso.Reviewer` objects. How many must approve stays as it is.
@@ -145,8 +146,8 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
         suspends: Exception classes, one or several, by which the function stops for its framework: the call has not
             ended, its start is given back, and the exception passes through.
-        on_reject: What a no gives to the caller: `raise` raises it, `return` returns its `message_for_model`, a
-            callable gets the `ConfirmationRejected`, and what it returns is returned.
+        on_reject: What a no gives to the caller: `raise`, the default, raises it, `return` returns its
+            `message_for_model`, a callable gets the `ConfirmationRejected`, and what it returns is returned.
 
     Raises:
         TypeError: The function is a generator or a class, or has no name of its own and was given none.

@@ -189,7 +189,7 @@ def _names(option: str, given: Collection[str]) -> tuple[str, ...]:
 
 
 def deny(reason: str) -> Verdict:
-    """Return the verdict that refuses the call without asking anybody."""
+    """Return the verdict that refuses the call without asking anybody; the program gets `reason`."""
     return Verdict("deny", reason)
 
 

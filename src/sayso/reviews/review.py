@@ -76,6 +76,9 @@ _PAGE = 50
 class Review(Teamwork):
     """The verbs of a reviewer on one store.
 
+    What a verb changes is durable on return, and a refused decision changes nothing. Verbs take `by=`, who decides, and
+    `channel=`, and return the request as it is then where they do not say otherwise.
+
     Args:
         store: A store or its address; None is the configured one.
         by: Who decides where a verb's own `by=` names nobody; None is the configured one (see `sayso.config`).

@@ -162,8 +162,8 @@ class Definition:
     Args:
         name: How people and models call it; letters, digits, `_`, `-`, at most 64.
         description: What it does, for models and reviewers.
-        requires_approval: Whether a person must approve a call: True, False, or a sync or async callable over the
-            arguments that returns a bool or an `ApprovalPolicyDecision`, or a `sayso.policy.Policy`.
+        requires_approval: Whether a person must approve a call: True, False (the default), or a sync or async callable
+            over the arguments that returns a bool or an `ApprovalPolicyDecision`, or a `sayso.policy.Policy`.
         always: A person decides each call, also without `requires_approval`: what a rule would let through waits, and
             no grant and no budget stands in.
         approval_prompt, approval_description: For the reviewer; each may be a callable: the prompt over the arguments,

@@ -89,7 +89,7 @@ class _Event(BaseModel):
 
 
 class StartEvent(_Event):
-    """A runnable begins.
+    """A runnable begins. `run_id`, `path` and, in JSON, `type` are in every event.
 
     Attributes:
         run_id: Of the outermost run; give it back as `parent_id` to go on.
@@ -164,6 +164,7 @@ class InteractionEvent(_Waiting):
         kind: How a front end may draw it: `suspend`, `ask_user`, `confirm`, …
         payload: What the handler gave.
         response_schema: JSON Schema that the answer is held to; None where anything goes.
+        runnable_path, runnable_name, runnable_type, tool_call_id, t0, metadata: As in `ApprovalEvent`.
     """
 
     type: Literal["INTERACTION"] = "INTERACTION"
@@ -184,8 +185,9 @@ class OutputEvent(_Event):
     """A runnable ended, or pauses.
 
     Attributes:
+        runnable_type: `Tool`, `Agent`, `Workflow`.
         input: Its input, masked.
-        status: How it ended.
+        status: How it ended: `code`, `reason` and `message`.
         output: What it returned; in JSON as plain values. An agent's is a `str` with `collect_text()`. Of a run that
             waits, or was cancelled, a dict: `approval_id` (or `suspension_id`), `status`, and `prompt` or `reason`.
         error: `type` and `message`, for `error`.

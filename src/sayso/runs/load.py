@@ -191,6 +191,10 @@ def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider:
 
     A run is there from when it first waited for a person.
 
+    Args:
+        run_id: Its id, as events give it.
+        store: Where it lives, instead of the configured store; `tracing_provider` is another name of it.
+
     Raises:
         RunNotFoundError: There is no such run.
     """
