@@ -229,7 +229,8 @@ def test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gi
         assert refund(1, "sum(args.size) <= 0 per 1h").state == "pending"  # the program's own budget counts, too
         assert refund(3).state == "done"
         settings.write_text("[[rules]]")
-        assert refund(2).state == "pending"
+        with pytest.raises(errors.AskRefusedError, match="cannot be asked"):
+            refund(2)
         assert ran == [41, 42, 3]
         approved = behind.list(Filter(states=frozenset({State.DONE})), limit=10).requests[0].decision
         assert approved is not None

@@ -788,14 +788,24 @@ MUTANTS = [
     ),
     Mutant(
         "a program's budgets count only where the server's policy allows", "server/api/validation.py",
-        """    if here is None or here.kind != "allow":""",
-        """    if False:""",
+        """        if budgets and here.kind == "allow":""",
+        """        if budgets:""",
         "gates/test_grants.py::test_a_program_on_another_machine_has_the_budgets_that_the_servers_policy_gives",
     ),
     Mutant(
         "whom the server's rule names is asked", "server/api/validation.py",
-        "if here is not None and here.quorum is not None:", "if False:",
+        "if rule.quorum is not None:", "if False:",
         "gates/test_grants.py::test_what_has_no_room_on_a_server_needs_whom_the_programs_rule_and_the_servers_rule_name",
+    ),
+    Mutant(
+        "what the server's rule denies is not asked", "server/api/validation.py",
+        """if here.kind == "deny":""", "if False:",
+        "server/test_policy.py::test_what_the_policy_of_the_server_denies_is_not_asked",
+    ),
+    Mutant(
+        "the server's rule masks what a program says of a call, too", "server/api/validation.py",
+        "**{name: redaction.mask_facts(value, secrets) for name, value in words.items()},", "",
+        "server/test_policy.py::test_what_a_call_needs_is_the_stricter_of_the_program_and_the_rule_of_the_server",
     ),
     Mutant(
         "a bound of a form counts for a call that was raised in it", "server/pages/granting.py",

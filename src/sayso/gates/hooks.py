@@ -22,7 +22,7 @@ from uuid import UUID
 
 from sayso import errors, telemetry
 from sayso.effects import Effects, HookCall, StoreCall
-from sayso.gates.masking import HookError, mask_facts, refuse, secrets_among
+from sayso.gates.masking import HookError, refuse, secrets_among
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.model import canonical, redaction
@@ -255,7 +255,7 @@ def facts_of(
             refuse(gate, f"{failed.option}=", failed.error, arguments)
         except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
             refuse(gate, "context=", error, arguments)
-    return {**(wanted.context or {}), **mask_facts(gate, {**facts, **(verdict.context or {})}, secrets)}
+    return {**(wanted.context or {}), **gate.redaction.mask_facts({**facts, **(verdict.context or {})}, secrets)}
 
 
 # -- afterwards --------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ Also what comes back to a gate: whether an edited call fits the function's own t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, NoReturn, cast
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from sayso import errors
 from sayso.gates.options import Gate
@@ -114,22 +114,6 @@ def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -
     finally:
         # `from None` hides the first error and still refers to it; an error tracker that walks the chain would find it.
         refusal.__context__ = cause
-
-
-def mask_facts(gate: Gate, facts: Any, secrets: Collection[str]) -> Any:
-    """Return facts about a call for a front end, JSON values, with the call's secrets masked."""
-    if isinstance(facts, dict):
-        named = cast("dict[str, Any]", facts)
-        is_secret = gate.redaction.is_secret
-        return {
-            redaction.fit(name, secrets): redaction.MASK if is_secret(name) else mask_facts(gate, value, secrets)
-            for name, value in named.items()
-        }
-    if isinstance(facts, list):
-        return [mask_facts(gate, item, secrets) for item in cast("list[Any]", facts)]
-    if isinstance(facts, str):
-        return redaction.fit(facts, secrets)
-    return redaction.MASK if isinstance(facts, int | float) and str(facts) in secrets else facts
 
 
 def shown_result(gate: Gate, request: Request, value: Any) -> str | None:

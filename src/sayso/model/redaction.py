@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from sayso.errors import ConfigError
 from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in, with_fields, with_items
@@ -246,6 +246,19 @@ class Redaction:
     def texts(self, tree: Json) -> frozenset[str]:
         """Return all texts in `tree` as `secrets` would if everything in it were one."""
         return frozenset(self._secrets(tree, hidden=True)) - {MASK, ""}
+
+    def mask_facts(self, facts: Any, secrets: Collection[str]) -> Any:
+        """Return facts about a call for a front end, JSON values, with the call's secrets masked in names and texts."""
+        if isinstance(facts, dict):
+            return {
+                fit(name, secrets): MASK if self.is_secret(name) else self.mask_facts(value, secrets)
+                for name, value in cast("dict[str, Any]", facts).items()
+            }
+        if isinstance(facts, list):
+            return [self.mask_facts(item, secrets) for item in cast("list[Any]", facts)]
+        if isinstance(facts, str):
+            return fit(facts, secrets)
+        return MASK if isinstance(facts, int | float) and str(facts) in secrets else facts
 
     def _mask_names(self, named: dict[str, Json]) -> dict[str, Json]:
         result = named

@@ -14,7 +14,7 @@ from typing import Any
 from sayso import clock, telemetry
 from sayso.errors import ConfigError
 from sayso.gates import signals
-from sayso.gates.masking import mask_facts, secrets_among
+from sayso.gates.masking import secrets_among
 from sayso.gates.scope import requester
 from sayso.model import canonical
 from sayso.model.escaping import storable
@@ -140,7 +140,7 @@ async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     """Record a handler's question, and return what the run says then."""
     history, store, acts_for = step.history, step.history.store, step.attempt.acts_for
     secrets = secrets_among(step.runnable.gate, step.arguments()) or frozenset[str]()
-    payload = mask_facts(step.runnable.gate, asks.payload, secrets)
+    payload = step.runnable.gate.redaction.mask_facts(asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
     schema = Schema.of_type(str) if asks.schema is None else Schema.of_json_answer(asks.schema)
     place, now = _place(step, asks.number), clock.now()

@@ -25,6 +25,7 @@ __all__ = [
     "changes",
     "channel_name",
     "columns",
+    "higher_risk",
     "in_short",
     "is_high",
     "line",
@@ -65,6 +66,18 @@ def in_short(text: str) -> str:
 def is_high(risk: str | None) -> bool:
     """Say whether a risk is high: every word is that does not say that it is small, for a gate may use its own."""
     return risk is not None and risk.strip().casefold() not in _NOT_HIGH
+
+
+_RISKS = {"none": 1, "minor": 1, "low": 1, "moderate": 2, "medium": 2, "critical": 4}
+
+
+def higher_risk(risk: str | None, other: str | None) -> str | None:
+    """Return the higher of two risks, the first where they are equal; a word that is not known counts as `high`."""
+
+    def rank(word: str | None) -> int:
+        return 0 if word is None else _RISKS.get(word.strip().casefold(), 3)
+
+    return other if rank(other) > rank(risk) else risk
 
 
 def time_left(end: datetime, now: datetime) -> str:

@@ -44,6 +44,7 @@ from sayso.server.api.endpoint import Context, Router, parsed, read_bytes, valid
 from sayso.server.api.long_poll import until_changed
 from sayso.server.api.ownership import AAP_RUNS, Ownership
 from sayso.server.api.problems import Problem, ProblemKind
+from sayso.server.api.validation import Denied
 from sayso.server.auth.tokens import Tokens
 from sayso.server.hosts import LOOPBACK
 from sayso.stores import http_messages as messages
@@ -241,7 +242,10 @@ def _decision(request: Request) -> dict[str, str] | None:
 async def create(own: Ownership) -> Response:
     key = _idempotency_key(own)
     submission, text = await _read(own, _Submission)
-    return await own.commit(_create, key, submission, text)
+    try:
+        return await own.commit(_create, key, submission, text)
+    except Denied as denial:
+        raise await program.refused(own, denial) from None
 
 
 def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Response:

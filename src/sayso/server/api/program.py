@@ -27,12 +27,12 @@ from sayso.server.api.endpoint import Router, in_thread, validated
 from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.ownership import Ownership
 from sayso.server.api.problems import Problem, document_of, problem_of
-from sayso.server.api.validation import validate_request
+from sayso.server.api.validation import Denied, validate_request
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
 from sayso.stores.transaction import waiting_kind
 
-__all__ = ["MOST_RETRIES", "must_have_starts", "record", "router", "validated_request"]
+__all__ = ["MOST_RETRIES", "must_have_starts", "record", "refused", "router", "validated_request"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 router = Router(kinds=("ask",))
@@ -74,7 +74,10 @@ def _verb(summary: str, **options: Any) -> Callable[[F], F]:
 async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
     # Before the transaction, for which others wait; a large one in a thread, for which the event loop does not.
     check = partial(validated_request, own, message.request)
-    request = check() if len(message.request.subject.schema) <= _SMALL else await in_thread(own.http, check)
+    try:
+        request = check() if len(message.request.subject.schema) <= _SMALL else await in_thread(own.http, check)
+    except Denied as denial:
+        raise await refused(own, denial) from None
     found = await own.commit(_ask, request, message)
     if message.seconds and found.state is State.PENDING:
         after = await until_changed(own, [found.id], partial(_decided, found.id), message.seconds)
@@ -102,8 +105,19 @@ def _decided(request_id: str, own: Ownership, _: object) -> Request | None:
     return None if request.state is State.PENDING else request
 
 
+async def refused(own: Ownership, denial: Denied) -> errors.AskRefusedError:
+    """Note in the journal that the policy of the server denies a call; return what to tell the program."""
+    await own.commit(_noted, denial)
+    return errors.AskRefusedError(str(denial))
+
+
+def _noted(own: Ownership, denial: Denied) -> None:
+    own.claim(denial.run_id)
+    own.store.note(denial.run_id, "denied", own.me, dict[str, Any](denial.detail))
+
+
 def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
-    """Return a request as a program asks it, with everything checked; raises `AskRefusedError`."""
+    """Return a request as a program asks it, with everything checked; raises `AskRefusedError` and `Denied`."""
     request = validate_request(asked, me=own.me, owner=own.owner, now=clock.now())
     if request.retries > MOST_RETRIES:
         raise errors.AskRefusedError(f"a call is retried {MOST_RETRIES} times at most here; give the gate less")

@@ -1,5 +1,7 @@
 """Checks of what a program asks: nothing that an agent sent is believed that the server can work out itself.
 
+What the policy file in effect here asks for a call counts beside what the program asks (`_under_policy`).
+
 The digests are computed anew from the arguments, what people will be shown is compared with what would run, times and
 the requester are the server's own, and what cannot be drawn is refused now and not on a reviewer's page. Arguments must
 be all those that a gate binds, written as `canonical.encode` writes them.
@@ -7,6 +9,7 @@ be all those that a gate binds, written as `canonical.encode` writes them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,17 +22,20 @@ from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
 from sayso.model.edit import schema_of
 from sayso.model.grant import Budget
 from sayso.model.ids import call_digest, fingerprint, question_digest
-from sayso.model.redaction import FAILED, Redaction, agrees
+from sayso.model.redaction import FAILED, Redaction, agrees, scrub
 from sayso.model.request import Call, Question, Request
-from sayso.model.reviewer import Escalation, Identity, Quorum
+from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema, SchemaError
-from sayso.policy import in_effect
+from sayso.policy import Policy, Verdict, in_effect
 from sayso.server.pages.forms import answer_fields, argument_fields
 from sayso.stores.codec import asked_values
 from sayso.stores.http_messages import AskedRequest
 from sayso.view.card import headline, subject_rows
+from sayso.view.summary import higher_risk
 
-__all__ = ["validate_arguments", "validate_request"]
+__all__ = ["Denied", "validate_arguments", "validate_request"]
+
+_log = logging.getLogger("sayso.server")
 
 _MAX_BYTES = 65_536  # of a call, or of what is said beside it: every list of requests reads them
 _MAX_VALUES = 2_000  # in them, nested ones counted
@@ -156,6 +162,7 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
 
     Raises:
         AskRefusedError: It is not what it says, or cannot be shown.
+        Denied: The policy of the server denies the call.
     """
     subject = asked.subject
     _must_be_small(
@@ -164,10 +171,10 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
     )
     try:
         request = _request(asked, me, owner, now)
-        if asked.budgets and request.kind == "call":
-            request = _within_budgets(request, asked)
+        if request.kind == "call":
+            request = _under_policy(request, asked.budgets)
         _draw(request)
-    except errors.AskRefusedError:
+    except (errors.AskRefusedError, Denied):
         raise
     except Exception as error:  # what an agent sent may break anything, and must break it here, not on a person's page
         raise errors.AskRefusedError(f"it cannot be read or drawn ({type(error).__name__})") from error
@@ -218,46 +225,98 @@ def _call(call: Call, redact: Sequence[str]) -> Call:
     return replace(call, masked=None if call.masked is None and masked is shown else dump(masked))
 
 
-def _within_budgets(request: Request, asked: AskedRequest) -> Request:
-    """Return a call with the budgets within which it is allowed, those of the program and our own; without where not.
+# -- the policy of the server --------------------------------------------------------------------------------------
 
-    A program cannot allow itself anything: the policy file in effect here must allow the call as well. Whom our rule
-    names for a call that is held is asked, beside whom the program names.
+
+class Denied(Exception):
+    """The policy file of the server denies a call; `detail` is what its run's journal is to say."""
+
+    def __init__(self, request: Request, verdict: Verdict) -> None:
+        super().__init__(f"the server's policy denies {request.call.name} ({verdict.rule}): {verdict.reason}")
+        self.run_id = request.run_id
+        self.detail = {"tool": request.call.tool, "rule": verdict.rule, "reason": verdict.reason}
+
+
+def _under_policy(request: Request, budgets: Sequence[tuple[str, str | None]]) -> Request:
+    """Return a call with what the policy file in effect here asks for beside the program, and with its budgets.
+
+    A program cannot allow itself anything: its own budgets count only where the file here allows the call as well.
 
     Raises:
-        AskRefusedError: No role that the program names is one of our rule's.
+        Denied: The file denies the call.
+        AskRefusedError: It cannot be asked, or wants what does not go together with what the program wants.
     """
-    for text, name in asked.budgets:
+    for text, name in budgets:
         Budget(text, name)  # raises for what says no budget
-    call, here = request.call, None
-    arguments = cast("dict[str, Any]", canonical.display(canonical.load(call.form)))
     try:
         policy = in_effect()
-        if policy is not None:
-            here = policy.verdict(
-                call.tool, arguments, schema=Schema.from_text(call.schema), agent=request.requester.subject,
-                run=request.run_id if request.process is None else None, now=request.created_at,
-                is_function=call.tool != call.name,
-            )  # fmt: skip
+        here = None if policy is None else _verdict(policy, request)
     except errors.PolicyError as error:
-        why = f"the policy of the server cannot be asked ({error})"
+        _log.error("a call was refused because the policy cannot be asked: %s", error)
+        _refuse("the policy of the server cannot be asked, and its log says why")
+    if here is None:
+        why = "the server has no policy" if budgets else None
     else:
-        why = "the server has no policy" if here is None else f"the server's policy says {here.kind}: {here.rule}"
-    if here is not None and here.quorum is not None:
-        request = _asked_of_ours(request, here.quorum, here.escalation)
-    if here is None or here.kind != "allow":
-        return replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
-    ours = tuple((one.text, one.name) for one in here.budgets)
-    return replace(request, budgets=tuple(dict.fromkeys((*ours, *asked.budgets))))
+        if here.kind == "deny":
+            raise Denied(request, here)
+        held = _with_needs(request, here)
+        is_more = held is not request or (budgets and here.kind != "allow")
+        says = f"the server's policy says {here.kind}: {here.rule}{f' ({here.reason})' if here.reason else ''}"
+        why = says if is_more else None
+        if budgets and here.kind == "allow":
+            ours = tuple((one.text, one.name) for one in here.budgets)
+            held = replace(held, budgets=tuple(dict.fromkeys((*ours, *budgets))))
+        request = held
+    return request if why is None else replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
 
 
-def _asked_of_ours(request: Request, ours: Quorum, opens: Escalation | None) -> Request:
-    """Return a request that needs what the program and our rule ask for, and opens to nobody else later."""
-    both = ours.joined(request.quorum)
-    if not both.covers(request.quorum):  # the program would take back what its own rule does not know
-        _refuse(f"the server's policy asks {ours}, and the program {request.quorum}: no role is in both")
-    later = request.escalation
-    return replace(request, quorum=both, escalation=later if later is not None and later.is_within(opens) else None)
+def _verdict(policy: Policy, request: Request) -> Verdict:
+    call = request.call
+    arguments = cast("dict[str, Any]", canonical.display(canonical.load(call.form)))
+    return policy.verdict(
+        call.tool, arguments, schema=Schema.from_text(call.schema), agent=request.requester.subject,
+        run=request.run_id if request.process is None else None, now=request.created_at,
+        is_function=call.tool != call.name,
+    )  # fmt: skip
+
+
+def _with_needs(request: Request, rule: Verdict) -> Request:
+    """Return a call that needs what its program and our rule ask for, the stricter of both; itself where that is it."""
+    needs: dict[str, Any] = {"risk": higher_risk(request.risk, rule.risk)}
+    if rule.quorum is not None:
+        needs["quorum"] = both = rule.quorum.joined(request.quorum)
+        if not both.covers(request.quorum):  # the program would take back what its own rule does not know
+            _refuse(f"the server's policy asks {rule.quorum}, and the program {request.quorum}: no role is in both")
+        later = request.escalation  # it opens a request to more people, so only those count whom both name
+        needs["escalation"] = later if later is not None and later.is_within(rule.escalation) else None
+    if rule.expires is not None:
+        needs["expires_at"] = min(request.expires_at, request.created_at + rule.expires)
+    if rule.channels:
+        needs["channels"] = tuple(one for one in rule.channels if not request.channels or one in request.channels)
+        if not needs["channels"]:
+            theirs = ", ".join(request.channels)
+            _refuse(f"the server's policy tells only {', '.join(rule.channels)}, and the program only {theirs}")
+    if any(name not in request.redact for name in rule.redact):
+        needs |= _masked(request, rule.redact)
+    changed = {name: value for name, value in needs.items() if value != getattr(request, name)}
+    return replace(request, **changed) if changed else request
+
+
+def _masked(request: Request, names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a request with the masks of our rule put on, also on what the program says of the call."""
+    call, redact = request.call, tuple(dict.fromkeys((*request.redact, *names)))
+    redaction = Redaction(redact)
+    shown = canonical.load(call.form if call.masked is None else call.masked)
+    masked, secrets = redaction.mask(shown), redaction.secrets(canonical.load(call.form))
+    for name in ("key", "effect"):
+        text = getattr(request, name)
+        if text is not None and scrub(text, secrets) != text:
+            _refuse(f"its {name} would show what the server's policy masks")
+    words = {name: getattr(request, name) for name in ("title", "summary", "prompt", "description", "rule", "context")}
+    return {
+        "subject": call if masked is shown else replace(call, masked=dump(masked)), "redact": redact,
+        **{name: redaction.mask_facts(value, secrets) for name, value in words.items()},
+    }  # fmt: skip
 
 
 _drawn: set[tuple[str, ...]] = set()  # digests of schemas, with the types of the plain values that were drawn by them
