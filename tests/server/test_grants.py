@@ -45,9 +45,17 @@ def test_a_grant_is_made_listed_and_revoked_by_the_api(api: TestClient, store: S
     assert [like(store, 8), like(store, 9)] == [State.APPROVED, State.PENDING]
     assert [one["id"] for one in api.get("/api/v1/grants").json()["grants"]] == [made["id"]]
     assert api.post(f"/api/v1/grants/{made['id']}/revoke", json={"reason": "enough"}).json()["ended"] == "revoked"
-    assert api.get("/api/v1/grants").json() == {"grants": []}
+    assert api.get("/api/v1/grants").json() == {"grants": [], "budgets": []}
     assert like(store) is State.PENDING
     assert code_of(api.post("/api/v1/grants/gr_none/revoke", json={}))[1] == "grant_not_found"
+
+
+def test_the_api_lists_what_is_used_of_budgets(api: TestClient, store: Store) -> None:
+    limit = "sum(args.amount) <= 100 per 24h per run"
+    asked = store.ask(sample_call("night", {"amount": 42, "to": "bob"}, budgets=((limit, "payouts"),)))
+    store.start(asked.id, "token")
+    account = {"budget": limit, "used": "42", "rule": "payouts", "tool": asked.call.name, "agent": None, "run": "night"}
+    assert api.get("/api/v1/grants").json() == {"grants": [], "budgets": [account]}
 
 
 def test_every_start_is_stopped_by_the_api(api: TestClient, store: Store) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import click
 
-from sayso import clock, errors
+from sayso import clock
 from sayso.cli.context import CliContext, json_option, message_option, reviewer_options
 from sayso.model.escaping import escape
-from sayso.model.grant import Grant
-from sayso.model.request import Request
-from sayso.stores.base import Store
-from sayso.stores.grants import BudgetUse
-from sayso.view.document import grant_document, moment
+from sayso.model.grant import BudgetUse, Grant
+from sayso.view.document import budget_document, grant_document, moment
 from sayso.view.summary import name_of, time_left
 
 
@@ -43,43 +38,19 @@ def grants(ctx: click.Context) -> None:
 @click.pass_obj
 def _ls(cli: CliContext, *, ended: bool) -> int:
     """List the grants that count, and what is used of budgets."""
-    found, budgets = cli.reader.grants(ended=ended), [(use, _newest(cli.store, use)) for use in cli.store.budgets()]
+    found, budgets = cli.reader.grants(ended=ended), list(cli.store.budgets())
     rows = [row for grant in found for row in grant_rows(grant)] or ["no grants"]
     if budgets:
-        rows += ["", "budgets of policies, and what is used of them now:", *(_budget_row(*one) for one in budgets)]
-    documents = [_budget_document(*one) for one in budgets]
+        rows += ["", "budgets of policies, and what is used of them now:", *map(_budget_row, budgets)]
+    documents = list(map(budget_document, budgets))
     return cli.answer({"grants": [grant_document(grant) for grant in found], "budgets": documents}, rows)
 
 
-def _newest(store: Store, use: BudgetUse) -> Request | None:
-    """Return the newest request that took from a budget, which tells whose it is."""
-    if use.request_id is not None:
-        with suppress(errors.RequestNotFoundError):
-            return store.get(use.request_id)
-    return None
-
-
-def _rule(use: BudgetUse, request: Request) -> str | None:
-    return next((name for text, name in request.budgets if text == str(use.budget) and name), None)
-
-
-def _budget_document(use: BudgetUse, request: Request | None) -> dict[str, str | None]:
-    per = use.budget.per
-    return {
-        "budget": str(use.budget),
-        "used": None if use.used is None else f"{use.used:f}",
-        "rule": None if request is None else _rule(use, request),
-        "tool": None if request is None else request.call.name,
-        "agent": None if request is None or per != "agent" else request.requester.qualified,
-        "run": None if request is None or per != "run" else request.run_id,
-    }
-
-
-def _budget_row(use: BudgetUse, request: Request | None) -> str:
-    whose = "nobody any more"
+def _budget_row(use: BudgetUse) -> str:
+    request, whose = use.request, "nobody any more"
     if request is not None:
         per = {"agent": f" for {name_of(request.requester)}", "run": f" in run {escape(request.run_id)}"}
-        whose = escape(_rule(use, request) or request.call.name) + per.get(use.budget.per or "", "")
+        whose = escape(use.rule or request.call.name) + per.get(use.budget.per or "", "")
     used = "cannot be read, so nothing passes" if use.used is None else f"{use.used:f} used"
     return escape(f"{use.budget}: ") + f"{used}; {whose}"
 

@@ -442,3 +442,23 @@ class Budget:
             tree = cast("dict[str, Any]", tree)[name]
         amount = Decimal(1) if self.path is None else number_of(tree)
         return None if amount is None or amount < 0 or amount.adjusted() > _MOST_DIGITS else amount
+
+
+class BudgetUse(NamedTuple):
+    """An account of a policy's budget.
+
+    Attributes:
+        budget: Its limit, as at the last time that something was taken.
+        used: How much of it is used now; None where its record is not as the journal says, so that nothing passes.
+        request: The newest request that took from it, which tells whose it is; None where none does any more.
+    """
+
+    budget: Budget
+    used: Decimal | None
+    request: Request | None
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the policy's rule."""
+        budgets = () if self.request is None else self.request.budgets
+        return next((name for text, name in budgets if text == str(self.budget) and name), None)

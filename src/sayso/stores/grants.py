@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Context, Decimal
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
 from sayso.model import lifecycle
-from sayso.model.grant import Budget, Grant, Grantor, Taking
+from sayso.model.grant import Budget, BudgetUse, Grant, Grantor, Taking
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
@@ -299,20 +300,6 @@ def _write(tx: Transaction, budget: Budget, request: Request, takings: Sequence[
     _put(tx, record, event, request.requester, "program", {"budget": str(budget), "request": request.id})
 
 
-class BudgetUse(NamedTuple):
-    """An account of a policy's budget.
-
-    Attributes:
-        budget: Its limit, as at the last time that something was taken.
-        used: How much of it is used now; None where its record is not as the journal says, so that nothing passes.
-        request_id: The newest request that took from it; None where none does any more.
-    """
-
-    budget: Budget
-    used: Decimal | None
-    request_id: str | None
-
-
 # -- what people do ------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +308,10 @@ class GrantVerbs(RecordVerbs):
 
     @abstractmethod
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T: ...
+
+    @abstractmethod
+    def get(self, request_id: str) -> Request:
+        """As `RequestStore.get`."""
 
     def grant(
         self, request_id: str, decision: Decision, *, who: Reviewer, seen: str | None, edited: Call | None,
@@ -385,7 +376,10 @@ class GrantVerbs(RecordVerbs):
                 budget = Budget(str(record.body.get("budget")))
             except errors.ConfigError:  # somebody altered it
                 continue
-            yield BudgetUse(budget, self.budget_used(budget, record.key), str(takings[-1][0]) if takings else None)
+            newest = None
+            with suppress(errors.RequestNotFoundError):
+                newest = self.get(str(takings[-1][0])) if takings else None
+            yield BudgetUse(budget, self.budget_used(budget, record.key), newest)
 
     def stop(self, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
         """In one transaction, block every start; where they are blocked already, return who did that."""

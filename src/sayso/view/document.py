@@ -11,7 +11,7 @@ from typing import Any, cast
 from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.escaping import escape
-from sayso.model.grant import Grant
+from sayso.model.grant import BudgetUse, Grant
 from sayso.model.journal import Entry
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
@@ -49,6 +49,19 @@ def grant_document(grant: Grant) -> dict[str, Any]:
         "ended": grant.ended,
         "ended_by": _who(grant.ended_by),
         "ended_at": _at(grant.ended_at),
+    }
+
+
+def budget_document(use: BudgetUse) -> dict[str, str | None]:
+    """Return an account of a budget as JSON values."""
+    request, per = use.request, use.budget.per
+    return {
+        "budget": str(use.budget),
+        "used": None if use.used is None else f"{use.used:f}",
+        "rule": use.rule,
+        "tool": None if request is None else request.call.name,
+        "agent": None if request is None or per != "agent" else request.requester.qualified,
+        "run": None if request is None or per != "run" else request.run_id,
     }
 
 

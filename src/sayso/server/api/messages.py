@@ -22,14 +22,14 @@ from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
 from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
-from sayso.view.document import grant_document, request_document
+from sayso.view.document import budget_document, grant_document, request_document
 
 __all__ = [
-    "Approve", "Assign", "Away", "Cancel", "Change", "Decision", "Delegation", "Delegations", "Empty", "Entry",
-    "Escalation", "EventsQuery", "Execution", "Extend", "Feedback", "Grant", "GrantTerms", "Grants", "GrantsQuery",
-    "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query", "Quorum", "Reason",
-    "Reject", "Release", "Remark", "Reply", "Request", "Requests", "RequestsQuery", "Resolve", "Run", "Runs",
-    "RunsQuery", "Snooze", "Stop", "Token", "Tokens",
+    "Approve", "Assign", "Away", "Budget", "Cancel", "Change", "Decision", "Delegation", "Delegations", "Empty",
+    "Entry", "Escalation", "EventsQuery", "Execution", "Extend", "Feedback", "Grant", "GrantTerms", "Grants",
+    "GrantsQuery", "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query",
+    "Quorum", "Reason", "Reject", "Release", "Remark", "Reply", "Request", "Requests", "RequestsQuery", "Resolve",
+    "Run", "Runs", "RunsQuery", "Snooze", "Stop", "Token", "Tokens",
 ]  # fmt: skip
 
 
@@ -286,10 +286,27 @@ class Grant(Output):
         return cls.model_validate(grant_document(grant))
 
 
+class Budget(Output):
+    """An account of a budget of a policy, from which a call has taken its part."""
+
+    budget: str = Field(description="The limit, as the policy's rule had it at the last such call.")
+    used: str | None = Field(description="A number; null where the record was altered, so that nothing passes.")
+    rule: str | None = Field(description="The name of the rule; null where no call has a part of it any more.")
+    tool: str | None = Field(description="Of the newest such call.")
+    agent: str | None = Field(description="Of a budget per agent, whose it is, as `issuer:subject`.")
+    run: str | None = Field(description="Of a budget per run, which run.")
+
+    @classmethod
+    def of(cls, use: grants.BudgetUse) -> Budget:
+        """Return the message for an account."""
+        return cls.model_validate(budget_document(use))
+
+
 class Grants(Output):
-    """Grants, newest first."""
+    """Grants, newest first, and the budgets of policies."""
 
     grants: list[Grant]
+    budgets: list[Budget]
 
 
 class Stop(Output):

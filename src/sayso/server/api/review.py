@@ -322,9 +322,10 @@ def grant(context: Context, body: messages.GrantTerms) -> messages.Grant:
     ))  # fmt: skip
 
 
-@router.get("/v1/grants", "List grants, newest first", kinds=_READERS)
+@router.get("/v1/grants", "List grants, newest first, and the use of budgets", kinds=_READERS)
 def list_grants(context: Context, query: messages.GrantsQuery) -> messages.Grants:
-    return messages.Grants(grants=list(map(messages.Grant.of, context.review.grants(ended=query.ended))))
+    found, budgets = context.review.grants(ended=query.ended), context.store.budgets()
+    return messages.Grants(grants=list(map(messages.Grant.of, found)), budgets=list(map(messages.Budget.of, budgets)))
 
 
 @router.post(
