@@ -188,13 +188,21 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
     click.argument("ids", nargs=-1, metavar="[ID...]"),
     filter_options,
     click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
-    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an argument; repeatable."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Change an argument: by its type, else JSON or a word; repeatable.",
+    ),
     click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR."),
     message_option("A note for the program and its model."),
     click.option(
         "--again", is_flag=True, help="Let the call start although its effect is taken; needs -m with a reason."
     ),
-    click.option("--seen", metavar="FINGERPRINT", help="What you looked at; refused if it has changed since."),
+    click.option(
+        "--seen", metavar="FINGERPRINT", help="What you looked at, 8 characters or more; refused if it changed since."
+    ),
     click.option("--alike", is_flag=True, help="Also the next calls like it: the same fields, numbers no larger."),
     click.option("--count", type=click.IntRange(1, 10_000), metavar="N", help="With --alike: how many more calls."),
     click.option("--for", "lasts", metavar="SPAN", type=as_span, help="With --alike: how long it counts: 1h, 7d."),

@@ -22,7 +22,7 @@ from sayso.stores.base import Store
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Send what is due now, and end.")
+@click.option("--once", is_flag=True, help="Send what is due now, and end, with 1 if a message failed.")
 @click.option("--base-url", metavar="URL", help="Where people find the inbox; links begin with it.")
 @click.option("--test", "tested", metavar="CHANNEL", help="Send a test message through one channel, and end.")
 @click.option("--forget", "forgotten", metavar="CHANNEL", help="Announce nothing to a channel any more, and end.")

@@ -96,7 +96,10 @@ def ls(
     cli: CliContext, states: tuple[str, ...], everything: bool, quiet: bool, limit: int | None,
     cursor: str | None, newest: bool,
 ) -> int:  # fmt: skip
-    """List what waits for a person: pending first, oldest first; then what is approved, running or unknown."""
+    """List what waits for a person: pending first, oldest first; then what is approved, running or unknown.
+
+    `program gone` marks what nobody comes back for: its program has ended, and its run had no name.
+    """
     if quiet and cli.as_json:
         raise click.UsageError("--quiet prints ids alone; leave --json away")
     wanted = frozenset(State(state) for state in states)
@@ -148,7 +151,7 @@ def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | Non
 @json_option
 @click.pass_obj
 def show(cli: CliContext, request_id: str, full: bool) -> int:
-    """Show a request in full, and what became of it."""
+    """Show a request in full, and what became of it. Of long values it shows head, tail and size."""
     review = cli.reader
     request = review.get(request_id)
     entries = list(audit.entries(cli.store, run_id=request.run_id, request_id=request.id))

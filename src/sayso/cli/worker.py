@@ -49,8 +49,8 @@ _THREADS = 32  # for handlers that are plain functions
 @click.option(
     "--limit", "limits", metavar="N|TOOL=N", multiple=True, help="Calls at a time: of all tools, or of one; repeatable."
 )
-@click.option("--health", metavar="[HOST:]PORT", help="Answer GET /healthz and /readyz there.")
-@click.option("--once", is_flag=True, help="Resume what is ready now, and end.")
+@click.option("--health", metavar="[HOST:]PORT", help="Answer GET /healthz and /readyz there; by default on 127.0.0.1.")
+@click.option("--once", is_flag=True, help="Resume what is ready now, and end, with 1 if a run could not be resumed.")
 @json_option
 @click.pass_obj
 def worker(
