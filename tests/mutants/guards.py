@@ -991,6 +991,18 @@ MUTANTS = [
         "stores/test_store_beside_others.py::test_a_database_that_was_replaced_or_removed_is_read_anew",
     ),
     Mutant(
+        "a folder that changed within a tick is not trusted", "stores/sqlite_file.py",
+        "if time.time_ns() - found.st_mtime_ns > _TICK else None", "if found else None",
+        "stores/test_store_beside_others.py::"
+        "test_a_database_that_was_replaced_is_noticed_whenever_its_folder_changed_last",
+    ),
+    Mutant(
+        "a link leads to a folder of its own", "stores/sqlite_file.py",
+        "    connection.folder = None if os.path.islink(connection.path) else seen", "    connection.folder = seen",
+        "stores/test_store_beside_others.py::"
+        "test_a_database_that_was_replaced_is_noticed_whenever_its_folder_changed_last",
+    ),
+    Mutant(
         "nothing is written to a log that was removed", "stores/sqlite_file.py",
         "    if _identity(connection.log) != connection.log_file:", "    if False:",
         "stores/test_store_beside_others.py::test_a_database_whose_log_was_removed_takes_nothing_more",

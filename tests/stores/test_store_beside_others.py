@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +123,36 @@ def test_a_database_that_was_replaced_or_removed_is_read_anew(tmp_path: Path, ca
     unwatch()
     store.close()
     assert [head.run_id for head in SqliteStore(path).heads()] == ["run_second"]
+
+
+@pytest.mark.parametrize("case", ["long ago", "within a tick", "behind a link", "another folder"])
+def test_a_database_that_was_replaced_is_noticed_whenever_its_folder_changed_last(tmp_path: Path, case: str) -> None:
+    now, before = time.time_ns(), time.time_ns() - 3_600_000_000_000
+    home = tmp_path / "stores"
+    home.mkdir()
+    path = home / "requests.db"
+    if case == "behind a link":
+        (tmp_path / "data").mkdir()
+        path.symlink_to(tmp_path / "data" / "real.db")
+        path.resolve().touch()
+    store = SqliteStore(path)
+    request = store.ask(sample_call())
+    # What the clock of a file system says of two changes that come one soon after the other.
+    last = before if case != "within a tick" else now + 60_000_000_000
+    os.utime(home, ns=(last, last))
+    assert store.get(request.id).id == store.get(request.id).id == request.id
+    if case == "another folder":
+        home.rename(tmp_path / "moved")
+        home.mkdir()
+    else:
+        path.resolve().rename(tmp_path / "old.db")
+        for one in (f"{path.resolve()}-wal", f"{path.resolve()}-shm"):
+            Path(one).rename(tmp_path / Path(one).name)
+        path.resolve().touch()
+    if case != "long ago":
+        os.utime(home, ns=(last, last))
+    refusal(errors.RequestNotFoundError, lambda: store.get(request.id))
+    store.close()
 
 
 def test_a_database_whose_log_was_removed_takes_nothing_more(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 _SMALLEST = 512  # bytes of a database with one page
 _BUSY_SECONDS = 30.0
+_TICK = 100_000_000  # nanoseconds, more than any clock of a file system takes for one step
 _log = logging.getLogger("sayso")
 
 
@@ -77,14 +78,17 @@ class Connection(sqlite3.Connection):
 
     Attributes:
         path: Of the database.
+        home: The path of its folder.
         log: The path of its write-ahead log.
         file, log_file: Which files these were; None where there was none.
+        folder: Which one it was in, and when that had changed; None where it would not show another change.
         number: Another one for another file.
     """
 
-    path, log, number = "", "", 0
+    path, home, log, number = "", "", "", 0
     file: tuple[int, int] | None = None
     log_file: tuple[int, int] | None = None
+    folder: tuple[int, int, int] | None = None
 
 
 def in_place(connection: Connection | None) -> Connection | None:
@@ -95,6 +99,11 @@ def in_place(connection: Connection | None) -> Connection | None:
     """
     if connection is None:
         return None
+    # Who removes or replaces a file changes its folder. To look at the files themselves at every verb costs much more:
+    # Linux gives a file whose times were asked for a finer time at its next write, which it has to store, too.
+    seen = _folder(connection.home)
+    if seen is not None and seen == connection.folder:
+        return connection
     if _identity(connection.path) != connection.file:
         close(connection)
         _log.warning("%s was removed or replaced while this program used it, and is read anew", connection.path)
@@ -104,7 +113,17 @@ def in_place(connection: Connection | None) -> Connection | None:
             f"{connection.log} was removed or replaced while this program used {connection.path}; nothing was recorded,"
             " end every program that uses the file, and start them anew"
         )
+    connection.folder = None if os.path.islink(connection.path) else seen  # noqa: PTH114  a link leads to other folders
     return connection
+
+
+def _folder(path: str) -> tuple[int, int, int] | None:
+    """Return which folder this is and when it last changed; None where the next change may get the same time."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  as below
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_mtime_ns) if time.time_ns() - found.st_mtime_ns > _TICK else None
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -163,7 +182,7 @@ def connect(path: str, also: Iterable[str] = ()) -> Connection:
     except BaseException:
         close(connection)
         raise
-    connection.path, connection.log = path, f"{os.path.realpath(path)}-wal"
+    connection.path, connection.home, connection.log = path, str(Path(path).parent), f"{os.path.realpath(path)}-wal"
     connection.file, connection.log_file = file, _identity(connection.log)
     connection.number = 0 if file is None else file[1] * 1_000_003
     return connection
