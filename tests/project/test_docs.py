@@ -221,21 +221,24 @@ def test_every_key_of_a_request_stands_in_the_reference(root: Path) -> None:
     assert told == real | {"journal", "program_gone"}
 
 
-def test_every_fault_and_signal_stands_in_the_reference_under_the_fault_that_it_is_a_kind_of(root: Path) -> None:
+def test_every_signal_stands_in_the_reference_and_every_fault_in_the_tree_that_it_shows(root: Path) -> None:
     page = (root / "docs/reference/errors.md").read_text(encoding="utf-8")
-    parts = {part.partition("\n")[0]: part for part in re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]}
-    told = {
-        (title, name) for title, part in parts.items() for name in re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
-    }
-    raised = {getattr(signals, name) for name in signals.__all__} | {getattr(errors, name) for name in errors.__all__}
-    kinds = {kind for kind in raised if isinstance(kind, type) and issubclass(kind, Exception)} - {sayso.SaysoError}
-    bases = {kind for kind in kinds if kind.__name__ in parts}
-    assert told == {(_section_of(kind, set(parts)), kind.__name__) for kind in kinds - bases}
+    rows = re.findall(r"^\| `(\w+)` \|", page.split("\n## Signals\n")[1].split("\n## ")[0], re.MULTILINE)
+    assert sorted(rows) == sorted(name for name in signals.__all__ if name.startswith("Confirmation"))
+    assert "\n::: sayso.errors\n" in page
+    above: list[str] = []
+    drawn: set[tuple[str, str]] = set()
+    for bars, name in re.findall(r"^    ([│├└─ ]*)(\w+Error)", errors.__doc__ or "", re.MULTILINE):
+        above = [*above[: len(bars) // 4], name]
+        drawn |= {(name, above[-2])} if bars else set()
+    kinds = {kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)} - {sayso.SaysoError}
+    assert drawn == {(kind.__name__, _public_base(kind)) for kind in kinds}
+    told = page.split("\n## Faults\n")[1]
+    assert set(re.findall(r"`(\w+Error)`", told)) <= {*errors.__all__}
 
 
-def _section_of(kind: type[Exception], titles: set[str]) -> str:
-    above = (one.__name__ for one in kind.__mro__ if one.__name__ in titles)
-    return next(above, "Faults" if issubclass(kind, sayso.SaysoError) else "Signals")
+def _public_base(kind: type) -> str:
+    return next(base.__name__ for base in kind.__mro__[1:] if not base.__name__.startswith("_"))
 
 
 def test_exit_codes_of_the_reference_are_those_of_the_command_line(root: Path) -> None:
