@@ -14,6 +14,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sayso import errors
-from sayso.cli.serve import LoginPage, listening_by_name, place_of
+from sayso.cli.serve import listening_by_name, login_page, place_of
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
 from sayso.server.hosts import OwnName, local_hostname
@@ -200,12 +201,15 @@ def test_the_page_of_a_link_that_nobody_used_is_gone_when_the_server_ends(file_s
 
 def test_the_page_of_a_link_that_has_ended_is_gone(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    with LoginPage("http://x.localhost/login?token=<&", 0.01) as page:
-        page._timer.join(PATIENCE)
-        assert not page._file.exists()
-    with LoginPage('http://x.localhost/login?token="<&', PATIENCE) as page:
-        assert "token=&quot;&lt;&amp;" in page._file.read_text()
-    assert not page._file.exists()
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    with login_page("http://x.localhost/login?token=<&", 0.01):
+        for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
+            timer.join(PATIENCE)
+        assert not list(place.glob("sayso-*"))
+    with login_page('http://x.localhost/login?token="<&', PATIENCE):
+        (page,) = place.glob("sayso-*/open.html")
+        assert "token=&quot;&lt;&amp;" in page.read_text()
+    assert not page.exists()
 
 
 def test_messages_lead_to_the_inboxs_own_name(file_store: Store, place: Path) -> None:

@@ -41,7 +41,6 @@ def signer() -> Signer | None:
 
 
 def _trusted_key(key: str | None) -> str | None:
-    """Return the public key that `--key` gave, itself or in a file."""
     if key is None:
         return None
     try:
@@ -51,12 +50,10 @@ def _trusted_key(key: str | None) -> str | None:
 
 
 def _signature_text(key: str | None) -> str:
-    """Say by whom something is signed."""
     return "NOT SIGNED" if key is None else f"signed by {key}"
 
 
 def _checkpoint_values(made: Checkpoint | None) -> dict[str, Any] | None:
-    """Return a checkpoint as JSON values."""
     return None if made is None else made._asdict() | {"at": clock.written(clock.instant(made.at))}
 
 
@@ -80,7 +77,6 @@ _ANY_KEY = "Whoever can write the store can sign with a key of their own: --key 
 
 
 def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, key: str | None) -> int:
-    """Verify the journal, hold it to its checkpoints and to an anchor, and print what was found."""
     store, by = cli.store, _trusted_key(key)
     mine = signer() if by is None else None
     held_to = None if anchor is None else read_anchor_file(anchor.expanduser(), trusted=by)
@@ -144,7 +140,6 @@ def _limits(past: History, anchor: AnchorFile | None, *, is_held: bool) -> list[
 
 
 def _make_checkpoint(cli: CliContext) -> int:
-    """Write a checkpoint where something happened since the last one, and print it."""
     store = cli.store
     before = history(store)
     after = checkpoint(store, signer(), since=before)
@@ -157,7 +152,6 @@ def _make_checkpoint(cli: CliContext) -> int:
 
 
 def _make_anchor(cli: CliContext, path: Path) -> int:
-    """Write an anchor of the store's current chains."""
     who = signer()
     with file_to_write(path, may_replace=False) as file:
         file.write(anchor_text(cli.store, who))

@@ -49,10 +49,10 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
     content = (group.plan if plan else group.confirm).export()
     if output is None:
         print_json(content)
-        return 0
-    with file_to_write(output) as file:
-        file.write(json.dumps(content, indent=2) + "\n")
-    complain(f"written to {escape(str(output))}")
+    else:
+        with file_to_write(output) as file:
+            file.write(json.dumps(content, indent=2) + "\n")
+        complain(f"written to {escape(str(output))}")
     return 0
 
 

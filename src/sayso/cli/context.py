@@ -305,6 +305,19 @@ def reviewer_options(command: F) -> F:
     return as_option(_role_option(command))
 
 
+def deciding(*params: Callable[[Any], Any], group: click.Group | None = None, name: str | None = None) -> Any:
+    """Return a decorator that makes a command of a function: with these parameters, `--json`, and who decides."""
+    make = click.command if group is None else group.command
+
+    def command(function: Callable[..., int]) -> click.Command:
+        found: Any = click.pass_obj(function)
+        for param in reversed([*params, reviewer_options, json_option]):
+            found = param(found)
+        return make(name)(found)
+
+    return command
+
+
 def message_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     """Add `-m`, with this help text, as `message`."""
     return click.option("-m", "--message", "--comment", "message", metavar="TEXT", required=required, help=text)

@@ -21,8 +21,8 @@ from sayso import clock, errors
 from sayso.cli.context import (
     CliContext,
     as_span,
+    deciding,
     filter_options,
-    json_option,
     message_option,
     report,
     reviewer_options,
@@ -57,18 +57,6 @@ def _long_enough(request_id: str) -> str:
             " id after `rq_`",
         )
     return request_id
-
-
-def deciding(*params: Callable[[Any], Any]) -> Callable[[Callable[..., int]], click.Command]:
-    """Return a decorator that makes a command of a function: with these parameters, and who decides."""
-
-    def command(function: Callable[..., int]) -> click.Command:
-        found: Any = click.pass_obj(function)
-        for param in reversed([*params, reviewer_options, json_option]):
-            found = param(found)
-        return click.command()(found)
-
-    return command
 
 
 def _status_rows(request: Request) -> list[str]:
@@ -261,7 +249,6 @@ def _grant(
     is_plain: bool, count: int | None, lasts: timedelta | None, here: bool, without: tuple[str, ...],
     at_most: tuple[str, ...], exactly: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Approve one call and the next ones like it, and print the grant."""
     if len(ids) != 1 or count is None or lasts is None or not is_plain:
         raise click.UsageError(
             "--alike takes one ID, --count and --for, and neither --edit nor --again; --here, --without, --at-most and"
@@ -438,7 +425,6 @@ def answer(cli: CliContext, request_id: str, value: str, message: str | None) ->
 
 
 def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Request]) -> int:
-    """Decide one request, and say if no program will come back for the decision."""
     gone: list[str] = []
 
     def action(found: str) -> Request:
@@ -461,9 +447,7 @@ def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
 # -- around a decision ---------------------------------------------------------------------------------------------
 
 
-@deciding(
-    click.argument("request_id", metavar="ID"),
-)
+@deciding(click.argument("request_id", metavar="ID"))
 def claim(cli: CliContext, request_id: str) -> int:
     """Take a request on: until it is released nobody else can decide it."""
 

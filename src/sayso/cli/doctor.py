@@ -79,8 +79,7 @@ def _sealed(cli: CliContext) -> Iterator[_Finding]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        counts = cast("dict[str, int]", value)
-        return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
+        return ", ".join(f"{name} {count:,}" for name, count in cast("dict[str, int]", value).items()) or "none"
     return "-" if value is None else f"{value:,}" if type(value) is int else escape(str(value))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sayso import clock
-from sayso.cli.context import CliContext, json_option, message_option, reviewer_options
+from sayso.cli.context import CliContext, deciding, json_option, message_option
 from sayso.model.escaping import escape
 from sayso.model.grant import BudgetUse, Grant
 from sayso.view.document import budget_document, grant_document, moment
@@ -55,34 +55,25 @@ def _budget_row(use: BudgetUse) -> str:
     return escape(f"{use.budget}: ") + f"{used}; {whose}"
 
 
-@grants.command("revoke")
-@click.argument("grant_id", metavar="GRANT")
-@message_option("Why, for the journal.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@deciding(
+    click.argument("grant_id", metavar="GRANT"), message_option("Why, for the journal."), group=grants, name="revoke"
+)
 def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
     """End a grant, for what has not started as well."""
     grant = cli.review.revoke(grant_id, reason=message)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
 
-@grants.command("agree")
-@click.argument("grant_id", metavar="GRANT")
-@reviewer_options
-@json_option
-@click.pass_obj
+@deciding(click.argument("grant_id", metavar="GRANT"), group=grants, name="agree")
 def _agree(cli: CliContext, grant_id: str) -> int:
     """Agree to a grant of another reviewer."""
     grant = cli.review.agree(grant_id)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
 
-@click.command()
-@click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; programs are told, and the journal keeps it.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@deciding(
+    click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; programs are told, and the journal keeps it.")
+)
 def stop(cli: CliContext, reason: str | None) -> int:
     """Block every start, approved ones too, until `sayso go`. No approval is spent; what runs goes on."""
     found = cli.review.stop(reason=reason)
@@ -93,11 +84,7 @@ def stop(cli: CliContext, reason: str | None) -> int:
     )
 
 
-@click.command()
-@click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; the journal keeps it.")
-@reviewer_options
-@json_option
-@click.pass_obj
+@deciding(click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; the journal keeps it."))
 def go(cli: CliContext, reason: str | None) -> int:
     """Let calls start again."""
     was_stopped = cli.review.go(reason=reason)

@@ -42,7 +42,6 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _answering(host: Host) -> None:
-    """Add the command that answers the hooks of a host."""
 
     @hook.command(host.name, help=f"Answer {host.title}: JSON on stdin, the verdict on stdout.")
     @_options

@@ -153,7 +153,6 @@ def _span(span: timedelta) -> str:
 
 
 def _plain(content: Any) -> Any:
-    """Return JSON values of a report: a span in seconds, a share with its lower bound."""
     match content:
         case timedelta():
             return content.total_seconds()

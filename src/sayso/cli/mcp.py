@@ -140,15 +140,11 @@ def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -
         word, colon, value = header.partition(":")
         if not colon:
             raise click.UsageError(f"--header takes NAME:VALUE, not {header!r}")
-        pairs[word.strip()] = re.sub(r"\$(\w+)", _from_environment, value.strip())
+        try:
+            pairs[word.strip()] = re.sub(r"\$(\w+)", lambda name: os.environ[name[1]], value.strip())
+        except KeyError as missing:
+            raise click.UsageError(f"--header names ${missing.args[0]}, which is not set") from None
     return partial(_http().HttpUpstream, url, pairs)
-
-
-def _from_environment(found: re.Match[str]) -> str:
-    value = os.environ.get(found[1])
-    if value is None:
-        raise click.UsageError(f"--header names ${found[1]}, which is not set")
-    return value
 
 
 def _name_of(command: Sequence[str], url: str | None) -> str:

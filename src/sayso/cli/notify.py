@@ -42,7 +42,12 @@ def notify(
     if tested is not None:
         return _test(tested, link)
     if forgotten is not None:
-        return _forget(cli.store, forgotten)
+        if not forget(cli.store, forgotten):
+            complain(f"error: no channel {escape(forgotten)!r} is known to this store; nothing changed")
+            return WRONG
+        then = "; if sayso.toml still names it, the next delivery starts it anew"
+        out(f"{escape(forgotten)} gets no notifications any more{then}")
+        return 0
     store, channels = cli.store_or_new, configured()
     if not channels:
         _once(store, channels, link)  # clears what was queued for channels that the settings no longer have
@@ -56,7 +61,10 @@ def notify(
         raise errors.ConfigError(f"sayso.toml names no channel {backlog!r} (there is {', '.join(sorted(channels))})")
     if once or backlog is not None:
         return _once(store, channels, link, backlog)
-    _until_ended(store, channels, link)
+    ended = threading.Event()
+    with handling_signals(lambda _, __: ended.set()), delivering(store, link):
+        out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")
+        ended.wait()
     return 0
 
 
@@ -76,16 +84,6 @@ def _test(name: str, link: str | None) -> int:
     return 0
 
 
-def _forget(store: Store, name: str) -> int:
-    if not forget(store, name):
-        complain(f"error: no channel {escape(name)!r} is known to this store; nothing changed")
-        return WRONG
-    out(
-        f"{escape(name)} gets no notifications any more; if sayso.toml still names it, the next delivery starts it anew"
-    )
-    return 0
-
-
 def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backlog: str | None = None) -> int:
     store.sweep()
     failed = 0
@@ -98,10 +96,3 @@ def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backl
             failed += deliverer.failed
             out(f"{escape(name)}: {sent} sent" + (f", {deliverer.failed} failed" if deliverer.failed else ""))
     return WRONG if failed else 0
-
-
-def _until_ended(store: Store, channels: Mapping[str, Channel], link: str | None) -> None:
-    ended = threading.Event()
-    with handling_signals(lambda _, __: ended.set()), delivering(store, link):
-        out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")
-        ended.wait()

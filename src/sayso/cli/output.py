@@ -35,12 +35,7 @@ _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.NotUnknownError, DECIDED),
     (errors.StaleViewError, DECIDED),
 )
-_gone: list[bool] = []
-
-
-def is_reader_gone() -> bool:
-    """Say whether nobody reads stdout any more."""
-    return bool(_gone)
+_gone: list[bool] = []  # holds something once nobody reads stdout any more
 
 
 def out(*rows: str) -> None:
@@ -136,7 +131,7 @@ def write_lines(lines: Iterable[str], output: Path | None, what: str, *, headers
     if output is None:
         for line in lines:
             out(line.removesuffix("\n").removesuffix("\r"))
-            if is_reader_gone():
+            if _gone:
                 break
         return
     count = -headers

@@ -125,7 +125,7 @@ def explain(
         room = [_room_in(cli, budget, tool, given, run, agent) for budget in verdict.budgets]
         said = {
             "kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason,
-            "budgets": [one.as_json() for one in room],
+            "budgets": [one._asdict() for one in room],
             "quorum": None if verdict.quorum is None else verdict.quorum.count,
             "roles": [] if verdict.quorum is None else sorted(verdict.quorum.roles),
         }  # fmt: skip
@@ -156,39 +156,34 @@ def _answer(
 class _Room(NamedTuple):
     """Whether a call has room in a budget now; None of `has_room` where that was not looked at."""
 
-    budget: Budget
-    used: Decimal | None
+    budget: str
+    used: float | None
     has_room: bool | None
     note: str
-
-    def as_json(self) -> dict[str, Any]:
-        used = None if self.used is None else float(self.used)
-        return {"budget": str(self.budget), "used": used, "has_room": self.has_room, "note": self.note}
 
 
 def _room_in(
     cli: CliContext, budget: Budget, tool: str, given: dict[str, Any], run: str | None, agent: str | None
 ) -> _Room:  # fmt: skip
     """Look whether a call has room in a budget, as its start does, and take nothing."""
-    missing = {"agent": agent is None, "run": run is None, None: False}[budget.per]
-    if missing:
-        return _Room(budget, None, None, f"whether there is room is not looked at without --{budget.per}")
+    text = str(budget)
+    if budget.per is not None and {"agent": agent, "run": run}[budget.per] is None:
+        return _Room(text, None, None, f"whether there is room is not looked at without --{budget.per}")
     amount = budget.amount_in(canonical.load(canonical.encode(given).text))
     if amount is None:
-        return _Room(budget, None, False, f"args.{budget.path} is no number from 0, it would be held")
+        return _Room(text, None, False, f"args.{budget.path} is no number from 0, it would be held")
     try:
         account = budget.account_of(tool, None if agent is None else Identity(PROGRAM, agent), run)
         used = cli.store.budget_used(budget, account)
     except NoStoreYetError:
         used = Decimal(0)
     except (errors.StoreError, errors.ConfigError):
-        return _Room(budget, None, None, "whether there is room is not looked at, as this store cannot be asked")
+        return _Room(text, None, None, "whether there is room is not looked at, as this store cannot be asked")
     if used is None:
-        return _Room(budget, None, False, "its account is not as the journal says, it would be held")
+        return _Room(text, None, False, "its account is not as the journal says, it would be held")
     has_room, what = used + amount <= budget.limit, "it" if budget.path is None else f"{amount:f}"
-    return _Room(
-        budget, used, has_room, f"{used:f} used: {what} has {'room' if has_room else 'no room, it would be held'}"
-    )
+    note = f"{used:f} used: {what} has {'room' if has_room else 'no room, it would be held'}"
+    return _Room(text, float(used), has_room, note)
 
 
 def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:

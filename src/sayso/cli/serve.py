@@ -16,12 +16,12 @@ import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -67,37 +67,26 @@ _PAGE = """<!doctype html>
 """
 
 
-class LoginPage:
-    """A file that leads to a link, inside a block.
+@contextmanager
+def login_page(link: str, lasts: float) -> Generator[Callable[[], None]]:
+    """Have a browser open a link that signs in, by a file that leads to it, and yield what removes the file.
 
-    Args:
-        link: The address that signs in, once.
-        lasts: After how many seconds it opens nothing any more.
+    It is also removed when the block ends, and after so many seconds, when the link opens nothing any more.
     """
-
-    def __init__(self, link: str, lasts: float) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="sayso-", ignore_cleanup_errors=True)  # mode 0700
-        self._file = Path(self._folder.name) / "open.html"
-        self._file.touch(0o600)
-        self._file.write_text(_PAGE.format(link=html.escape(link)), encoding="utf-8")
-        self._timer = threading.Timer(lasts, self.remove)
-        self._timer.daemon = True
-
-    def open(self) -> None:
-        """Have a browser open it; in a thread, because some browsers end only when they are closed."""
-        threading.Thread(target=webbrowser.open, args=[self._file.as_uri()], daemon=True).start()
-
-    def remove(self) -> None:
-        """Remove it."""
-        self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self.remove()
+    folder = tempfile.TemporaryDirectory(prefix="sayso-", ignore_cleanup_errors=True)  # mode 0700
+    file = Path(folder.name) / "open.html"
+    file.touch(0o600)
+    file.write_text(_PAGE.format(link=html.escape(link)), encoding="utf-8")
+    timer = threading.Timer(lasts, folder.cleanup)
+    timer.daemon = True
+    timer.start()
+    # In a thread, because some browsers end only when they are closed.
+    threading.Thread(target=webbrowser.open, args=[file.as_uri()], daemon=True).start()
+    try:
+        yield folder.cleanup
+    finally:
+        timer.cancel()
+        folder.cleanup()
 
 
 @click.command()
@@ -242,7 +231,6 @@ def _provider() -> Provider | None:
 
 
 def _for_one(store: Store, who: Reviewer, url: str, rate: str | None, named: str | None) -> tuple[Starlette, str]:
-    """Return the inbox for the user of this machine, and an address that signs them in."""
     from sayso.server import create_app, login_path
 
     last = time.monotonic()
@@ -259,7 +247,6 @@ def _for_one(store: Store, who: Reviewer, url: str, rate: str | None, named: str
 
 
 def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
-    """Return the inbox for people who sign in, and its address."""
     from sayso.server import create_app
     from sayso.server.auth.signing import server_secret
 
@@ -296,14 +283,13 @@ def _open(app: Starlette, first: str, stack: ExitStack) -> None:
     from sayso.server.auth.signing import PRINTED
 
     token = first.partition("?token=")[2]
-    page = stack.enter_context(LoginPage(first, PRINTED.total_seconds()))
+    remove = stack.enter_context(login_page(first, PRINTED.total_seconds()))
 
     def used(other: str) -> None:
         if other == token:
-            page.remove()
+            remove()
 
     app.state.on_link_used = used
-    page.open()
 
 
 def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: str | None) -> None:

@@ -249,7 +249,6 @@ class _Tally:
         return any(self._counts[ending] for ending in (Ending.RETRY, Ending.BROKEN, Ending.CHANGED))
 
     def add(self, report: Report) -> None:
-        """Print what became of a run."""
         self._counts[report.ending] += 1
         if report.ending is Ending.CHANGED:
             self._changed.append(escape(f"{report.run_id} not resumed: {report.message}"))
