@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import apprise
 
-from sayso.channels.notification import DeliveryError, Notification
+from sayso.channels.notification import Channel, DeliveryError, Notification
 from sayso.channels.settings import Table
 from sayso.model.reviewer import Identity
 
@@ -24,7 +24,7 @@ _SECONDS = 20.0
 _MOST_REMEMBERED = 1_000
 
 
-class AppriseChannel:
+class AppriseChannel(Channel):
     """A channel that notifies one or several services.
 
     Args:
@@ -48,11 +48,17 @@ class AppriseChannel:
         Raises:
             DeliveryError: One of them did not take it.
         """
-        taken, failed = self._taken_by(notification.id), list[str]()
+        with self._lock:
+            taken = self._taken.setdefault(notification.id, set[int]())
+            while len(self._taken) > _MOST_REMEMBERED:
+                self._taken.popitem(last=False)
+        failed, body = list[str](), "\n".join(filter(None, (notification.line, notification.link)))
         for at, (scheme, service) in enumerate(self._services):
             if at in taken:
                 continue
-            if _notify(service, notification):
+            with _silenced():
+                has_taken = service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS)
+            if has_taken:
                 taken.add(at)
             else:
                 failed.append(scheme)
@@ -60,23 +66,6 @@ class AppriseChannel:
             raise DeliveryError(f"{', '.join(failed)} did not take the message; it is tried again later")
         with self._lock:
             self._taken.pop(notification.id, None)
-
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
-        """Notify every service of the outcome; raises as `send`."""
-        self.send(notification)
-
-    def _taken_by(self, message_id: str) -> set[int]:
-        with self._lock:
-            taken = self._taken.setdefault(message_id, set[int]())
-            while len(self._taken) > _MOST_REMEMBERED:
-                self._taken.popitem(last=False)
-            return taken
-
-
-def _notify(service: Any, notification: Notification) -> bool:
-    body = "\n".join(filter(None, (notification.line, notification.link)))
-    with _silenced():
-        return bool(service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS))
 
 
 @contextmanager

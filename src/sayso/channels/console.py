@@ -120,7 +120,11 @@ async def _asked(request: HumanInputRequest) -> None:
     try:
         typed = await _typed(_prompt(request), turn)
     except asyncio.CancelledError:
-        _say_it_still_waits(request)
+        known = request.known
+        if known is not None and known.state is State.PENDING:
+            notices.say_what_waits(request.store, known, is_interrupted=True)
+        elif known is not None:
+            notices.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
         raise
     except EOFError:
         raise EOFError(f"nobody is at the console to answer; {short(request.id)} still waits") from None
@@ -157,11 +161,3 @@ def _prompt(request: HumanInputRequest) -> str:
     first, *more = escape(request.question, block=True).split("\n")
     warnings = [] if request.known is None else [f"(warning: {caution})" for caution in card.cautions(request.known)]
     return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
-
-
-def _say_it_still_waits(request: HumanInputRequest) -> None:
-    known = request.known
-    if known is not None and known.state is State.PENDING:
-        notices.say_what_waits(request.store, known, is_interrupted=True)
-    elif known is not None:
-        notices.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")

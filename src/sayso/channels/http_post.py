@@ -245,7 +245,6 @@ class _Pinned(http.client.HTTPConnection):
         self._timer: threading.Timer | None = None
 
     def connect(self) -> None:
-        """Connect to the first address that answers."""
         self.sock = plain = self._first()
         # A socket's timeout counts for each read: a receiver that sends one byte a second would hold it for a day.
         self._duplicate = plain.dup()  # the TLS handshake takes the first one over
@@ -269,7 +268,6 @@ class _Pinned(http.client.HTTPConnection):
         return left
 
     def close(self) -> None:
-        """Close the connection and its timer."""
         super().close()
         if self._timer is not None:
             self._timer.cancel()

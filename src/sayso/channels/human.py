@@ -97,7 +97,9 @@ class HumanInputRequest:
             trim(error)
             raise
         finally:
-            self._forget()
+            is_decided = self._request is not None and self._request.state is not State.PENDING
+            for forget in self._forgets if is_decided and not self._has_answered else ():
+                forget()
 
     def set_response(self, response: str, *, by: Reviewer | str | None = None, comment: str | None = None) -> None:
         """Give the answer, from any thread or loop, and wake who waits. Durable on return.
@@ -136,20 +138,16 @@ class HumanInputRequest:
         finally:
             await _ended(deciding)
             await _ended(working)
-            if deciding.done() and not deciding.cancelled():
-                _report(working)
+            is_decided = deciding.done() and not deciding.cancelled()
+            if is_decided and not working.cancelled() and working.exception() is not None and not _came_second(working):
+                report = {"message": "a requester failed after its question was decided"}
+                asyncio.get_running_loop().call_exception_handler(report | {"exception": working.exception()})
 
     def when_decided_elsewhere(self, forget: Callable[[], object]) -> None:
         """Call `forget` when `response` ends by an answer that was not given through this object."""
         self._forgets.append(forget)
 
     # -- inside ------------------------------------------------------------------------------------------------
-
-    def _forget(self) -> None:
-        is_decided = self._request is not None and self._request.state is not State.PENDING
-        if is_decided and not self._has_answered:
-            for forget in self._forgets:
-                forget()
 
     def _asked(self) -> Effects[Request]:
         if self._request is None:
@@ -214,13 +212,6 @@ async def _ended(work: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
-
-
-def _report(work: asyncio.Future[None]) -> None:
-    """Report the failure of a requester whose question was decided to the exception handler of the loop."""
-    if not work.cancelled() and work.exception() is not None and not _came_second(work):
-        report = {"message": "a requester failed after its question was decided", "exception": work.exception()}
-        asyncio.get_running_loop().call_exception_handler(report)
 
 
 @trimmed

@@ -77,12 +77,12 @@ class Channel(Protocol):
         """Send a notification, and return the reference by which the message can be edited later."""
         ...
 
-    def follow_up(self, notification: Notification, reference: str | None) -> None:
-        """Edit the message, or send another one, with the outcome."""
-        ...
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  the reference is for those that edit
+        """Edit the message, or send another one, with the outcome; a subclass that has no other sends another one."""
+        self.send(notification)
 
 
-class TerminalChannel:
+class TerminalChannel(Channel):
     """Writes each notification as a line to standard error. The line is escaped already."""
 
     def __init__(self, name: str = "terminal") -> None:
@@ -94,10 +94,6 @@ class TerminalChannel:
             f"sayso: {notification.line}\n" + ("" if notification.link is None else f"sayso:   {notification.link}\n")
         )
         sys.stderr.flush()
-
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  what is written stays
-        """Write the outcome as a line of its own."""
-        self.send(notification)
 
 
 def make(name: str, settings: Mapping[str, Any]) -> TerminalChannel:

@@ -12,6 +12,7 @@ gets one message.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -431,6 +432,4 @@ def _sweep(store: Store, ended: threading.Event) -> None:
 
 
 def _warn(what: str, error: Exception) -> None:
-    import logging
-
     logging.getLogger("sayso").warning("%s (%s); nothing was decided, it is tried again", what, error)

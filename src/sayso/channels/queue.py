@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from sayso.channels.human import HumanInputRequest, Requester
-from sayso.channels.notification import Notification
+from sayso.channels.notification import Channel, Notification
 
 _SECONDS = 10  # to wait for room on a queue, or for a busy event loop
 
 
-class QueueChannel:
+class QueueChannel(Channel):
     """A channel that puts notifications on a queue, for `sayso.channels.deliver`.
 
     Args:
@@ -44,10 +44,6 @@ class QueueChannel:
             except TimeoutError:
                 putting.cancel()  # else it would be put there twice
                 raise
-
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  there is nothing to edit
-        """Put the outcome on the queue."""
-        self.send(notification)
 
 
 queue_channel = QueueChannel
@@ -78,8 +74,13 @@ def create_queue_requester(
         entry = {"request": request, "question": request.question, "sent": False}
         pending_requests[request_id] = entry
         request.when_decided_elsewhere(partial(_forget, pending_requests, request_id, entry))
+        putting = request_queue.put({"type": "human_input", "id": request_id, "question": request.question})
         try:
-            await _put(request_queue, {"type": "human_input", "id": request_id, "question": request.question}, home)
+            # An item that another loop puts on an asyncio queue does not wake its reader.
+            if home is None or home.is_closed() or home is asyncio.get_running_loop():
+                await putting
+            else:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(putting, home))
         except BaseException:
             _forget(pending_requests, request_id, entry)
             raise
@@ -92,11 +93,3 @@ def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry
     # The same question may have been asked again meanwhile.
     if pending.get(request_id) is entry:
         pending.pop(request_id, None)
-
-
-async def _put(queue: asyncio.Queue[Any], item: dict[str, Any], home: asyncio.AbstractEventLoop | None) -> None:
-    # An item that another loop puts on an asyncio queue does not wake its reader.
-    if home is None or home.is_closed() or home is asyncio.get_running_loop():
-        await queue.put(item)
-    else:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(queue.put(item), home))

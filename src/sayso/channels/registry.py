@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sayso import clock, config
+from sayso.audit.verifier import requests_in
 from sayso.channels.notification import Channel
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
@@ -68,7 +70,6 @@ def configured() -> dict[str, Channel]:
 MOST_WAITING = 50
 """How many requests that waited already are announced to a new channel without `--backlog`."""
 
-_CHUNK = 200
 _SEEN_EVERY = timedelta(minutes=1)
 _AWAY_AFTER = timedelta(minutes=10)
 
@@ -141,8 +142,6 @@ def _begin(store: Store, name: str) -> None:
     if waiting <= MOST_WAITING:
         announce_waiting(store, name)
     else:
-        import logging
-
         logging.getLogger("sayso").warning(
             "%s requests waited before the channel %s was known, and are not announced to it: `sayso notify"
             " --backlog %s` announces them; what is asked from now on is announced", f"{waiting:,}", name, name,
@@ -154,18 +153,14 @@ def _begin(store: Store, name: str) -> None:
 
 def announce_waiting(store: Store, name: str) -> int:
     """Make due the pending requests that were never announced to a channel; return how many."""
-    number, cursor = 0, None
-    while True:
-        page = store.list(_waiting(), cursor=cursor, limit=_CHUNK)
-        for request in page.requests:
-            if request.channels and name not in request.channels:
-                continue
-            record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
-            # Only new ones: what was asked since the channel was registered has its delivery already.
-            number += store.keep(record, only_new=True)
-        cursor = page.cursor
-        if cursor is None:
-            return number
+    number = 0
+    for request in requests_in(store, _waiting()):
+        if request.channels and name not in request.channels:
+            continue
+        record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
+        # Only new ones: what was asked since the channel was registered has its delivery already.
+        number += store.keep(record, only_new=True)
+    return number
 
 
 def forget_removed(store: Store, names: Collection[str]) -> None:

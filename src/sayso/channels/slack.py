@@ -122,7 +122,7 @@ class SlackChannel:
             OSError: It did not take it now.
         """
         can_review = notification.event != "test" and (self._inline or not is_high(notification.risk))
-        return self._posted(message(notification, can_review=can_review), self._member(notification.to))
+        return self._posted(message(notification, can_review=can_review), notification.to)
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:
         """Edit a message so that it says the outcome; raises as `send`."""
@@ -159,11 +159,9 @@ class SlackChannel:
         """Whom it reaches in person, by a direct message."""
         return [one.identity for one in self._people.values()]
 
-    def _member(self, to: str | None) -> str | None:
-        return next((member for member, one in self._people.items() if one.identity.qualified == to), None)
-
-    def _posted(self, content: Mapping[str, Any], member: str | None = None) -> str:
-        answer = self._call("chat.postMessage", {"channel": member or self._channel, **content})
+    def _posted(self, content: Mapping[str, Any], to: str | None = None) -> str:
+        where = next((member for member, one in self._people.items() if one.identity.qualified == to), self._channel)
+        answer = self._call("chat.postMessage", {"channel": where, **content})
         return f"{answer['channel']}/{answer['ts']}"
 
     def _call(self, method: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -223,7 +221,6 @@ class _Connection:
             reviews.open_modal(payload)
 
     def close(self) -> None:
-        """End the connection."""
         self._over.set()
         self._hang_up()
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from sayso import clock, errors
 from sayso.channels.http_post import Destination, post
-from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
+from sayso.channels.notification import Channel, DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import Table
 from sayso.model.reviewer import Identity
 
@@ -96,7 +96,7 @@ _ENDED = {"done": "request.ended", "failed": "request.ended", "unknown": "reques
 _GONE = 410
 
 
-class WebhookChannel:
+class WebhookChannel(Channel):
     """A channel that posts to one address.
 
     Args:
@@ -136,10 +136,6 @@ class WebhookChannel:
             raise UndeliverableError(f"{self._where.origin} is gone for good (410); nothing more is sent there")
         if not 200 <= status < 300:
             raise DeliveryError(f"{self._where.origin} answered {status}; it is tried again later")
-
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message stands for itself
-        """Post the outcome."""
-        self.send(notification)
 
 
 def document(notification: Notification) -> dict[str, Any]:
