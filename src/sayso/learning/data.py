@@ -49,13 +49,18 @@ def decided(
         until: Only those that were asked before.
         tool: Only of this function, by its name or `module:name`.
     """
-    wanted, cursor = Filter(states=_DECIDED, name=tool), None
+    for request in asked_since(store, Filter(states=_DECIDED, name=tool), since):
+        if _is_decided(request) and (until is None or request.created_at < until):
+            yield request
+
+
+def asked_since(store: Store, wanted: Filter, since: datetime | None) -> Iterator[Request]:
+    """Yield the requests that were asked since an instant, the newest first."""
+    cursor = None
     while True:
         page = store.list(wanted, cursor=cursor, limit=_PAGE, newest=True)
         recent = [request for request in page.requests if since is None or request.created_at >= since]
-        for request in recent:
-            if _is_decided(request) and (until is None or request.created_at < until):
-                yield request
+        yield from recent
         cursor = page.cursor
         # Clocks of two programs differ, so only a whole page of older ones is the end.
         if cursor is None or not recent:

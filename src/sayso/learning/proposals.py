@@ -217,15 +217,11 @@ class Proposal:
     @property
     def toml(self) -> str:
         """The rule with its findings as comments, to be put into a policy file."""
-        named = [
-            f"{what}: {_ids(ids)}" for what, ids in (("otherwise", self.against), ("wrong", self.went_wrong)) if ids
-        ]
+        named = list[str]()
+        for what, ids in (("otherwise", self.against), ("wrong", self.went_wrong)):
+            more = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
+            named += [f"{what}: {', '.join(ids[:_NAMED])}{more}"] if ids else []
         return "".join(f"# {line}\n" for line in [escape(self.tool), *self.findings, *named]) + self.rule
-
-
-def _ids(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
-    return ", ".join(ids[:_NAMED]) + more
 
 
 def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> tuple[Proposal, ...]:
@@ -431,12 +427,9 @@ def _cel(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotes, in ASCII and without ' inside, as both TOML and CEL read it."""
-    return (
-        '"'
-        + "".join(one if one.isascii() and one.isprintable() and one not in "\"'\\" else _code(one) for one in text)
-        + '"'
-    )
-
-
-def _code(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) < 1 << 16 else f"\\U{ord(char):08x}"
+    found = ""
+    for char in text:
+        is_plain = char.isascii() and char.isprintable() and char not in "\"'\\"
+        code = f"\\u{ord(char):04x}" if ord(char) < 1 << 16 else f"\\U{ord(char):08x}"
+        found += char if is_plain else code
+    return f'"{found}"'

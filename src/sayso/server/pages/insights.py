@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from sayso import clock
 from sayso.learning import HASTE, Report, decisions_by_person, report
+from sayso.learning.data import asked_since
 from sayso.model import duration
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
@@ -33,7 +34,6 @@ from sayso.view.summary import name_of, token
 
 MOST = 5_000
 QUESTIONS = later("questions")
-_PAGE = 1_000
 _MOST_PERIODS = 31
 
 K = TypeVar("K", bound=Hashable)
@@ -165,7 +165,7 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
     tools: dict[str, Tally] = {}
     names: dict[str, Identity] = {}  # two spellings of one person are one, under the newest of them
     reviewers: dict[Identity, Tally] = {}
-    for request in _asked_since(store, begin, most + 1):
+    for request in asked_since(store, Filter(), begin):
         if whole.asked == most:
             is_cut = True
             break
@@ -177,19 +177,6 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
             who = names.setdefault(decision.by.folded, decision.by)
             reviewers.setdefault(who, Tally()).add_decision(request, decision)
     return Insight(begin, until, whole, _by_count(tools), _by_count(reviewers), periods, hours, is_cut)
-
-
-def _asked_since(store: Store, since: datetime, most: int) -> Iterator[Request]:
-    """Yield the newest requests first; clocks of two programs differ, so only a whole page of older ones is the end."""
-    cursor, left = None, most
-    while left > 0:
-        page = store.list(Filter(), cursor=cursor, limit=min(_PAGE, left), newest=True)
-        recent = [request for request in page.requests if request.created_at >= since]
-        yield from recent
-        left -= len(recent)
-        cursor = page.cursor
-        if cursor is None or not recent:
-            return
 
 
 def _by_count(counted: Mapping[K, Tally]) -> list[tuple[K, Tally]]:
@@ -287,7 +274,6 @@ def _of(part: int, whole: int) -> str:
 
 
 def _decisions(rows: Sequence[_Named]) -> list[Bar]:
-    """Return how many requests each has had and what became of them, on one scale."""
     most = max((row.tally.asked for row in rows), default=0)
     return [
         bar(row.name, row.link, [
@@ -300,7 +286,6 @@ def _decisions(rows: Sequence[_Named]) -> list[Bar]:
 
 
 def _edited(taught: Report, history: Callable[..., str]) -> list[Bar]:
-    """Return which arguments people change before they approve, and how often."""
     found = sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
     return [
         bar(f"{token(one.tool.rpartition(':')[2])}: {token(one.name)}",
