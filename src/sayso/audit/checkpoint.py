@@ -141,7 +141,6 @@ class History:
 
 
 def _parsed(entry: Entry) -> tuple[Checkpoint, list[Head]]:
-    """Return a row as a checkpoint and the heads that are new in it."""
     found: dict[str, Any] = json.loads(entry.detail)
     numbers = [found[name] for name in _NUMBERS]
     if tuple(map(type, numbers)) != (int, str, int, int):
@@ -184,7 +183,9 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
         StoreError: One of its kinds, also where the journal holds what is never written.
     """
     before = history(store, since=since)
-    heads = {head.run_id: _checked(head) for head in store.heads()}
+    heads = {head.run_id: head for head in store.heads()}
+    if any(tuple(map(type, head)) != (str, int, str) for head in heads.values()):
+        raise errors.StoreCorruptError("the journal holds what is never written; `sayso log --verify` says where")
     wrong = _problems(store, before, heads)
     if wrong:
         raise errors.EvidenceError(
@@ -205,12 +206,6 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
         detail |= {"key": signer.key, "signature": signer.sign(made.statement.encode("ascii"))}
     store.note(CHAIN, _EVENT, _BY, detail)
     return history(store, since=before)
-
-
-def _checked(head: Head) -> Head:
-    if tuple(map(type, head)) != (str, int, str):
-        raise errors.StoreCorruptError("the journal holds what is never written; `sayso log --verify` says where")
-    return head
 
 
 def history(store: Store, *, since: History | None = None, trusted: str | None = None) -> History:

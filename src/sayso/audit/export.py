@@ -60,7 +60,11 @@ def exported(
             tools, run = {}, entry.run_id
         try:
             detail = _detail(entry)
-            tool = _tool(entry, detail, tools)
+            tool = detail.get("tool")
+            if not isinstance(tool, str):
+                tool = tools.get(entry.request_id, "")
+            elif entry.request_id:
+                tools[entry.request_id] = tool
             if (first is None or entry.at >= first) and (end is None or entry.at < end):
                 yield line(entry, detail, tool)
         except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
@@ -76,15 +80,6 @@ def _detail(entry: Entry) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _tool(entry: Entry, detail: dict[str, Any], tools: dict[str, str]) -> str:
-    tool = detail.get("tool")
-    if not isinstance(tool, str):
-        return tools.get(entry.request_id, "")
-    if entry.request_id:
-        tools[entry.request_id] = tool
-    return tool
-
-
 def entry_document(entry: Entry) -> dict[str, Any]:
     """Return a row of the journal as JSON values; a `detail` that was altered so that it is no JSON stays a text."""
     try:
@@ -92,16 +87,9 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     except ValueError:
         detail = entry.detail
     return {
-        "run": entry.run_id,
-        "seq": entry.seq,
-        "at": written(instant(entry.at)),
-        "request": entry.request_id or None,
-        "event": entry.event,
-        "by": entry.by,
-        "channel": entry.channel,
-        "detail": detail,
-        "link": entry.link,
-    }
+        "run": entry.run_id, "seq": entry.seq, "at": written(instant(entry.at)), "request": entry.request_id or None,
+        "event": entry.event, "by": entry.by, "channel": entry.channel, "detail": detail, "link": entry.link,
+    }  # fmt: skip
 
 
 def _as_json(entry: Entry, _: dict[str, Any], tool: str) -> str:

@@ -96,7 +96,6 @@ class _Walk:
         self._last = Entry("", 0, 0, "", "", "", "", "", "")
 
     def step(self, entry: Entry) -> None:
-        """Check the next row of the journal."""
         self.rows += 1
         last = self._last
         if entry.run_id != last.run_id:
@@ -107,8 +106,10 @@ class _Walk:
         if entry.run_id not in self.broken:
             problem = row_problem(entry, last.link, last.seq + 1)
             wrong = None if problem is None else Break(str(entry.run_id), last.seq + 1, problem)
-            if wrong is None and self._here:
-                wrong = _unlike(entry, self._here.pop(entry.seq, ()))
+            unlike = [one for one in self._here.pop(entry.seq, ()) if one.head.link != entry.link]
+            if wrong is None and unlike:
+                problem = f"row {entry.seq} is not the one that {unlike[0].witness} knows: the chain was written anew"
+                wrong = Break(entry.run_id, entry.seq, problem)
             if wrong is None and entry.request_id:
                 self.trails[entry.request_id], wrong = _after(self.trails.get(entry.request_id), entry)
             if wrong is not None:
@@ -118,7 +119,6 @@ class _Walk:
         self._last = entry
 
     def end(self) -> None:
-        """Check the expected rows that were not reached."""
         self._end()
         for run_id, known in self._known.items():
             seq, (one, *_) = max(known.items())
@@ -248,14 +248,6 @@ def row_problem(entry: Entry, before: str, seq: int) -> str | None:
         return f"row {seq} is missing (row {entry.seq} follows)"
     if chained(before, *entry[:-1]).link != entry.link:
         return f"row {seq} does not follow from row {seq - 1}: one of them was changed"
-    return None
-
-
-def _unlike(entry: Entry, known: Iterable[ExpectedRow]) -> Break | None:
-    for one in known:
-        if one.head.link != entry.link:
-            reason = f"row {entry.seq} is not the one that {one.witness} knows: the chain was written anew"
-            return Break(entry.run_id, entry.seq, reason)
     return None
 
 
