@@ -17,17 +17,9 @@ from sayso.mplp.plan import Plan
 from sayso.stores.base import Store
 
 __all__ = [
-    "add_decision",
-    "capture_learning_sample",
-    "create_confirm",
-    "process_decision",
-    "read_confirm",
-    "read_plan",
-    "refresh",
-    "start",
-    "submit_for_approval",
-    "submit_plan_for_approval",
-]
+    "add_decision", "capture_learning_sample", "create_confirm", "process_decision", "read_confirm", "read_plan",
+    "refresh", "start", "submit_for_approval", "submit_plan_for_approval",
+]  # fmt: skip
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -25,18 +25,9 @@ from sayso.mplp.plan import Plan, PlanStep, TargetType
 from sayso.mplp.schema import NotConformantError, id_of
 
 __all__ = [
-    "PLAN_TOOL",
-    "TARGET_TOOL",
-    "Step",
-    "carry_out_plan",
-    "edited_plan",
-    "gate_for",
-    "is_ours",
-    "plan_with",
-    "running_as",
-    "target_of",
-    "use_target",
-]
+    "PLAN_TOOL", "TARGET_TOOL", "Step", "carry_out_plan", "edited_plan", "gate_for", "is_ours", "plan_with",
+    "running_as", "target_of", "use_target",
+]  # fmt: skip
 
 _Text = Annotated[str, Field(min_length=1)]
 _running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_running", default=None)
@@ -121,18 +112,13 @@ def plan_with(plan: Plan, arguments: Mapping[str, Any]) -> Plan:
         NotConformantError: They are not those of a plan; a program may have written the call by hand.
     """
     try:
-        steps = _steps(plan.plan_id, arguments["steps"])
+        known = [step["step_id"] for step in arguments["steps"] if "step_id" in step]
+        steps: list[PlanStep] = []
+        for index, step in enumerate(arguments["steps"]):
+            own = {"step_id": id_of("step", plan.plan_id, index, step["description"], *known)}
+            steps.append(PlanStep.model_validate(own | step))
         return plan.model_copy(
             update={"title": arguments["title"], "objective": arguments["objective"], "steps": steps}
         )
     except (KeyError, TypeError, ValueError):
         raise NotConformantError("Plan", ["/: what waits has not the title, objective and steps of a plan"]) from None
-
-
-def _steps(plan_id: str, steps: list[dict[str, Any]]) -> list[PlanStep]:
-    known = [step["step_id"] for step in steps if "step_id" in step]
-    named: list[PlanStep] = []
-    for index, step in enumerate(steps):
-        own = {"step_id": id_of("step", plan_id, index, step["description"], *known)}
-        named.append(PlanStep.model_validate(own | step))
-    return named

@@ -221,7 +221,11 @@ def round_facts(request: Request) -> RoundFacts | None:
     target_type, _, target_id = request.run_id.partition(":")
     if not (is_id(confirm_id) and number.isdecimal() and target_type in set(TargetType)):
         return None
-    if not _shows(request, target_type, target_id):
+    if request.call.tool == PLAN_TOOL:
+        shows_it = target_type == TargetType.PLAN
+    else:
+        shows_it = request.purged_at is not None or is_about(target_of(request.call), target_type, target_id)
+    if not shows_it:
         return None
     context = request.context or {}
     role, parent = context.get("requested_by_role"), context.get("traceparent")
@@ -239,13 +243,6 @@ def round_facts(request: Request) -> RoundFacts | None:
 def is_about(arguments: Mapping[str, Any], target_type: str, target_id: str) -> bool:
     """Say whether the arguments of a call of `use_target` name this target."""
     return arguments.get("target_type") == target_type and arguments.get("target_id") == target_id
-
-
-def _shows(request: Request, target_type: str, target_id: str) -> bool:
-    """Say whether a request shows the target that its run names."""
-    if request.call.tool == PLAN_TOOL:
-        return target_type == TargetType.PLAN
-    return request.purged_at is not None or is_about(target_of(request.call), target_type, target_id)
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -390,7 +387,9 @@ def _described(request: Request) -> Confirm:
     elif str(facts.get("runnable_type")) in _RUNS:
         target_type, target_id, asks = TargetType.TRACE, _id_of(request.run_id), f"run {subject.name}"
     else:
-        target_type, target_id, asks = TargetType.OTHER, _digits_of(request.fingerprint), f"call {subject.tool}"
+        digits = _DIGITS.match(str(request.fingerprint))
+        target_id = id_of("fingerprint", request.fingerprint) if digits is None else uuid4_of(digits[0])
+        target_type, asks = TargetType.OTHER, f"call {subject.tool}"
     parent = facts.get("traceparent")
     trace = trace_of(parent if isinstance(parent, str) else None)
     return Confirm.model_construct(
@@ -410,12 +409,6 @@ def _id_of(name: str) -> str:
     """Return the protocol's id of a request or run, made of the digits of its own id if that is random."""
     found = _RANDOM.fullmatch(str(name))  # an altered row may hold anything
     return id_of("name", name) if found is None else uuid4_of(found[1])
-
-
-def _digits_of(fingerprint: str) -> str:
-    """Return the protocol's id of a call, made of the first digits of its fingerprint."""
-    found = _DIGITS.match(str(fingerprint))
-    return id_of("fingerprint", fingerprint) if found is None else uuid4_of(found[0])
 
 
 # -- the rules: pending until a decision; a rejection may start another round, an approval is final ------------------

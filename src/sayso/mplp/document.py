@@ -126,7 +126,13 @@ def time_text(moment: datetime) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return {name: _plain(held) for name, held in _held(value)}
+        found: dict[str, Any] = {}
+        for name, info in type(value).model_fields.items():
+            held, is_given = getattr(value, name), name in value.model_fields_set
+            may_be_null = is_given and bool(info.json_schema_extra)
+            if (held is not None or may_be_null) and (held != [] or is_given):
+                found[info.alias or name] = _plain(held)
+        return found | {name: _plain(held) for name, held in (value.model_extra or {}).items()}
     if isinstance(value, datetime):
         return time_text(value)
     if isinstance(value, Enum):
@@ -134,18 +140,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(held) for name, held in cast("Mapping[str, Any]", value).items()}
     return [_plain(item) for item in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
-
-
-def _held(model: BaseModel) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that have a value, by the protocol's names."""
-    for name, info in type(model).model_fields.items():
-        value = getattr(model, name)
-        is_given = name in model.model_fields_set
-        may_be_null = bool(info.json_schema_extra)
-        if (value is None and not (is_given and may_be_null)) or (value == [] and not is_given):
-            continue
-        yield info.alias or name, value
-    yield from (model.model_extra or {}).items()
 
 
 class Concern(StrEnum):

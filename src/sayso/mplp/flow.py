@@ -200,7 +200,6 @@ def _acts_for(role: str) -> tuple[Identity, ...]:
 
 
 def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id: str) -> tuple[str, int]:
-    """Return which Confirm a submission belongs to, and which round of it is next."""
     own = None if confirm is None else confirm.confirm_id
     if known is None:
         return own or new_id(), 1
@@ -226,7 +225,6 @@ def _context(target: Plan | Confirm, role: str, confirm: Confirm | None) -> dict
 
 
 def _arguments_of(target: Plan | Confirm) -> dict[str, Any]:
-    """Return what a reviewer is shown of a target."""
     if isinstance(target, Plan):
         steps = [
             {"description": step.description, **step.model_dump(mode="json", exclude_none=True)}
@@ -402,7 +400,6 @@ def refresh(confirm: Confirm) -> Effects[None]:
 
 
 def _reread(store: Store, wanted: str, confirm: Confirm) -> Effects[None]:
-    """Publish what is new about a stored Confirm, and update this one and its plan from it."""
     stored: StoredConfirm = yield StoreCall(find_confirm, store, wanted)
     yield from _publish_news(store, stored)
     _updated(store, stored, confirm, confirm.origin.plan)
@@ -420,7 +417,6 @@ def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan |
 
 
 def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
-    """Record and publish the events of a Confirm that its journal does not have yet."""
     if round_facts(stored.last) is None:
         return  # a program's own request, which has a journal of its own
     for index, request in enumerate(stored.rounds):

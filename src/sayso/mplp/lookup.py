@@ -73,7 +73,8 @@ def find_confirm(store: Store, wanted: str) -> StoredConfirm:
         AmbiguousIdError: The beginning of a request's id fits several.
     """
     if is_id(wanted):
-        run_id = _run_in(_rows(store, wanted))
+        targets = ((detail.get("target_type"), detail.get("target_id")) for _, detail in _rows(store, wanted))
+        run_id = next((run_of(a, b) for a, b in targets if isinstance(a, str) and isinstance(b, str)), None)
         request = next(_by_digits(store, wanted), None) if run_id is None else None
     else:
         try:
@@ -149,18 +150,7 @@ def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
             yield _as_of_now(request)
 
 
-def _run_in(rows: Iterator[tuple[str, dict[str, Any]]]) -> str | None:
-    for _, detail in rows:
-        match detail:
-            case {"target_type": str(target_type), "target_id": str(target_id)}:
-                return run_of(target_type, target_id)
-            case _:
-                continue
-    return None
-
-
 def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the journal rows of a Confirm: the event, and its detail."""
     after: tuple[str, int] | None = None
     while True:
         try:

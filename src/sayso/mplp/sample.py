@@ -144,7 +144,6 @@ def capture_learning_sample(
 
 
 def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of a sample about a plan, as JSON values."""
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
@@ -209,7 +208,6 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
 
 
 def _of_request(confirm: Confirm, request: Request) -> dict[str, Any]:
-    """Return the fields of a sample about a call or question, as JSON values."""
     human = _by_people(confirm, request)
     subject, last = request.subject, human.decisions[-1] if human.decisions else None
     given: dict[str, Any] = {"confirm_id": confirm.confirm_id, "kind": request.kind, "risk": request.risk}

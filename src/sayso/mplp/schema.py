@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -269,23 +270,17 @@ def _problem(kind: Any, value: Any) -> str | None:
             wanted = "a UUID v4 in lower case" if kind.pattern == ID_PATTERN else f"of the form {kind.pattern}"
             return f"{brief(value)} is not {wanted}"
         case "format":
-            no_zone, no_time = (
-                "has no time zone; write Z at its end",
-                "is no date and time of the form 2025-12-01T12:00:00Z",
-            )
-            return f"{brief(value)} {no_zone if _NO_ZONE.fullmatch(value) else no_time}"
+            is_local = _NO_ZONE.fullmatch(value) is not None
+            form = "is no date and time of the form 2025-12-01T12:00:00Z"
+            return f"{brief(value)} {'has no time zone; write Z at its end' if is_local else form}"
         case _:
             return None
 
 
 def _is_time(text: str) -> bool:
-    if _TIME.fullmatch(text) is None:
-        return False
-    try:
-        datetime.fromisoformat(text.upper())
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text.upper()))
+    return False
 
 
 # -- lenient spellings ---------------------------------------------------------------------------------------------

@@ -12,12 +12,5 @@ from sayso.runs.events import (
 )
 
 __all__ = [
-    "ApprovalEvent",
-    "DeltaEvent",
-    "Event",
-    "InteractionEvent",
-    "OutputEvent",
-    "RunStatus",
-    "StartEvent",
-    "parse_event",
-]
+    "ApprovalEvent", "DeltaEvent", "Event", "InteractionEvent", "OutputEvent", "RunStatus", "StartEvent", "parse_event",
+]  # fmt: skip
