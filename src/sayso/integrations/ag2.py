@@ -39,7 +39,6 @@ class _Approval(_middleware.BaseMiddleware):
         self._hook, self._agent, self._words = hook, agent, dict[str, str]()
 
     async def on_llm_call(self, call_next: Callable[[Any, Any], Awaitable[Any]], events: Any, context: Any) -> Any:
-        """Note what the model writes beside its calls."""
         response = await call_next(events, context)
         words = "" if response.message is None else str(response.message.content or "")
         for call in response.tool_calls.calls if response.tool_calls else ():

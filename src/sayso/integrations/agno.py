@@ -108,7 +108,6 @@ class _Pending:
         return call._replace(conversation=run_context.session_id)
 
     def _function(self, name: str, owner: Any) -> tuple[dict[str, Any] | None, str | None]:
-        """Return the schema and the description of a tool of an agent or a team."""
         for tool in owner.tools or ():
             toolkit: dict[str, Any] = {**getattr(tool, "functions", {}), **getattr(tool, "async_functions", {})}
             for each in toolkit.values() or (tool,):

@@ -71,7 +71,6 @@ def _schema_of(tool: Any) -> Any:
 
 
 def _words_before(events: list[Any], call_id: str) -> str:
-    """Return what the model wrote in the message that makes the call."""
     for event in reversed(events):
         if any(call.id == call_id for call in event.get_function_calls()):
             return "".join(part.text or "" for part in event.content.parts).strip()

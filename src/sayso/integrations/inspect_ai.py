@@ -101,7 +101,6 @@ class _Outcomes(_hooks.Hooks):
                 message.content = [_texts.ContentText(text=note), *message.content]
 
     async def on_sample_event(self, data: Any) -> None:
-        """Record how a call ended."""
         event = data.event
         held = _running.pop((data.sample_id, event.id), None) if event.event == "tool" else None
         if held is None:

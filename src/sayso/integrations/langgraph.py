@@ -196,7 +196,6 @@ class _Call:
         return _lc.ToolMessage(content, tool_call_id=self.id, name=self.name, status=status)
 
     def _told(self, result: Any, words: str) -> Any:
-        """Return the result after what a person changed and wrote."""
         if isinstance(result, list):
             return [self._told(item, words) for item in cast("list[Any]", result)]
         update: Any = getattr(result, "update", None)

@@ -106,7 +106,6 @@ def _gate_of(item: Any) -> _GatedTool | None:
 
 
 def _waiting(store: Store, run_id: str) -> set[str | None]:
-    """Return the keys of the calls of a run that wait for a person."""
     wanted = Filter(states=frozenset({State.PENDING}), run_id=run_id, at=clock.now())
     found, cursor = set[str | None](), None
     while True:
@@ -193,7 +192,6 @@ class _GatedTool:
 
 
 def _with_words(words: str, result: Any) -> Any:
-    """Return a tool's output after what a person changed and wrote."""
     if not words:
         return result
     outputs = (_sdk.ToolOutputText, _sdk.ToolOutputImage, _sdk.ToolOutputFileContent)

@@ -232,13 +232,11 @@ def _kept(made: Any) -> Any:
 
 
 def _words_before(ctx: RunContext[Any]) -> str:
-    """Return what the model wrote in the message that makes the call."""
     answers = [message for message in ctx.messages if isinstance(message, ModelResponse)]
     return (answers[-1].text or "").strip() if answers else ""
 
 
 def _with_words(words: str, result: Any) -> Any:
-    """Return a tool's result after what a person changed and wrote."""
     if not words:
         return result
     if isinstance(result, ToolReturn):

@@ -80,7 +80,6 @@ class ToolApproval(_plugins.Plugin):
 
 
 def _words_before(messages: list[Any], call_id: str) -> str:
-    """Return what the model wrote in the message that makes the call."""
     for message in reversed(messages):
         parts = message["content"]
         if any(part.get("toolUse", {}).get("toolUseId") == call_id for part in parts):

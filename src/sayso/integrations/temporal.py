@@ -81,7 +81,6 @@ def held_activity(function: Callable[..., Any] | None = None, /, **options: Unpa
 
 
 def _key() -> tuple[str, bool]:
-    """Return the key of the activity that runs here, and whether its call is to be withdrawn."""
     info = _activity.info()
     if info.workflow_id is None:
         raise errors.ConfigError("a held activity is called by a workflow, and nobody was asked")

@@ -244,7 +244,6 @@ def _is_ours(host: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _written(tree: Mapping[str, Any], before: str | None) -> str:
-    """Return the settings as text, indented as they were."""
     found = re.search(r"^([ \t]+)\S", before or "", re.MULTILINE)
     text = json.dumps(tree, indent=found[1] if found else 2, ensure_ascii=False)
     if "\r\n" in (before or ""):

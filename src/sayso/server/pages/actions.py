@@ -133,7 +133,6 @@ def _happened(context: RequestContext) -> bool:
 
 
 def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
-    """Show the request as it stands now, and why nothing was decided."""
     request = context.review.get(request_id)
     sent = Submitted(refusal=told(fault), note=context.form.get("note", ""))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):

@@ -127,7 +127,6 @@ class _Result(NamedTuple):
 def _decide(
     context: RequestContext, verb: str, note: str | None, request_id: str, seen: str, store: Store
 ) -> Request:  # fmt: skip
-    """Decide one request, or undo its approval."""
     review = context.review_on(store)
     if verb == _UNDO:
         return review.undo(request_id)
@@ -140,7 +139,6 @@ def _decide(
 
 
 def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> _Result:
-    """Return what the report says of one request."""
     if isinstance(found, errors.SaysoError):
         return _Result(request_id, False, told(found))
     if isinstance(found, BaseException):

@@ -117,7 +117,6 @@ class _Reader:
         return offered.get(self._form.get(f"{widget.key}.way", widget.way), widget.way)
 
     def filled(self, widgets: Sequence[Widget]) -> tuple[Widget, ...]:
-        """Return the fields with what was sent in them."""
         return tuple(
             replace(
                 widget, value=_unified(self._form.get(widget.key, widget.value)), proposed=widget.value,
@@ -188,7 +187,6 @@ class _Reader:
         return whole | added
 
     def _added(self, widget: Widget, taken: set[str]) -> dict[str, object]:
-        """Return what was added to a dict, by its names."""
         found: dict[str, object] = {}
         for part in widget.parts:
             if part.kind != "entry":

@@ -198,7 +198,6 @@ class _Builder:
         self._left = _MOST_FIELDS
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
-        """Return the field of an argument."""
         return self._field(
             name, self._schema.properties[name], tree, (at,), is_required=name in self._schema.required
         )  # fmt: skip
@@ -346,7 +345,6 @@ def _class_of(kind: Node) -> str | None:
 
 
 def _is_a_line(kind: Node) -> bool:
-    """Say whether a value of this kind is one line of text."""
     return kind.get("type") in {"string", "integer", "number"} and kind.get("x-sayso-type", "float") in _LINES
 
 

@@ -239,7 +239,6 @@ def _past(request: Request, calls: Sequence[Request], terms: dict[str, Any], sho
 
 
 def _is_refused(request: Request) -> bool:
-    """Say whether people refused a call, or changed it first."""
     decision = request.decision
     if decision is None or decision.is_withdrawal:
         return False

@@ -269,7 +269,6 @@ class _Search:
         return groups[int(begin) : ends], None if goes_on is None else f"{goes_on}:0"
 
     def every(self) -> Iterator[Request]:
-        """Yield all requests that match."""
         for states in self._lists:
             place: str | None = None
             while True:
@@ -323,7 +322,6 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
 
 
 def _is_through(decision: Decision, channel: str) -> bool:
-    """Say whether a decision came through a channel, by its name or by what the page calls it."""
     return channel in {decision.channel.casefold(), channel_name(decision.channel).casefold()}
 
 

@@ -133,7 +133,6 @@ def request_page(
 
 
 def _earlier(context: RequestContext, request: Request, now: datetime) -> list[tuple[str, str, str]]:
-    """Return the newest decisions on calls of the same tool: id, arguments, and where each stands."""
     if request.kind != "call":
         return []
     wanted = Filter(states=frozenset(State) - {State.PENDING}, name=request.call.tool, kind="call")
@@ -208,12 +207,10 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
 
 
 def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool:
-    """Say whether this person can decide a request, and has not yet."""
     return not _has_voted(context, request) and why_not(context, request, now) is None
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
-    """Say whether a vote of this person counts already, in a request that waits for more."""
     me, is_pending = context.reviewer.identity, request.state is State.PENDING
     return is_pending and any(vote.by.is_same(me) for vote in request.votes)
 
@@ -301,7 +298,6 @@ def fields_to_fill(request: Request) -> tuple[Widget, ...]:
 
 
 def _title(request: Request) -> str:
-    """Return what heads the page: the name of the function, or which plan is to be carried out."""
     if request.kind == "question":
         return say("A question")
     call = request.effective
@@ -342,7 +338,6 @@ def _is_read_only(request: Request) -> bool:
 
 
 def _possible_actions(context: RequestContext, request: Request, reason: str | None) -> dict[str, bool]:
-    """Return what can be done with a request now."""
     claimed, is_mine = request.claimed_by, context.has(request)
     is_pending = request.state is State.PENDING
     return {

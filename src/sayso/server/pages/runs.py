@@ -114,7 +114,6 @@ def story_of(context: RequestContext, request: Request) -> list[Told] | None:
 
 
 def _requests_of(body: Body) -> set[Any]:
-    """Return the requests that a step is about."""
     metadata: dict[str, Any] = body.get("metadata") or {}
     approval: dict[str, Any] = metadata.get("approval") or {}
     return {body.get("waits"), body.get("answered"), approval.get("approval_id")}
@@ -187,7 +186,6 @@ def _drawn(text: str) -> str:
 
 
 def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
-    """Return a step of a run's timeline, in words."""
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     said = [] if span.input is None else [f"took {short(span.input)}"]

@@ -138,7 +138,6 @@ def _store_facts(store: Store) -> list[tuple[str, str]]:
 
 
 def _gates(store: Store) -> list[dict[str, Any]]:
-    """Return the functions of the newest requests, by name, each as its newest request describes it."""
     asked: dict[str, list[Request]] = {}
     for request in store.list(Filter(kind="call"), limit=_MOST, newest=True).requests:
         asked.setdefault(request.call.tool, []).append(request)
