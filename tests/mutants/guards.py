@@ -380,7 +380,7 @@ MUTANTS = [
         "server/test_views.py::test_of_two_who_save_one_shared_view_at_once_one_wins_and_the_other_is_told",
     ),
     Mutant(
-        "test messages to devices are limited", "server/pages/devices.py",
+        "test messages to devices are limited", "server/pages/settings.py",
         "        context.count_test()\n", "",
         "server/test_push.py::test_a_person_sends_ten_test_messages_a_minute_to_devices_and_through_channels",
     ),
@@ -808,7 +808,7 @@ MUTANTS = [
         "server/test_policy.py::test_what_a_call_needs_is_the_stricter_of_the_program_and_the_rule_of_the_server",
     ),
     Mutant(
-        "a bound of a form counts for a call that was raised in it", "server/pages/granting.py",
+        "a bound of a form counts for a call that was raised in it", "server/pages/grants.py",
         "if not is_as_shown or bound < Decimal(condition.value):", "if not is_as_shown:",
         "server/test_grants.py::test_a_grant_of_a_changed_call_is_never_wider_than_the_bound_that_was_shown",
     ),
@@ -819,7 +819,7 @@ MUTANTS = [
         "server/test_groups.py::test_values_that_differ_under_a_mask_are_not_said_to_be_the_same",
     ),
     Mutant(
-        "a guess at a masked value is not counted", "server/pages/granting.py",
+        "a guess at a masked value is not counted", "server/pages/grants.py",
         "calls = None if terms is None or is_guess else", "calls = None if terms is None else",
         "server/test_grants.py::test_nobody_finds_a_masked_value_by_typing_guesses",
     ),
@@ -1635,12 +1635,12 @@ MUTANTS = [
         "server/test_push.py::test_a_reviewer_sees_tries_and_removes_their_own_devices",
     ),
     Mutant(
-        "a notification approves only what the policy and the record let it", "server/pages/devices.py",
+        "a notification approves only what the policy and the record let it", "server/pages/settings.py",
         "if not may_approve_there(store, request):", "if False:",
         "server/test_push.py::test_nothing_else_is_approved_from_a_notification",
     ),
     Mutant(
-        "a notification approves only what it showed", "server/pages/devices.py",
+        "a notification approves only what it showed", "server/pages/settings.py",
         "review.approve(request.id, seen=seen)", "review.approve(request.id)",
         "server/test_push.py::test_a_request_that_changed_since_is_not_approved_from_its_notification",
     ),

@@ -48,7 +48,7 @@ from sayso.server.context import RequestContext, Settings, get_route, post_route
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import HEADERS, LOOPBACK, Guard
 from sayso.server.language import asked_for, language_of
-from sayso.server.pages import actions, bulk, devices, export, insights, listing
+from sayso.server.pages import actions, bulk, export, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
@@ -83,8 +83,8 @@ def _routes() -> list[BaseRoute]:
         Route("/settings/away", post_route(settings_page.go_away), methods=["POST"]),
         Route("/settings/back", post_route(settings_page.come_back), methods=["POST"]),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
-        Route("/devices/{verb}", post_route(devices.change), methods=["POST"]),
-        Route("/notified/{request_id}/approve", post_route(devices.approve), methods=["POST"]),
+        Route("/devices/{verb}", post_route(settings_page.change_device), methods=["POST"]),
+        Route("/notified/{request_id}/approve", post_route(settings_page.approve_notified), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),
         Route("/r/{request_id}", get_route(request_page.show_request)),

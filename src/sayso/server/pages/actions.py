@@ -1,4 +1,4 @@
-"""What the forms on the page of a request do: decide, grant, undo, claim, snooze, extend, resolve.
+"""What the forms on the page of a request do: decide, grant, undo, comment, claim, assign, snooze, extend, resolve.
 
 A form carries the fingerprint of exactly what it shows, and decides nothing about any other. A refused form changes
 nothing: the page (`sayso.server.pages.request`) says why, with what was filled in.
@@ -6,28 +6,28 @@ nothing: the page (`sayso.server.pages.request`) says why, with what was filled 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model.edit import edited_call, schema_of
+from sayso.model.escaping import escape
 from sayso.model.request import Request, State
 from sayso.model.words import say
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
-from sayso.server.pages import granting
+from sayso.server.pages import grants
 from sayso.server.pages.arguments import zone_warnings
-from sayso.server.pages.care import CARE, NotDoneError, care_for
+from sayso.server.pages.care import SNOOZES, NotDoneError, later_ends, person_named
 from sayso.server.pages.edits import edit_of, read_answer
 from sayso.server.pages.faults import told
 from sayso.server.pages.rendering import unsure
 from sayso.server.pages.request import Submitted, differences_of, fields_to_fill, is_open, request_page
 
-_DECIDE = frozenset({"answer", "approve", "cancel", "feedback", "grant", "reject"})
-_VERBS = _DECIDE | CARE | {"preview", "preview-grant", "resolve", "undo"}
-_LEAVES = _DECIDE | {"assign", "snooze"}
+_LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
 """After which the next request opens."""
 
 
@@ -35,7 +35,7 @@ def act(context: RequestContext) -> Response:
     """Do what a form of a request's page says."""
     asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
     seen = context.form.get("seen", "")
-    if verb not in _VERBS:
+    if verb not in {*_FORMS, *_PREVIEWS}:
         raise HTTPException(404, say("there is no such thing to do"))
     request = context.review.get(asked)
     if request.id != asked or not seen:
@@ -43,13 +43,10 @@ def act(context: RequestContext) -> Response:
     try:
         if seen != request.current_fingerprint and verb != "comment":
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
-        if verb == "preview" and is_open(request, "call"):
-            return _preview(context, request)
-        if verb == "preview-grant" and is_open(request, "call"):
-            widgets, terms = edit_of(request, context.form).widgets, granting.terms_of(context, request)
-            sent = Submitted(widgets=widgets, note=context.form.get("note", ""), terms=terms)
-            return request_page(context, request, sent=sent)
-        _do(context, request, verb, seen)
+        if verb in _FORMS:
+            _FORMS[verb](context, request, seen)
+        elif is_open(request, "call"):
+            return request_page(context, request, sent=_PREVIEWS[verb](context, request))
     except NotDoneError as refused:
         request = context.review.get(request.id)
         edit = edit_of(request, context.form) if is_open(request, "call") else None
@@ -74,32 +71,16 @@ def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
     return context.path("r", request_id, **asked)
 
 
-def _do(context: RequestContext, request: Request, verb: str, seen: str) -> None:
-    review, note, is_forced = context.review, context.field("note"), context.form.get("force") == "yes"
-    match verb:
-        case "approve":
-            given = edit_of(request, context.form).given(request) if is_open(request, "call") else {}
-            _must_be_sure(context, request)
-            review.approve(request.id, comment=note, seen=seen, again=context.form.get("again") == "yes", **given)
-        case "reject":
-            review.reject(request.id, note, seen=seen)
-        case "feedback":
-            review.feedback(request.id, _feedback(context, request) or "", seen=seen)
-        case "answer":
-            review.answer(request.id, _answer(context, request), comment=note)
-        case "cancel":
-            review.cancel(request.id, note)
-        case "resolve":
-            review.resolve(request.id, happened=_happened(context), comment=note, force=is_forced)
-        case "grant":
-            _must_be_sure(context, request)
-            granting.grant(context, request, seen)
-        case "undo":
-            review.undo(request.id)
-        case _ if verb in CARE:
-            care_for(context, request, verb)
-        case _:
-            pass  # a preview of what does not wait any more
+def _approve(context: RequestContext, request: Request, seen: str) -> None:
+    given = edit_of(request, context.form).given(request) if is_open(request, "call") else {}
+    _must_be_sure(context, request)
+    again = context.form.get("again") == "yes"
+    context.review.approve(request.id, comment=context.field("note"), seen=seen, again=again, **given)
+
+
+def _grant(context: RequestContext, request: Request, seen: str) -> None:
+    _must_be_sure(context, request)
+    grants.grant(context, request, seen)
 
 
 def _must_be_sure(context: RequestContext, request: Request) -> None:
@@ -108,28 +89,77 @@ def _must_be_sure(context: RequestContext, request: Request) -> None:
         raise NotDoneError(why)
 
 
-def _feedback(context: RequestContext, request: Request) -> str | None:
+def _feedback(context: RequestContext, request: Request, seen: str) -> None:
     note = context.field("note")
     if note is None and request.state is State.PENDING:
         missing = say("To send it back, write into the note what should be different; nothing was decided.")
         raise NotDoneError(missing)
-    return note
+    context.review.feedback(request.id, note or "", seen=seen)
 
 
-def _answer(context: RequestContext, request: Request) -> object:
-    if not is_open(request, "question"):
-        return None
-    answer, problems, _ = read_answer(fields_to_fill(request), context.form, schema_of(request))
-    if problems:
-        raise errors.InvalidAnswerError(request.id, problems)
-    return answer
+def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question stays as it is
+    answer: object = None
+    if is_open(request, "question"):
+        answer, problems, _ = read_answer(fields_to_fill(request), context.form, schema_of(request))
+        if problems:
+            raise errors.InvalidAnswerError(request.id, problems)
+    context.review.answer(request.id, answer, comment=context.field("note"))
 
 
-def _happened(context: RequestContext) -> bool:
+def _resolve(context: RequestContext, request: Request, _: str) -> None:
     happened = context.form.get("happened")
     if happened not in {"yes", "no"}:
         raise NotDoneError(say("Say whether it happened or not; nothing was decided."))
-    return happened == "yes"
+    context.review.resolve(
+        request.id, happened=happened == "yes", comment=context.field("note"), force=_is_forced(context)
+    )
+
+
+def _comment(context: RequestContext, request: Request, _: str) -> None:
+    try:
+        context.review.comment(request.id, context.field("comment") or "")
+    except ValueError as error:
+        raise NotDoneError(escape(str(error))) from None
+
+
+def _snooze(context: RequestContext, request: Request, _: str) -> None:
+    span = context.form.get("for", "")
+    if span not in SNOOZES:
+        raise NotDoneError(say("Say for how long; nothing was changed."))
+    context.review.snooze(request.id, span)
+
+
+def _extend(context: RequestContext, request: Request, _: str) -> None:
+    span = context.form.get("span", "")
+    if span not in dict(later_ends(request, clock.now())):
+        raise NotDoneError(say("That is no later end; nothing was changed."))
+    try:
+        context.review.extend(request.id, span)
+    except errors.ConfigError as fault:
+        raise NotDoneError(escape(str(fault))) from None
+
+
+def _is_forced(context: RequestContext) -> bool:
+    return context.form.get("force") == "yes"
+
+
+_FORMS: dict[str, Callable[[RequestContext, Request, str], object]] = {
+    "answer": _answer,
+    "approve": _approve,
+    "assign": lambda on, one, _: on.review.assign(one.id, person_named(on, on.field("to") or "")),
+    "cancel": lambda on, one, _: on.review.cancel(one.id, on.field("note")),
+    "claim": lambda on, one, _: on.review.claim(one.id),
+    "comment": _comment,
+    "extend": _extend,
+    "feedback": _feedback,
+    "grant": _grant,
+    "reject": lambda on, one, seen: on.review.reject(one.id, on.field("note"), seen=seen),
+    "release": lambda on, one, _: on.review.release(one.id, force=_is_forced(on)),
+    "resolve": _resolve,
+    "snooze": _snooze,
+    "undo": lambda on, one, _: on.review.undo(one.id),
+    "wake": lambda on, one, _: on.review.snooze(one.id, None),
+}
 
 
 def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
@@ -144,13 +174,20 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
     return request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
 
 
-def _preview(context: RequestContext, request: Request) -> Response:
+def _preview(context: RequestContext, request: Request) -> Submitted:
     edit = edit_of(request, context.form)
     given = edit.given(request)
     after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
-    sent = Submitted(
+    return Submitted(
         widgets=edit.widgets, note=context.form.get("note", ""),
         preview=differences_of(request, request.effective, after, edit.changes),
         warnings=zone_warnings(request.effective, after),
     )  # fmt: skip
-    return request_page(context, request, sent=sent)
+
+
+def _preview_grant(context: RequestContext, request: Request) -> Submitted:
+    widgets, terms = edit_of(request, context.form).widgets, grants.terms_of(context, request)
+    return Submitted(widgets=widgets, note=context.form.get("note", ""), terms=terms)
+
+
+_PREVIEWS = {"preview": _preview, "preview-grant": _preview_grant}

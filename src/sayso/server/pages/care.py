@@ -1,6 +1,6 @@
-"""What reviewers do around a request that decides nothing: comment, claim, assign, release, snooze, extend.
+"""What stands around a request that decides nothing: comments, who has it, how long it can be snoozed or extended.
 
-`sayso.server.pages.request` draws it. A form that cannot be done says why, and changes nothing.
+`sayso.server.pages.request` draws it, and the forms do it (`sayso.server.pages.actions`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sayso import clock, errors
+from sayso import clock
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.model.journal import Entry
@@ -20,45 +20,19 @@ from sayso.model.words import later, say
 from sayso.server.context import RequestContext
 from sayso.view.summary import name_of, token
 
-CARE = frozenset({"assign", "claim", "comment", "extend", "release", "snooze", "wake"})
-"""What `care_for` does."""
 _SPANS = {
     "1h": later("1 hour"), "4h": later("4 hours"), "24h": later("24 hours"),
     "7d": later("7 days"), "30d": later("30 days"),
 }  # fmt: skip
-
-
-_SNOOZES = {
+SNOOZES = {
     "1h": later("1 hour"), "15m": later("15 minutes"), "4h": later("4 hours"),
     "24h": later("a day"), "3d": later("3 days"),
 }  # fmt: skip
-
-
 _LONGEST_NAME = 400
 
 
 class NotDoneError(Exception):
     """A form that does nothing, because something is missing in it; its text says what."""
-
-
-def care_for(context: RequestContext, request: Request, verb: str) -> None:
-    """Do what a form says; raises `NotDoneError`, or a `DecisionRefusedError`."""
-    review, is_forced = context.review, context.form.get("force") == "yes"
-    match verb:
-        case "assign":
-            _assign(context, request)
-        case "claim":
-            review.claim(request.id)
-        case "comment":
-            _comment(context, request)
-        case "extend":
-            _extend(context, request)
-        case "snooze":
-            _snooze(context, request)
-        case "wake":
-            review.snooze(request.id, None)
-        case _:
-            review.release(request.id, force=is_forced)
 
 
 # -- comments ------------------------------------------------------------------------------------------------------
@@ -86,13 +60,6 @@ def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
     ]  # fmt: skip
 
 
-def _comment(context: RequestContext, request: Request) -> None:
-    try:
-        context.review.comment(request.id, context.field("comment") or "")
-    except ValueError as error:
-        raise NotDoneError(escape(str(error))) from None
-
-
 # -- who has it ----------------------------------------------------------------------------------------------------
 
 
@@ -108,10 +75,6 @@ def instead_of(context: RequestContext, request: Request) -> str | None:
     claimed, me = request.claimed_by, context.reviewer.identity
     is_other = claimed is not None and not claimed.is_same(me) and request.state is State.PENDING
     return name_of(claimed) if claimed is not None and is_other and context.has(request) else None
-
-
-def _assign(context: RequestContext, request: Request) -> None:
-    context.review.assign(request.id, person_named(context, context.field("to") or ""))
 
 
 def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
@@ -139,20 +102,13 @@ def snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
     """Return for how long a request can be snoozed: it comes back before it ends."""
     if request.state is not State.PENDING:
         return []
-    return [(span, say(said)) for span, said in _SNOOZES.items() if now + duration.parse(span) < request.expires_at]
+    return [(span, say(said)) for span, said in SNOOZES.items() if now + duration.parse(span) < request.expires_at]
 
 
 def snoozed_until(context: RequestContext, request: Request) -> str | None:
     """Return until when this person has snoozed a request, ISO 8601; None where they have not."""
     until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
     return None if until is None else clock.written(until)
-
-
-def _snooze(context: RequestContext, request: Request) -> None:
-    span = context.form.get("for", "")
-    if span not in _SNOOZES:
-        raise NotDoneError(say("Say for how long; nothing was changed."))
-    context.review.snooze(request.id, span)
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------
@@ -164,12 +120,3 @@ def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
     if request.state not in {State.PENDING, State.APPROVED} or end is None:
         return []
     return [(span, say(said)) for span, said in _SPANS.items() if now + duration.parse(span) > end]
-
-
-def _extend(context: RequestContext, request: Request) -> None:
-    if context.form.get("span", "") not in dict(later_ends(request, clock.now())):
-        raise NotDoneError(say("That is no later end; nothing was changed."))
-    try:
-        context.review.extend(request.id, context.form.get("span", ""))
-    except errors.ConfigError as fault:
-        raise NotDoneError(escape(str(fault))) from None

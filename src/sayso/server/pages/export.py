@@ -41,7 +41,8 @@ def export(context: RequestContext) -> Response:
         raise HTTPException(404, say("history is there as csv and as jsonl"))
     rows = map(_row, islice(all_of(context, DECIDED, newest=True), _MOST))
     # As ASCII: characters that cannot be seen, or turn the text around, stand there as JSON writes them.
-    lines = map(_jsonl, rows) if kind == "jsonl" else chain([csv_row(COLUMNS)], map(_csv, rows))
+    cells = ([_cell(value) for value in row] for row in rows)
+    lines = map(_jsonl, rows) if kind == "jsonl" else map(csv_row, chain([COLUMNS], cells))
     headers = {"content-disposition": f'attachment; filename="history.{kind}"'}
     return StreamingResponse(_in_batches(lines), media_type=_MEDIA[kind], headers=headers)
 
@@ -54,9 +55,11 @@ def _in_batches(lines: Iterator[str]) -> Iterator[str]:
 def _row(request: Request) -> list[Any]:
     """Return what a file says of a request, as JSON values, in the order of `COLUMNS`."""
     decision, is_call = request.decision, request.kind == "call"
+    with speaking(ENGLISH):  # programs read the file
+        headline = card.headline(request, _ROOM)
     asked = [
         request.id, request.kind, request.run_id, request.call.tool if is_call else None,
-        _headline(request),
+        headline,
         {name: display(tree) for name, tree in request.effective.shown.items()} if is_call else None, request.risk,
         request.requester.qualified, [who.qualified for who in request.acts_for], clock.written(request.created_at),
         str(request.state),
@@ -70,17 +73,8 @@ def _row(request: Request) -> list[Any]:
     ]  # fmt: skip
 
 
-def _headline(request: Request) -> str:
-    with speaking(ENGLISH):  # programs read the file
-        return card.headline(request, _ROOM)
-
-
 def _jsonl(row: list[Any]) -> str:
     return json.dumps(dict(zip(COLUMNS, row, strict=True)), allow_nan=False) + "\n"
-
-
-def _csv(row: list[Any]) -> str:
-    return csv_row(map(_cell, row))
 
 
 def _cell(value: Any) -> Any:

@@ -28,21 +28,9 @@ from sayso.view.hint import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.layout import Layout
 
 Kind = Literal[
-    "text",
-    "long",
-    "number",
-    "bool",
-    "choice",
-    "date",
-    "datetime-local",
-    "time",
-    "lines",
-    "json",
-    "fields",
-    "items",
-    "entry",
-    "fixed",
-]
+    "text", "long", "number", "bool", "choice", "date", "datetime-local", "time", "lines", "json", "fields", "items",
+    "entry", "fixed",
+]  # fmt: skip
 Way = Literal["value", "null", "absent"]
 
 LABELS: dict[Way, str] = {"value": later("this value"), "null": "null", "absent": later("leave out")}

@@ -1,17 +1,255 @@
-"""The page of grants, and the forms that revoke one, agree to one, stop every start and let calls start again."""
+"""Grants: the form of one on the page of a request, their own page, and the stop of every start.
+
+A grant is drawn from the call as it stands (`sayso.model.grant`), and nothing in the form makes it wider than a field
+that may be anything, which is ticked by hand. Fields that differ from call to call are offered apart: equal, they let
+hardly another call through, and which of them nobody needs to read is for the reviewer to say.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock, errors
+from sayso.model.edit import edited_call
+from sayso.model.escaping import escape
+from sayso.model.grant import Condition, Grant
+from sayso.model.redaction import MASK
+from sayso.model.rendering import brief
+from sayso.model.request import Call, Request, State
+from sayso.model.reviewer import TOKENS
 from sayso.model.words import say
 from sayso.server.context import RequestContext, redirect
-from sayso.server.pages.rendering import render
+from sayso.server.pages.care import NotDoneError
+from sayso.server.pages.edits import edit_of
+from sayso.server.pages.rendering import parts_of, render
+from sayso.server.pages.sentences import translated
+from sayso.view import card
 from sayso.view.summary import time_left
 
-_MOST_ENDED = 50
+_BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
+_FREE = re.compile(
+    r"(?i)(?:^|_)(?:body|notes?|subject|message|text|comment|reason|description|title|memo|remark|summary|content)(?:$|_)"
+)
+_LONG, _ROOM = 60, 120
+_FEWEST, _RARE = 3, 10  # earlier calls from which on a field is known to differ, if at most one in ten has its value
+_MOST_SHOWN, _MOST_ENDED = 5, 50
+
+
+class Term(NamedTuple):
+    """A field of the call, and what a grant makes of it.
+
+    Attributes:
+        path: As the form names it, escaped.
+        value: What it is in this call; of a number, the bound.
+        is_number: Whether the value is an upper bound.
+        is_free: Whether it differs from call to call, as far as its name, its value and earlier calls say.
+        same: How many earlier calls fit in this field; None where nobody has counted.
+    """
+
+    path: str
+    value: str
+    is_number: bool
+    is_free: bool
+    same: int | None
+
+
+class Past(NamedTuple):
+    """What the terms of a form would have let through.
+
+    Attributes:
+        fitting: How many earlier calls of the same requester fit.
+        whole: How many there are.
+        refused: How many of these people did not approve as they were.
+        newest: The newest that fit: id, arguments, where each stands, and whether people did not approve it so.
+        terms: The terms, one line a field.
+    """
+
+    fitting: int
+    whole: int
+    refused: int
+    newest: Sequence[tuple[str, str, str, bool]]
+    terms: Sequence[str]
+
+
+class Offer(NamedTuple):
+    """What the form shows.
+
+    Attributes:
+        free: The fields that differ from call to call.
+        kept: The others.
+        has_facts: Whether the context, which a program with a token tells, must be as it is, too.
+        past: What the terms would have let through, where that was asked.
+        is_open: Whether somebody is at it.
+        is_guess: Whether a masked value would be typed, so that nothing is counted: the count would tell what it is.
+    """
+
+    free: Sequence[Term]
+    kept: Sequence[Term]
+    has_facts: bool
+    past: Past | None
+    is_open: bool
+    is_guess: bool
+
+
+def offer(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> Offer | None:
+    """Return the form; None where there can be no grant.
+
+    Args:
+        context: The context of the page.
+        request: The request that it shows.
+        terms: What somebody has filled in and wants counted; reading up to 2,000 requests is too much for each page.
+    """
+    if request.state is not State.PENDING or request.kind != "call" or request.always:
+        return None
+    drawn = _drawn(request, _call_of(request, terms))
+    # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
+    shown = [path for path in drawn.conditions if not (request.requester.issuer == TOKENS and _is_fact(path))]
+    is_guess = terms is not None and _is_guess(drawn, terms["changes"] or {})
+    calls = None if terms is None or is_guess else _earlier(context, request, drawn, terms)
+    differing = None if calls is None else Counter(path for one in calls for path in drawn.differing(one))
+    found: list[Term] = []
+    for path in shown:
+        condition, same = drawn.conditions[path], None
+        if calls is not None and differing is not None:
+            same = len(calls) - differing[path]
+        is_rare = calls is not None and same is not None and len(calls) >= _FEWEST and same * _RARE <= len(calls)
+        is_free = not _is_fact(path) and condition.kind == "equal" and (is_rare or _is_prose(path, condition))
+        found.append(Term(escape(path), _value(condition), condition.kind == "at_most", is_free, same))
+    past = None if terms is None or calls is None else _past(request, calls, terms, shown)
+    return Offer(
+        [one for one in found if one.is_free], [one for one in found if not one.is_free],
+        len(shown) < len(drawn.conditions), past, terms is not None or "count" in context.form, is_guess,
+    )  # fmt: skip
+
+
+def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
+    """Return the terms of a grant as a form says them: fields that may be anything, smaller bounds, exact numbers.
+
+    A form has the paths of fields as they are shown, escaped. A bound that was left as it was shown stays the highest
+    one, also where the call's own number was raised in the same form.
+
+    Raises:
+        NotDoneError: The form cannot be read.
+        DecisionRefusedError: The edit does not fit, or the terms cannot be used.
+    """
+    given = edit_of(request, context.form).given(request)
+    if "arguments" in given:
+        raise NotDoneError(say("A grant keeps every field; leave none out of the call itself. Nothing was decided."))
+    form, changes = context.form, given.get("changes")
+    shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
+    paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}
+    without, exactly = ([paths.get(one, one) for one in form.getlist(name)] for name in ("without", "exactly"))
+    at_most: dict[str, Decimal] = {}
+    for path, condition in drawn.conditions.items():
+        typed = form.get(f"at_most:{escape(path)}", "").strip()
+        if condition.kind != "at_most" or not typed or path in {*without, *exactly}:
+            continue
+        if not _BOUND.fullmatch(typed):
+            raise NotDoneError(
+                say("%(path)s: the upper bound is a number from 0; nothing was decided.", path=escape(path))
+            )
+        before, bound = shown.conditions.get(path), Decimal(typed)
+        is_as_shown = before is not None and before.kind == "at_most" and bound == Decimal(before.value)
+        if not is_as_shown or bound < Decimal(condition.value):
+            at_most[path] = bound
+    terms: dict[str, Any] = {
+        "here": form.get("here") == "yes", "without": without, "exactly": exactly, "at_most": at_most,
+    }  # fmt: skip
+    _drawn(request, edited_call(request, changes or {}), **terms)  # raises where they cannot be used
+    return {"changes": changes, **terms}
+
+
+def grant(context: RequestContext, request: Request, seen: str) -> None:
+    """Approve a call, and the next ones like it, as narrow as the form says."""
+    is_open = request.state is State.PENDING and request.kind == "call"
+    terms, count = terms_of(context, request) if is_open else {}, context.form.get("count", "")
+    if not (count.isascii() and count.isdigit() and len(count) < 6):
+        raise NotDoneError(say("Say for how many more calls, as a whole number; nothing was decided."))
+    try:
+        context.review.grant(
+            request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
+            **terms,
+        )  # fmt: skip
+    except errors.ConfigError as fault:
+        raise NotDoneError(translated(escape(str(fault)))) from None
+
+
+def _call_of(request: Request, terms: dict[str, Any] | None) -> Call:
+    changes = None if terms is None else terms["changes"]
+    return request.effective if changes is None else edited_call(request, changes)
+
+
+def _drawn(request: Request, call: Call, **terms: Any) -> Grant:
+    now = clock.now()
+    return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now, **terms)
+
+
+def _is_guess(drawn: Grant, changes: Collection[str]) -> bool:
+    """Say whether an argument that is edited has a masked value in it; a call that is one field has no names."""
+    return any(
+        condition.kind == "secret" and path.partition(".")[0] in {*changes, *([""] if changes else [])}
+        for path, condition in drawn.conditions.items()
+    )
+
+
+def _is_fact(path: str) -> bool:
+    return path.startswith("context:")
+
+
+def _is_prose(path: str, condition: Condition) -> bool:
+    """Say whether a field is a text that somebody writes anew for each call."""
+    tree = json.loads(condition.value)
+    if not isinstance(tree, str):
+        return False
+    return "\n" in tree or len(tree) > _LONG or _FREE.search(path.rpartition(".")[2]) is not None
+
+
+def _value(condition: Condition) -> str:
+    match condition.kind:
+        case "secret":
+            return MASK
+        case "at_most":
+            return condition.value
+        case "equal":
+            return brief(json.loads(condition.value), _ROOM)
+
+
+def _earlier(context: RequestContext, request: Request, drawn: Grant, terms: dict[str, Any]) -> Sequence[Request]:
+    """Return the calls of the last 30 days that a grant would let through whose fields may be anything."""
+    _, found = context.review.preview_grant(
+        request.id, changes=terms["changes"], here=terms["here"], without=list(drawn.conditions)
+    )
+    return found
+
+
+def _past(request: Request, calls: Sequence[Request], terms: dict[str, Any], shown: Sequence[str]) -> Past:
+    rest = {name: value for name, value in terms.items() if name != "changes"}
+    looked_at, now = _drawn(request, _call_of(request, terms), **rest), clock.now()
+    fitting = [one for one in calls if looked_at.lacks(one) is None]
+    lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
+    said = [line for path, line in lines if path in shown]
+    said += [] if looked_at.run is None else [say("only in this run")]
+    newest = [(one.id, parts_of(one)[1], card.stands(one, now), _is_refused(one)) for one in fitting[:_MOST_SHOWN]]
+    return Past(len(fitting), len(calls), sum(map(_is_refused, fitting)), newest, said)
+
+
+def _is_refused(request: Request) -> bool:
+    decision = request.decision
+    if decision is None or decision.is_withdrawal:
+        return False
+    return decision.verb != "approve" or request.edited is not None
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
 
 
 def grants(context: RequestContext) -> Response:

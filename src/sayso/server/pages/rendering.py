@@ -256,7 +256,9 @@ def parts_of(request: Request) -> tuple[str, str]:
     if request.kind != "call":
         return card.question_line(request, _HEADLINE), ""
     headline = card.headline(request, _HEADLINE)
-    name = _name_in(headline, request.effective.name)
+    whole = request.effective.name
+    drawn = (escape(whole), word(whole, _HEADLINE // 2))  # a long one is drawn with brackets of its own
+    name = next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
     return name, headline.removeprefix(name)
 
 
@@ -274,12 +276,6 @@ def unsure(request: Request, form: Mapping[str, str]) -> str | None:
         return None
     risk, _ = risk_of(request)
     return say("Its risk is %(risk)s: say that you are sure. Nothing was decided.", risk=known(risk))
-
-
-def _name_in(headline: str, name: str) -> str:
-    """Return the name that a call's line begins with; a long one is drawn with brackets of its own."""
-    drawn = (escape(name), word(name, _HEADLINE // 2))
-    return next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
 
 
 def run_name(run_id: str) -> str:

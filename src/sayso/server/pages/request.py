@@ -28,7 +28,7 @@ from sayso.model.reviewer import TOKENS
 from sayso.model.teamwork import COMMENTED
 from sayso.model.words import later, say
 from sayso.server.context import RequestContext, redirect
-from sayso.server.pages import granting
+from sayso.server.pages import grants
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.care import (
     colleagues,
@@ -123,7 +123,7 @@ def request_page(
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_argument_of(one.change.path).strip('"') for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], form=context.form,
-        alike=granting.offer(context, request, sent.terms),
+        alike=grants.offer(context, request, sent.terms),
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         said=_said(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
@@ -153,11 +153,9 @@ def _arguments(request: Request) -> _Arguments:
     if request.kind != "call":
         return _Arguments((), "", None)
     call = request.effective
-    gone = (
-        None
-        if request.purged_at is None
-        else say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}")
-    )
+    gone = None
+    if request.purged_at is not None:
+        gone = say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}")
     try:
         names: Sequence[str] = list(schema_of(request).names)
     except errors.StoreCorruptError:  # the page says so where its fields would be
@@ -198,16 +196,15 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     ids = [one.id for one in listing.requests]
     at = ids.index(request.id) if request.id in ids else -1
     now, others = clock.now(), [*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]]
-    mine = (one.id for one in others if one.id != request.id and _is_for_me(context, one, now))
+    mine = (
+        one.id for one in others
+        if one.id != request.id and not _has_voted(context, one) and why_not(context, one, now) is None
+    )  # fmt: skip
     whole = context.settings.store.count(pending_filter()) if listing.next_page and not listing.words else 0
     total = f"{whole:,}" if whole else f"{len(ids)}{'+' if listing.next_page else ''}"
     back = context.path() + (f"?{listing.words}" if listing.words else "")
     place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
     return _Queue([_waiting(one) for one in listing.requests], listing.words, back, place, next(mine, ""))
-
-
-def _is_for_me(context: RequestContext, request: Request, now: datetime) -> bool:
-    return not _has_voted(context, request) and why_not(context, request, now) is None
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
@@ -309,9 +306,8 @@ def _title(request: Request) -> str:
 
 def _unverified(request: Request) -> list[str]:
     """Return which words of the program stand apart: a summary that stands whole under the name, not again."""
-    is_shown = request.requester.issuer != TOKENS and card.program_words(request, 160) == card.program_words(
-        request, 9999
-    )
+    is_whole = card.program_words(request, 160) == card.program_words(request, 9999)
+    is_shown = is_whole and request.requester.issuer != TOKENS
     return [name for name in card.unverified(request) if not (name == "summary" and is_shown)]
 
 

@@ -106,7 +106,9 @@ def story_of(context: RequestContext, request: Request) -> list[Told] | None:
         hidden = frozenset[str]().union(*(_secrets_of(body, masked) for body in known.values()))
         hidden = hidden.union(*map(_secrets_of_request, {one.id: one for one in (*others, request)}.values()))
         told = [one for place, body in before for one in _told(place, body, masked, hidden)]
-        return [one._replace(text=_drawn(scrub(one.text, hidden))) for one in told]
+        texts = [scrub(one.text, hidden) for one in told]
+        texts = [text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…" for text in texts]
+        return [one._replace(text=escape(text, block=True)) for one, text in zip(told, texts, strict=True)]
     except errors.RunNotFoundError:
         return None
     except _UNREADABLE:
@@ -179,10 +181,6 @@ def _scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
     if isinstance(tree, dict):
         return {scrub(name, hidden): _scrubbed(item, hidden) for name, item in cast("dict[str, Any]", tree).items()}
     return tree
-
-
-def _drawn(text: str) -> str:
-    return escape(text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…", block=True)
 
 
 def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:

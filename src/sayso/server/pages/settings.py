@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from sayso import clock, config, errors
 from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
-from sayso.channels.notification import test_notification
+from sayso.channels.notification import DeliveryError, test_notification
 from sayso.channels.outbox import health
 from sayso.channels.registry import check
 from sayso.model import redaction
@@ -27,19 +27,21 @@ from sayso.model.edit import schema_of
 from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.words import say
+from sayso.reviews import Review
 from sayso.server.auth.people import doubt_about
 from sayso.server.auth.tokens import Token, Tokens
-from sayso.server.context import RequestContext, device_key, redirect
+from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
 from sayso.server.language import choose_language, language_choices, language_of
 from sayso.server.pages.care import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
-from sayso.server.push import Push, is_installed
+from sayso.server.push import LASTS, DeviceRefusedError, Push, is_installed, may_approve_there
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
 from sayso.view.hint import kinds_of
 from sayso.view.summary import absence, name_of
 
 _MOST, _ERROR_ROOM = 1_000, 400
+_LONGEST_DEVICE, _LONGEST_KEY = 60, 2_000
 
 
 def settings(context: RequestContext) -> Response:
@@ -160,3 +162,59 @@ def _standing(token: Token) -> str:
     if token.is_good(now):
         return say("ends %(day)s", day=f"{token.expires_at:%Y-%m-%d}")
     return say("ended %(ago)s", ago=ago(token.expires_at, now))
+
+
+# -- notifications in one's own browsers: `sayso.server.push` sends them ---------------------------------------------
+# What one offers is checked again here, with the fingerprint that it carried: a request that changed since, or that the
+# policy wants looked at, is not approved.
+
+
+def change_device(context: RequestContext) -> Response:
+    """Add this browser as a device, remove a device of one's own, or send a test message to it."""
+    push: Push = context.http.app.state.push
+    verb, me = context.http.path_params["verb"], context.reviewer
+    key = context.form.get("key", "")
+    if verb == "add":
+        return _add_device(context, push)
+    if verb == "remove":
+        if not push.remove(me, key):
+            raise HTTPException(404, say("you have no such device; nothing was removed"))
+        return redirect(context.path("settings") + "#devices")
+    if verb == "test":
+        device = next((one for one in push.devices(me) if one.key == key), None)
+        if device is None:
+            raise HTTPException(404, say("you have no such device; nothing was sent"))
+        context.count_test()
+        try:
+            push.test(device)
+        except DeliveryError as fault:
+            said = say("The test message did not go out: %(fault)s", fault=escape(str(fault)))
+            return page_of_settings(context, status=502, of_devices=said)
+        return page_of_settings(context, of_devices=say("A test message went out."))
+    raise HTTPException(404, say("there is no such thing to do"))
+
+
+def _add_device(context: RequestContext, push: Push) -> Response:
+    sent = [context.form.get(name, "") for name in ("endpoint", "p256dh", "auth")]
+    name = (context.field("name") or say("a browser"))[:_LONGEST_DEVICE]
+    if any(len(one) > _LONGEST_KEY for one in sent):
+        raise HTTPException(422, say("this is no subscription of a browser; nothing was turned on"))
+    try:
+        device = push.add(context.reviewer, name, *sent)
+    except DeviceRefusedError as fault:
+        return page_of_settings(context, status=422, of_devices=escape(str(fault)))
+    response = redirect(context.path("settings") + "#devices")
+    set_cookie(context.http, response, DEVICE_COOKIE, device.key, lasts=LASTS)
+    return response
+
+
+def approve_notified(context: RequestContext) -> Response:
+    """Approve a request from its notification, as it was shown there and as the policy lets it be."""
+    store, seen = context.settings.store, context.form.get("seen", "")
+    request = context.review.get(context.http.path_params["request_id"])
+    if not may_approve_there(store, request):
+        raise HTTPException(409, say("this is approved on its page only; nothing was decided"))
+    undo = context.settings.undo_within
+    review = Review(store, reviewer=context.reviewer, channel="push", sweeps=False, undo_within=undo)
+    review.approve(request.id, seen=seen)
+    return PlainTextResponse("" if undo is None else str(int(undo.total_seconds())))
