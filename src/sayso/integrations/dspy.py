@@ -23,6 +23,7 @@ from sayso.integrations.tool_calls import (
     acall_tool,
     call_tool,
     check_options,
+    is_in_loop,
     object_schema,
     options_of,
     plain,
@@ -74,15 +75,13 @@ def gate(tool: Any, **options: Unpack[HoldOptions]) -> Any:
     def gated(**arguments: Any) -> Any:
         is_awaited = _is_awaited.get()
         _is_awaited.set(False)
-        if not is_awaited and _is_in_loop():
+        if not is_awaited and is_in_loop():
             raise Stopped(ConfigError(f"{inner.name} was called without await in an event loop; use `acall`"))
         here = place.get()
         key, run, words, waits = (None, None, None, None) if here is None else here.call()
         filled = options_of(options, key=key, run=run, schema=schema, description=inner.desc, words=words)
         given = plain(arguments)
-        if is_awaited:
-            return _held_async(inner, given, filled, waits)
-        return _held(inner, given, filled, waits)
+        return (_held_async if is_awaited else _held)(inner, given, filled, waits)
 
     made = kind(gated, name=inner.name, desc=inner.desc, args=inner.args, arg_types={})
     made.has_kwargs = inner.has_kwargs
@@ -132,21 +131,13 @@ def human_in_the_loop(
         """Ask a person a question and wait for the answer."""
         is_awaited = _is_awaited.get()
         _is_awaited.set(False)
-        if not is_awaited and _is_in_loop():
+        if not is_awaited and is_in_loop():
             raise Stopped(ConfigError(f"{name} was called without await in an event loop; use `acall`"))
         request = HumanInputRequest(question, expires=expires, roles=roles, risk=risk, store=store)
         answer = _answered(request, requester)
         return answer if is_awaited else asyncio.run(answer)
 
     return _tool_class()(ask_human, name=name, desc=description)
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _answered(request: HumanInputRequest, requester: Requester) -> str:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from sayso import aio, clock, config, errors
+from sayso.audit.verifier import requests_in
 from sayso.effects import Suspended, offload
 from sayso.gates import scope
 from sayso.gates.hold import HoldOptions
@@ -107,13 +108,7 @@ def _gate_of(item: Any) -> _GatedTool | None:
 
 def _waiting(store: Store, run_id: str) -> set[str | None]:
     wanted = Filter(states=frozenset({State.PENDING}), run_id=run_id, at=clock.now())
-    found, cursor = set[str | None](), None
-    while True:
-        page = store.list(wanted, cursor=cursor, limit=200)
-        found |= {request.key for request in page.requests}
-        cursor = page.cursor
-        if cursor is None:
-            return found
+    return {request.key for request in requests_in(store, wanted)}
 
 
 class _GatedTool:

@@ -167,8 +167,16 @@ def object_schema(properties: Mapping[str, Any], *, is_open: bool = False) -> di
     return schema if is_open else {**schema, "additionalProperties": False}
 
 
-def _told(tool: str, held: HeldBase | None, error: Exception) -> ToolResult:
+def _told(
+    tool: str, held: HeldBase | None, error: Exception, options: HoldOptions, *, is_tools_own: bool, tells_failure: bool
+) -> ToolResult:  # fmt: skip
     """Return what the model is told in place of a result; raise what ends the run."""
+    if is_tools_own:
+        named = options.get("suspends", ())
+        suspends = (named,) if isinstance(named, type) else tuple(named)
+        if not tells_failure or held is None or held.request is None or isinstance(error, suspends):
+            raise error
+        return ToolResult(held.message_for_model(), has_run=False)
     if not isinstance(error, _TOLD):
         raise error
     words = "" if held is None else held.message_for_model()
@@ -228,14 +236,12 @@ async def acall_tool(
                 except ConfirmationRequired as signal:
                     if signal in raised or signal.id != held.id:  # of a gate inside the tool
                         raise
-                    if not _has_suspended(held, waits):
+                    if waits is not None:
+                        waits(signal.id)
+                    else:
                         await held.wait(timeout)
-    except Exception as error:
-        if error in raised:
-            if not tells_failure or held is None or held.request is None or isinstance(error, _suspends(options)):
-                raise
-            return ToolResult(held.message_for_model(), has_run=False)
-        return _told(tool, held, error)
+    except Exception as error:  # noqa: BLE001  what no words are made of is raised again
+        return _told(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
 def call_tool(
@@ -267,19 +273,12 @@ def call_tool(
                 except ConfirmationRequired as signal:
                     if signal in raised or signal.id != held.id:
                         raise
-                    if not _has_suspended(held, waits):
+                    if waits is not None:
+                        waits(signal.id)
+                    else:
                         held.wait()
-    except Exception as error:
-        if error in raised:
-            if not tells_failure or held is None or held.request is None or isinstance(error, _suspends(options)):
-                raise
-            return ToolResult(held.message_for_model(), has_run=False)
-        return _told(tool, held, error)
-
-
-def _suspends(options: HoldOptions) -> tuple[type[BaseException], ...]:
-    named = options.get("suspends", ())
-    return (named,) if isinstance(named, type) else tuple(named)
+    except Exception as error:  # noqa: BLE001  what no words are made of is raised again
+        return _told(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
 async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:
@@ -304,10 +303,3 @@ async def _must_fit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[
             request = held.request
     if request is not None and request.state is State.PENDING:
         raise ConfirmationRequired.of(request)
-
-
-def _has_suspended(held: HeldBase, waits: Callable[[str], None] | None) -> bool:
-    if waits is None or held.id is None:
-        return False
-    waits(held.id)
-    return True

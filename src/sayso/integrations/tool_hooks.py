@@ -31,11 +31,7 @@ def framework(module: str, extra: str, title: str) -> Any:
 
 
 class ToolFailed(Exception):
-    """A framework made a result of what the tool raised; `result` is what it would tell the model."""
-
-    def __init__(self, reason: str, result: Any = None) -> None:
-        super().__init__(reason)
-        self.result = result
+    """A framework made a result of what the tool raised."""
 
 
 class Call(NamedTuple):

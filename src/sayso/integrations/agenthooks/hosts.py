@@ -138,14 +138,9 @@ def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
 
 
 def _folder(given: Mapping[str, Any]) -> str:
-    folder = given.get("cwd")
-    if isinstance(folder, str) and folder:
-        return folder
     roots = given.get("workspace_roots")  # Cursor, where a tool has no folder of its own
-    if isinstance(roots, list) and roots:
-        first = cast("list[object]", roots)[0]
-        return first if isinstance(first, str) else ""
-    return ""
+    first = cast("list[object]", roots)[:1] if isinstance(roots, list) else []
+    return next((folder for folder in (given.get("cwd"), *first) if isinstance(folder, str) and folder), "")
 
 
 EXECUTED: dict[str, tuple[str, frozenset[str]]] = {

@@ -64,7 +64,8 @@ class Options(NamedTuple):
     def holds(self, event: HookEvent) -> bool:
         """Say whether the call waits by a pattern: any text of it fits, and any part of a command."""
         return any(
-            fnmatchcase(event.tool, tool) and (rest is None or any(fnmatchcase(text, rest) for text in _texts(event)))
+            fnmatchcase(event.tool, tool)
+            and (rest is None or any(fnmatchcase(text, rest) for text in (_whole(event), *_strings(event.arguments))))
             for tool, rest in map(_parts, self.hold)
         )
 
@@ -87,17 +88,10 @@ def _whole(event: HookEvent) -> str:
     return json.dumps(event.arguments, sort_keys=True, ensure_ascii=False)
 
 
-def _texts(event: HookEvent) -> Iterator[str]:
-    yield _whole(event)
-    for text in _strings(event.arguments):
-        yield text
-        for part in _BETWEEN.split(text):
-            yield " ".join(part.split())
-
-
 def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+        yield from (" ".join(part.split()) for part in _BETWEEN.split(value))
     elif isinstance(value, dict):
         for item in cast("dict[str, object]", value).values():
             yield from _strings(item)
