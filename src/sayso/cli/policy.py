@@ -57,7 +57,7 @@ def check(cli: CliContext, file: str | None) -> int:
     named = set[str]() if problems else {name for rule in rules.rules for name in rule.verdict.channels}
     unknown = sorted(named - config.channel_tables().keys()) if named else []
     notes = [f"{one.line}: note: {one.message}" for one in rules.notes(tools, asked_by=asked_by)]
-    notes += [] if problems else [*_of_any_server(rules), *_unknown(rules, tools)]
+    notes += [] if problems else _notes_on_patterns(rules, tools)
     rows = [f":{one.line}:{one.column}: {one.message}" for one in problems]
     rows += [f": no channel is called {name!a}" for name in unknown]
     rows += [f":{one}" for one in notes]
@@ -69,8 +69,9 @@ def check(cli: CliContext, file: str | None) -> int:
     )  # fmt: skip
 
 
-def _of_any_server(rules: Policy) -> Iterator[str]:
-    """Yield a note on each pattern that lets calls pass by names which somebody else may choose."""
+def _notes_on_patterns(rules: Policy, tools: Iterable[str]) -> Iterator[str]:
+    """Yield notes on patterns that let calls pass by names which somebody else chooses, or that fit no known tool."""
+    known = {name for tool in tools for name in (tool, short_name(tool))}
     for rule in rules.rules:
         for pattern in rule.tools:
             if rule.verdict.kind == "allow" and pattern.startswith("*"):
@@ -78,13 +79,6 @@ def _of_any_server(rules: Policy) -> Iterator[str]:
                     f"{rule.line}: note: {pattern!r} also fits a name that a foreign server chooses for its tool; begin"
                     " it with the name of a server or a module"
                 )
-
-
-def _unknown(rules: Policy, tools: Iterable[str]) -> Iterator[str]:
-    """Yield a note on each pattern that no known tool fits, although one has nearly that name."""
-    known = {name for tool in tools for name in (tool, short_name(tool))}
-    for rule in rules.rules:
-        for pattern in rule.tools:
             near = [] if pattern in known or "*" in pattern else get_close_matches(pattern, known, 1, 0.7)
             if near:
                 yield f"{rule.line}: note: no tool in this store fits {pattern!r}; did you mean {near[0]}?"

@@ -35,7 +35,9 @@ def secrets_of(request: Request) -> frozenset[str]:
         if not isinstance(call, Call) or call.masked is None:
             continue
         redaction, tree, shown = redaction_of(request.redact), canonical.load(call.form), call.masked
-        found |= redaction.secrets(tree) | {text for text in redaction.texts(tree) if not _occurs_in(shown, text)}
+        # A canonical form has quotes, backslashes and line feeds as JSON has them.
+        texts = {text for text in redaction.texts(tree) if json.dumps(text, ensure_ascii=False)[1:-1] not in shown}
+        found |= redaction.secrets(tree) | {text for text in texts if text not in shown}
     return found
 
 
@@ -62,11 +64,6 @@ def _masked(content: Any, secrets: Collection[str]) -> Any:
             return [_masked(held, secrets) for held in cast("list[Any]", content)]
         case _:
             return content
-
-
-def _occurs_in(form: str, text: str) -> bool:
-    """Say whether a text occurs in a canonical form, which has quotes, backslashes and line feeds as JSON has them."""
-    return text in form or json.dumps(text, ensure_ascii=False)[1:-1] in form
 
 
 class FeedbackLabel(StrEnum):

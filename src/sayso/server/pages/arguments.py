@@ -44,6 +44,9 @@ _CLASSES = (
 )  # fmt: skip
 
 
+_OF_DIFF = {"+": "h-inserted", "-": "h-deleted", "@": "h-comment"}
+
+
 # -- code ------------------------------------------------------------------------------------------------------------
 
 
@@ -61,19 +64,12 @@ def highlighted(text: str, language: str | None) -> Markup:
     if language is None or len(text) > _LONGEST:
         return Markup.escape(text)
     if language == "diff":
-        return Markup("\n").join(map(_line_of_diff, text.split("\n")))
+        lines = [(_OF_DIFF.get(line[:1]), line) for line in text.split("\n")]
+        return Markup("\n").join(_span(kind, line) if kind else Markup.escape(line) for kind, line in lines)
     found = [(kind, part) for kind, part in _lexer(language).get_tokens(text) if part]
     if "".join(part for _, part in found) != text:
         return Markup.escape(text)
     return Markup("").join(_marked(kind, part) for kind, part in found)
-
-
-_OF_DIFF = {"+": "h-inserted", "-": "h-deleted", "@": "h-comment"}
-
-
-def _line_of_diff(line: str) -> Markup:
-    known = _OF_DIFF.get(line[:1])
-    return Markup.escape(line) if known is None else _span(known, line)
 
 
 @cache
@@ -124,7 +120,9 @@ def differences(changes: Sequence[Change], before: Call, after: Call) -> list[Di
 
 
 def _lines(name: str, one: str, other: str) -> Sequence[Line]:
-    before, after = (_drawn_lines(name, text) for text in (one, other))
+    before, after = (
+        highlighted(escape(text, block=True), language_of(name, text)).split("\n") for text in (one, other)
+    )
     if max(len(before), len(after)) > _MOST_LINES or before == after:
         return ()  # only the ends of lines differ, or what no line shows: the whole values say it
     found, ends = list[Line](), 0
@@ -138,10 +136,6 @@ def _lines(name: str, one: str, other: str) -> Sequence[Line]:
                 found += [Line("+", line) for line in after[first:last]]
         ends = group[-1][2]
     return [*found, Line("…", Markup(""))] if ends < len(before) else found
-
-
-def _drawn_lines(name: str, text: str) -> list[Markup]:
-    return highlighted(escape(text, block=True), language_of(name, text)).split("\n")
 
 
 # -- time zones ------------------------------------------------------------------------------------------------------
@@ -235,7 +229,8 @@ def draw(name: str, tree: Json) -> Argument:
     tree = as_amount(name, tree)
     items = items_of(tree)
     if items is not None and 0 < len(items) <= _MOST_ITEMS and all(map(_is_short, items)):
-        return Argument(name, "list", value(tree), items=tuple(_in_few(item) for item in items))
+        few = (item if isinstance(item, str) and is_plain(item) and "," not in item else value(item) for item in items)
+        return Argument(name, "list", value(tree), items=tuple(few))
     if tag_in(tree) == "$decimal":
         return Argument(name, "number", escape(str(display(tree))))
     is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
@@ -266,7 +261,3 @@ def is_plain(text: str) -> bool:
 
 def _is_short(tree: Json) -> bool:
     return not isinstance(tree, dict | list) and len(str(tree)) <= _ITEM
-
-
-def _in_few(tree: Json) -> str:
-    return tree if isinstance(tree, str) and is_plain(tree) and "," not in tree else value(tree)

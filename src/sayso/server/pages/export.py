@@ -7,7 +7,6 @@ takes no more memory than a short one. No cell of a table can be taken for a for
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -42,14 +41,14 @@ def export(context: RequestContext) -> Response:
     rows = map(_row, islice(all_of(context, DECIDED, newest=True), _MOST))
     # As ASCII: characters that cannot be seen, or turn the text around, stand there as JSON writes them.
     cells = ([_cell(value) for value in row] for row in rows)
-    lines = map(_jsonl, rows) if kind == "jsonl" else map(csv_row, chain([COLUMNS], cells))
+    lines = (
+        (json.dumps(dict(zip(COLUMNS, row, strict=True)), allow_nan=False) + "\n" for row in rows)
+        if kind == "jsonl"
+        else map(csv_row, chain([COLUMNS], cells))
+    )
     headers = {"content-disposition": f'attachment; filename="history.{kind}"'}
-    return StreamingResponse(_in_batches(lines), media_type=_MEDIA[kind], headers=headers)
-
-
-def _in_batches(lines: Iterator[str]) -> Iterator[str]:
-    while batch := "".join(islice(lines, _BATCH)):
-        yield batch
+    batches = iter(lambda: "".join(islice(lines, _BATCH)), "")
+    return StreamingResponse(batches, media_type=_MEDIA[kind], headers=headers)
 
 
 def _row(request: Request) -> list[Any]:
@@ -71,10 +70,6 @@ def _row(request: Request) -> list[Any]:
         clock.written(decision.at), round((decision.at - request.created_at).total_seconds(), 3), request.answer,
         decision.comment, [vote.by.qualified for vote in request.votes],
     ]  # fmt: skip
-
-
-def _jsonl(row: list[Any]) -> str:
-    return json.dumps(dict(zip(COLUMNS, row, strict=True)), allow_nan=False) + "\n"
 
 
 def _cell(value: Any) -> Any:

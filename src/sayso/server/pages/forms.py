@@ -256,7 +256,8 @@ class _Builder:
             item = self._schema.resolved(items)
             if "enum" in item or item.get("type") == "boolean":
                 return self._items(cast("Node", items), tree, path, steps)
-            if _is_a_line(item):
+            is_line = item.get("type") in {"string", "integer", "number"}
+            if is_line and item.get("x-sayso-type", "float") in _LINES:
                 return _lines(tree)
         if isinstance(kind.get("additionalProperties"), dict):
             return self._mapping(kind["additionalProperties"], tree, path, steps)
@@ -282,7 +283,11 @@ class _Builder:
     def _mapping(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         """Return a dict of plain values with a row for each, and rows for a few more."""
         held = fields_of(tree) if tree is not None and class_in(tree) is None else None
-        if held is None or len(held) > _MOST_PARTS or not all(map(_is_plain_name, held)):
+        if (
+            held is None
+            or len(held) > _MOST_PARTS
+            or not all(name and name == name.strip() == escape(name) for name in held)
+        ):
             return None
         self._left -= len(held) + _MORE
         if self._left < 0:
@@ -323,17 +328,9 @@ def _path(within: str, name: str) -> str:
     return f"{within}[{json.dumps(name)}]" if within else json.dumps(name)
 
 
-def _is_plain_name(name: str) -> bool:
-    return bool(name) and name == name.strip() == escape(name)
-
-
 def _class_of(kind: Node) -> str | None:
     made_of, _, name = str(kind.get("x-sayso-type", "")).partition(" ")
     return name if made_of in {"model", "dataclass", "root"} else None
-
-
-def _is_a_line(kind: Node) -> bool:
-    return kind.get("type") in {"string", "integer", "number"} and kind.get("x-sayso-type", "float") in _LINES
 
 
 def _fixed(key: str, name: str, path: str, tree: Json, why: str, *, is_given: bool = True) -> Widget:

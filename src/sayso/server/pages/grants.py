@@ -114,7 +114,11 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
     # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
     shown = [path for path in drawn.conditions if not (request.requester.issuer == TOKENS and _is_fact(path))]
     is_guess = terms is not None and _is_guess(drawn, terms["changes"] or {})
-    calls = None if terms is None or is_guess else _earlier(context, request, drawn, terms)
+    calls: Sequence[Request] | None = None  # of the last 30 days, that fit where all fields may be anything
+    if terms is not None and not is_guess:
+        _, calls = context.review.preview_grant(
+            request.id, changes=terms["changes"], here=terms["here"], without=list(drawn.conditions)
+        )
     differing = None if calls is None else Counter(path for one in calls for path in drawn.differing(one))
     found: list[Term] = []
     for path in shown:
@@ -221,14 +225,6 @@ def _value(condition: Condition) -> str:
             return condition.value
         case "equal":
             return brief(json.loads(condition.value), _ROOM)
-
-
-def _earlier(context: RequestContext, request: Request, drawn: Grant, terms: dict[str, Any]) -> Sequence[Request]:
-    """Return the calls of the last 30 days that a grant would let through whose fields may be anything."""
-    _, found = context.review.preview_grant(
-        request.id, changes=terms["changes"], here=terms["here"], without=list(drawn.conditions)
-    )
-    return found
 
 
 def _past(request: Request, calls: Sequence[Request], terms: dict[str, Any], shown: Sequence[str]) -> Past:

@@ -204,18 +204,17 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     total = f"{whole:,}" if whole else f"{len(ids)}{'+' if listing.next_page else ''}"
     back = context.path() + (f"?{listing.words}" if listing.words else "")
     place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
-    return _Queue([_waiting(one) for one in listing.requests], listing.words, back, place, next(mine, ""))
+    rows: list[_Waiting] = []
+    for one in listing.requests:
+        name, arguments = parts_of(one)
+        line = card.program_words(one, 160) or arguments or name_of(one.requester, 30)
+        rows.append(_Waiting(one.id, name, line, *risk_of(one)))
+    return _Queue(rows, listing.words, back, place, next(mine, ""))
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
     me, is_pending = context.reviewer.identity, request.state is State.PENDING
     return is_pending and any(vote.by.is_same(me) for vote in request.votes)
-
-
-def _waiting(request: Request) -> _Waiting:
-    name, arguments = parts_of(request)
-    says = card.program_words(request, 160)
-    return _Waiting(request.id, name, says or arguments or name_of(request.requester, 30), *risk_of(request))
 
 
 class _Done(NamedTuple):

@@ -98,12 +98,14 @@ def page_of_settings(
 ) -> Response:
     """Return the page, with what is to be said of channels, of being away, or of devices."""
     store = context.settings.store
+    facts = [(say("address"), public_address(store.url)), (say("requests"), f"{store.count(Filter()):,}")]
+    facts += [(say("schema"), str(newest_schema()))] if store.url.startswith("sqlite:") else []
     schedule: Schedule | None = context.http.app.state.checkpoints
     channels, fault = check(health(store))
     chosen = language_of(store, context.reviewer.identity)
     away = context.review.delegations()
     return render(
-        context, "settings.html", status=status, said=said, is_fault=status != 200, store=_store_facts(store),
+        context, "settings.html", status=status, said=said, is_fault=status != 200, store=facts,
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
         tokens=[(one, _standing(one)) for one in Tokens(store).all()], of_devices=of_devices,
         devices=_devices(context) if is_installed() else None,
@@ -132,11 +134,6 @@ def public_address(url: str) -> str:
     if "@" in parts.netloc:
         url = urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))
     return escape(url)
-
-
-def _store_facts(store: Store) -> list[tuple[str, str]]:
-    found = [(say("address"), public_address(store.url)), (say("requests"), f"{store.count(Filter()):,}")]
-    return [*found, (say("schema"), str(newest_schema()))] if store.url.startswith("sqlite:") else found
 
 
 def _gates(store: Store) -> list[dict[str, Any]]:
