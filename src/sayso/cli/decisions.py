@@ -169,13 +169,18 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
     return confirmed(f"{verb} {'this one' if len(requests) == 1 else f'these {len(requests):,}'}?", prompt_suffix=" ")
 
 
+_selection = (
+    click.argument("ids", nargs=-1, metavar="[ID...]"),
+    filter_options,
+    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
+)
+
+
 # -- approve -------------------------------------------------------------------------------------------------------
 
 
 @deciding(
-    click.argument("ids", nargs=-1, metavar="[ID...]"),
-    filter_options,
-    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
+    *_selection,
     click.option(
         "--set",
         "settings",
@@ -378,9 +383,7 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
 
 
 @deciding(
-    click.argument("ids", nargs=-1, metavar="[ID...]"),
-    filter_options,
-    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
+    *_selection,
     message_option("The reason, for the program and its model."),
 )
 def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | None) -> int:
