@@ -731,6 +731,16 @@ MUTANTS = [
         "stores/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
     ),
     Mutant(
+        "a batch reads again what somebody else could have written", "stores/sqlite_transaction.py",
+        "            if version != cache.certain_at:\n", "            if False:\n",
+        "server/test_writer.py::test_a_batch_reads_a_request_again_only_where_it_could_be_another",
+    ),
+    Mutant(
+        "a row that was rolled back stands nowhere", "stores/sqlite_transaction.py",
+        "        self.heads.clear()\n        self.certain.clear()", "        self.heads.clear()",
+        "server/test_writer.py::test_a_batch_reads_a_request_again_only_where_it_could_be_another",
+    ),
+    Mutant(
         "an approval is looked up again where somebody else wrote", "stores/sqlite_transaction.py",
         "return known.request if seen == self.version else None", "return known.request",
         "stores/test_sqlite.py::test_what_is_remembered_is_not_read_again_and_runs_only_if_it_still_stands",
@@ -747,7 +757,7 @@ MUTANTS = [
     ),
     Mutant(
         "a chain goes on from what was committed", "stores/sqlite.py",
-        "                self._cache.heads.clear()", "                pass",
+        "                self._cache.undone()", "                pass",
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(

@@ -22,6 +22,7 @@ import pytest
 from sayso import errors
 from sayso.model.ids import fingerprint
 from sayso.model.request import State
+from sayso.model.reviewer import Reviewer
 from sayso.server.auth.tokens import Tokens
 from sayso.server.writer import Writer
 from sayso.server.writer import _Job as writer_job
@@ -106,6 +107,35 @@ def test_a_batch_sees_what_another_process_changed_and_dropped_before_it(tmp_pat
     other.withdraw(request.id, request.requester)
     store.together([look, drop, look])
     assert looks == [(State.PENDING, True), (State.CANCELLED, True), (State.CANCELLED, False)]
+
+
+def test_a_batch_reads_a_request_again_only_where_it_could_be_another(tmp_path: Path) -> None:
+    store, other = SqliteStore(tmp_path / "server.db"), SqliteStore(tmp_path / "server.db")
+    request, by = sample_call(), Reviewer("ada").identity
+
+    def claim(view: Store) -> None:
+        view.claim(request.id, by, roles=(), channel="api")
+
+    def broken_off(view: Store) -> None:
+        claim(view)
+        raise RuntimeError("after it wrote")
+
+    def look(view: Store) -> bool:
+        return view.get(request.id).claimed_by is not None
+
+    store.together([lambda view: view.ask(request), look])
+    reads = list[str]()
+    store._writer().set_trace_callback(lambda statement: reads.append(statement) if "LEFT JOIN" in statement else None)
+    for before, is_claimed, count in (
+        (lambda: None, False, 0),
+        (lambda: store.together([broken_off]), False, 1),
+        (lambda: store.together([claim]), True, 0),
+        (lambda: other.release(request.id, by, roles=(), force=False, channel="api"), False, 1),
+        (lambda: claim(store), True, 0),
+    ):
+        before()
+        reads.clear()
+        assert (store.together([look, look]), len(reads)) == ([is_claimed, is_claimed], count)
 
 
 def test_the_verbs_of_one_work_are_one_transaction(tmp_path: Path) -> None:

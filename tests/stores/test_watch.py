@@ -76,8 +76,10 @@ def test_only_who_waits_for_what_changed_is_woken(stores: tuple[SqliteStore, Sql
         return called
 
     ends = [mine.watch(request_id, count(request_id)) for request_id in calls]
-    until(lambda: min(calls.values()) >= 1)  # each is rung once when it is new
-    before, review = calls[other], sayso.Review(theirs, reviewer="ada")
+    review = sayso.Review(theirs, reviewer="ada")
+    review.extend(changed, "1h")
+    until(lambda: min(calls.values()) >= 1)  # at a change, each that is new is rung once
+    before = calls[other]
     for n in range(3):
         was = calls[changed]
         review.extend(changed, f"{n + 2}h")
@@ -85,6 +87,26 @@ def test_only_who_waits_for_what_changed_is_woken(stores: tuple[SqliteStore, Sql
     assert calls[other] == before
     for end in ends:
         end()
+
+
+def test_the_thread_compares_no_requests_after_what_the_store_wrote_itself(
+    stores: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = stores
+    request_id, polls = mine.ask(sample_call()).id, list[str]()
+    watcher = mine._watcher
+    version, marks = watcher._version, watcher._marks
+    monkeypatch.setattr(watcher, "_version", lambda: (polls.append("version"), version())[1])
+    monkeypatch.setattr(watcher, "_marks", lambda ids: (polls.append("marks"), marks(ids))[1])
+    end = mine.watch(request_id, lambda: None)
+    until(lambda: "marks" in polls)
+    for store, expected in ((mine, 0), (theirs, 1)):
+        until(lambda: polls[-1] == "version")
+        polls.clear()
+        sayso.Review(store, reviewer="ada").extend(request_id, f"{expected + 1}h")
+        until(lambda: polls.count("version") >= 3)
+        assert polls.count("marks") == expected
+    end()
 
 
 def test_nobody_who_comes_as_the_thread_ends_is_forgotten(stores: tuple[SqliteStore, SqliteStore]) -> None:

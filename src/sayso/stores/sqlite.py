@@ -49,7 +49,7 @@ from sayso.stores.sqlite_transaction import (
     SqliteTransaction,
     Stale,
 )
-from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
+from sayso.stores.watch import BUSY, Bell, Watched, Watcher, forget_after_fork
 
 _PAGE = 1000
 # SQLite takes the other columns from the row that has the greatest `seq`.
@@ -173,8 +173,16 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
             raise fault(error, self._path) from error
 
     def _version(self) -> int:
-        # On the reading connection, for which everything that is written is somebody else's.
+        # On the writing connection, for which only what others wrote is another version: what this store wrote has rung
+        # already, and many who wait here would look at it twice. Where that one is long in use, the other one's number
+        # differs, and so they do.
         try:
+            if self._write_lock.acquire(timeout=BUSY):
+                try:
+                    connection = self._writer()
+                    return connection.number + self._file_version()
+                finally:
+                    self._write_lock.release()
             with self._read_lock:
                 connection = self._reader()
                 return connection.number + int(connection.execute("PRAGMA data_version").fetchone()[0])
@@ -249,7 +257,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 for op in batch:
                     op.done = True
             else:  # here, or by SQLite itself where the disk is full
-                self._cache.heads.clear()  # no chain goes on from a row that was not committed
+                self._cache.undone()  # no chain goes on from a row that was not committed
         self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 
@@ -348,6 +356,16 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def asks_first(self, fingerprint: str) -> bool:
         return fingerprint not in self._cache.holders
+
+    def get(self, request_id: str) -> Request:
+        if self._leader != threading.get_ident() or self._open is None:
+            return super().get(request_id)
+        try:
+            return self._open.get(request_id)
+        except UnicodeEncodeError:  # as in `_query`
+            raise errors.RequestNotFoundError(request_id) from None
+        except DATABASE_ERRORS as error:
+            raise fault(error, self._path) from error
 
     def find(self, fingerprint: str) -> Request | None:
         if self._write_lock.acquire(blocking=False):

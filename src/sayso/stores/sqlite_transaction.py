@@ -133,6 +133,8 @@ class RowCache:
         rows: By id of the request.
         holders: Ids of those that hold, by fingerprint, each with the `version` at which it was seen.
         version: A number of the file that another one's commit changes, as it was asked for last.
+        certain: Rows by id that stand so in the file while its `version` is `certain_at`: read or written over the
+            writing connection alone, by transactions that were not undone.
         heads: Place and link of the last row of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are surely committed.
     """
@@ -141,6 +143,8 @@ class RowCache:
         self.rows: dict[str, CachedRow] = {}
         self.holders: dict[str, tuple[str, int]] = {}
         self.version = 0
+        self.certain: dict[str, CachedRow] = {}
+        self.certain_at = -1
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
@@ -175,6 +179,17 @@ class RowCache:
             self.holders[request.fingerprint] = request.id, self.version
         elif self.holders.get(request.fingerprint, _NOBODY)[0] == request.id:
             del self.holders[request.fingerprint]
+
+    def be_certain(self, read: CachedRow) -> None:
+        """Remember a row that was read or written over the writing connection, in a transaction or as one."""
+        if len(self.certain) >= _REMEMBERED:
+            self.certain.clear()
+        self.certain[read.request.id] = read
+
+    def undone(self) -> None:
+        """Forget what a transaction has written that was not committed: the ends of chains, and rows."""
+        self.heads.clear()
+        self.certain.clear()
 
     def approved(self, fingerprint: str, version: Callable[[], int]) -> Request | None:
         """Return the approved request that holds a fingerprint, if nobody else wrote to the file since it was seen."""
@@ -227,6 +242,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     """
 
     has_guessed = False
+    _is_certain = False  # whether the version of the file was looked at
     _loaded: CachedRow | None = None  # the last one
     _verified: CachedRow | None = None
     _now: datetime | None = None
@@ -248,10 +264,33 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         self._now = clock.now()
         return self._now
 
+    def get(self, request_id: str) -> Request:
+        """Return a request as it stands in this transaction, which has begun; raises `RequestNotFoundError`.
+
+        What this process read or wrote last is not read again unless another one has written since.
+        """
+        cache = self._cache
+        if not self._is_certain:
+            version = int(self._execute("PRAGMA data_version").fetchone()[0])
+            if version != cache.certain_at:
+                cache.certain.clear()
+                cache.certain_at = version
+            self._is_certain = True
+        known = None if self._is_fresh else cache.certain.get(request_id)
+        if known is None:
+            found = self._execute(GET, (request_id,)).fetchone()
+            if found is None:
+                raise errors.RequestNotFoundError(request_id)
+            known = cache.read(found, self._seal, self._schema)
+            cache.be_certain(known)
+        return known.request
+
     def load(self, request_id: str) -> Request:
-        known = None if self._is_fresh else self._cache.rows.get(request_id)
+        known = self._cache.certain.get(request_id) if self._is_certain and not self._is_fresh else None
+        if known is None and not self._is_fresh:
+            known = self._cache.rows.get(request_id)
+            self.has_guessed = self.has_guessed or known is not None
         if known is not None:
-            self.has_guessed = True
             self._loaded = known
             return known.request
         found = self._execute(GET, (request_id,)).fetchone()
@@ -399,6 +438,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         if written is not None:
             self._loaded = self._verified = written
             self._cache.put(written)
+            self._cache.be_certain(written)
             self.changed.append(written.request.id)
 
 

@@ -100,11 +100,14 @@ class Watcher:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
+        self._is_slow = self._is_wanted = False
 
     def ensure(self) -> None:
         """Have the thread running, at its busy pace."""
         with self._lock:
-            self._nudge.set()
+            self._is_wanted = True
+            if self._is_slow:  # else it looks soon enough: many who come would each cost a look
+                self._nudge.set()
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="sayso-watcher", daemon=True)
                 thread.start()
@@ -127,11 +130,12 @@ class Watcher:
                 last, quiet = -1, 0
                 self._bell.ring_all()
             sleep(min(IDLE, _REST * (thread_time() - began)))
-            pace = BUSY if quiet < _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
-            quiet = min(quiet + 1, 2 * _LINGER)  # a power of more has no float
+            with self._lock:  # so that `ensure` is either noticed here or ends the pause
+                quiet = 0 if self._is_wanted else min(quiet + 1, 2 * _LINGER)  # a power of more has no float
+                pace = BUSY if quiet <= _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
+                self._is_slow, self._is_wanted = pace > BUSY, False
             if self._nudge.wait(pace):
                 self._nudge.clear()
-                quiet = 0
 
     def _ring_changed(self) -> None:
         # A request that is new here may have changed since its waiter looked, so it is rung once without need.
