@@ -84,6 +84,9 @@ CHANNEL, ESCALATION, LEASE, RESULT, SUBMISSION = "channel", "escalation", "lease
 # Changes of which no message is made; whatever else may come to be is told.
 SILENT = frozenset({"assigned", "claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
 
+# Changes of what waits for no person any more.
+_AFTER_DECISION = frozenset({"started", "suspended", "done", "failed", "unknown", "resolved"})
+
 
 def delivery_kind(channel: str) -> str:
     """Return the kind of record in which a channel's deliveries stand, each under the id of its request."""
@@ -112,7 +115,8 @@ def update(tx: Transaction, transition: Transition) -> None:
     """Write a changed request, and that its deliveries are due again."""
     tx.update(transition)
     request = transition.request
-    if request.requester.issuer == TOKENS and request.state is not State.PENDING:
+    is_counted = request.requester.issuer == TOKENS and transition.event not in _AFTER_DECISION
+    if is_counted and request.state is not State.PENDING:
         kind = waiting_kind(request.requester)
         if tx.find_record(kind, request.id) is not None:
             tx.drop_record(kind, request.id)
