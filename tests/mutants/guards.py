@@ -643,6 +643,11 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
     ),
     Mutant(
+        "a renewed lease counts", "stores/request_store.py",
+        "    return renewal is None or renewal.due is None or now >= renewal.due", "    return True",
+        "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
+    ),
+    Mutant(
         "a lease is renewed only by who holds the start", "stores/program.py",
         "if execution is None or execution.token != token or execution.resolved_by is not None:", "if execution is None:",
         "stores/test_contract.py::TestMemory::test_only_who_holds_the_start_renews_its_lease",

@@ -27,6 +27,7 @@ CHOSEN = (
     "an unknown outcome is not retried",
     "retries are counted",
     "only the last token ends a call",
+    "a renewed lease counts",
 )
 
 

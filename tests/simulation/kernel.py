@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -24,16 +25,17 @@ from sayso import clock
 from sayso.gates import held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
-from sayso.stores import http, http_transport, jsonl_file, watch, worker
+from sayso.stores import http, http_transport, jsonl, jsonl_file, watch, worker
 from sayso.stores.watch import Bell
 from tests.simulation.disk import Disk, FakeOs
 
-__all__ = ["BrokenPromiseError", "Killed", "Machine", "Process", "World", "simulated"]
+__all__ = ["LEASE_SECONDS", "BrokenPromiseError", "Killed", "Machine", "Process", "World", "simulated"]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _MOST_STEPS = 3_000
 _MOST_FAULTS = 4
 _OUTERMOST = "4026531836"  # the process namespace in which a reboot is known to end everything
+LEASE_SECONDS = 30
 _CALM = 0.55  # how often a process goes on at a pause without anybody else having a turn
 
 
@@ -64,20 +66,22 @@ class Machine:
 
 
 class Process:
-    """One simulated process.
+    """One simulated process, or a thread of one.
 
     Args:
         body: Its program; begins anew when the process was killed and `comes_back`.
+        thread_of: The process with which it lives and dies.
     """
 
     def __init__(
         self, world: World, machine: Machine, name: str, body: Callable[[Process], object], *, comes_back: bool = True,
-        after: float = 0.0,
+        after: float = 0.0, thread_of: Process | None = None,
     ) -> None:  # fmt: skip
         self.world, self.machine, self.name, self.body, self.comes_back = world, machine, name, body, comes_back
-        self.pid = world.next_pid()
+        self.pid = world.next_pid() if thread_of is None else thread_of.pid
         started, boot = str(self.pid), f"boot{machine.boot}"
-        self.worker_name = f"{machine.name}/{boot}/{_OUTERMOST}//{started}/{started}//{machine.name}/30"
+        self.worker_name = f"{machine.name}/{boot}/{_OUTERMOST}//{started}/{started}//{machine.name}/{LEASE_SECONDS}"
+        self.thread_of = thread_of
         self.is_dead = self.has_ended = False
         self.wakes_at = world.now + after
         self.waits_for: Callable[[], bool] | None = None
@@ -92,6 +96,11 @@ class Process:
         except BaseException as error:  # noqa: BLE001  the scheduler raises it where the schedule is looked at
             self.fault = error
         self.has_ended = True
+        self._end_threads()
+
+    def _end_threads(self) -> None:
+        for thread in [one for one in self.world.processes if one.thread_of is self]:
+            thread.die()
 
     def is_ready(self) -> bool:
         """Say whether it could go on now."""
@@ -108,8 +117,12 @@ class Process:
         """End it here and now: nothing that it still does reaches the world."""
         if self.is_dead or self.has_ended:
             return
+        if self.thread_of is not None and not (self.thread_of.is_dead or self.thread_of.has_ended):
+            self.thread_of.die()
+            return
         self.is_dead = True
         self.machine.disk.let_go(self)
+        self._end_threads()
         if self.comes_back:
             self.world.restart(self)
         if self.world.running is self or not self._greenlet:
@@ -314,6 +327,45 @@ class _Watcher:
         pass
 
 
+class _Lock:
+    """What stands for a lock that is held while others have their turn."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def __enter__(self) -> None:
+        _here().until(lambda: not self._is_held)
+        self._is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held = False
+
+
+class _Thread:
+    """What stands for a thread that renews leases."""
+
+    def __init__(self, target: Callable[[], object], name: str, daemon: bool) -> None:
+        del daemon
+        self._target, self._name = target, name
+
+    def start(self) -> None:
+        world = _here()
+        owner = world.running
+        assert owner is not None
+        owner = owner.thread_of or owner
+        name = f"{owner.name}, {self._name}"
+        world.start(owner.machine, name, lambda _: self._target(), comes_back=False, thread_of=owner)
+
+
+class _Pause:
+    """What stands for the event that nobody sets; now and then its thread is held up for longer than a lease lasts."""
+
+    def wait(self, seconds: float) -> None:
+        world = _here()
+        is_held_up = not world.is_calm and world.rng.random() < 0.1
+        world.sleep(seconds + (LEASE_SECONDS * 1.5 if is_held_up else 0.0))
+
+
 def _current() -> str:
     running = _here().running
     return "observer/boot0/ns//1/1//observer/30" if running is None else running.worker_name
@@ -344,7 +396,9 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (ids, "_random", lambda: f"{_here().rng.getrandbits(128):032x}"),
             (worker, "current", _current),
             (worker, "_exists", _exists),
-            (worker, "hold", lambda *_: None),  # it renews from a thread; no simulated call is that long
+            (worker, "threading", SimpleNamespace(Thread=_Thread, Event=_Pause, Lock=threading.Lock)),
+            (worker, "monotonic", _Time.monotonic),
+            (jsonl, "threading", SimpleNamespace(Lock=_Lock)),
             (worker, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),
             (jsonl_file, "_sync", fake.fdatasync),

@@ -11,12 +11,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sayso.stores.jsonl_file import Lines
-from tests.simulation.kernel import BrokenPromiseError
+from sayso.stores.transaction import LEASE
+from tests.simulation.kernel import LEASE_SECONDS, BrokenPromiseError
 
 if TYPE_CHECKING:
     from sayso.model.request import Request
     from tests.simulation.disk import Disk, File
-    from tests.simulation.kernel import World
+    from tests.simulation.kernel import Process, World
 
 __all__ = ["Acknowledged", "Promises", "Start", "Terms"]
 
@@ -61,6 +62,7 @@ class _Row:
         self.columns = columns
         self.voters: list[str] = []
         self.starts = 0
+        self.lease_ends = 0  # in microseconds, as its start and each renewal say
         self.history = {columns["state"]}
         self.events: list[tuple[str, str]] = []
 
@@ -81,6 +83,7 @@ class Promises:
         ran: The arguments of each call that ran, by request.
         begun: Each call that ran.
         ended: How those ended that came to their end: nobody killed the process in between.
+        runs_in: The process of each call that ran.
         terms: Of gates that let a call start again, by run.
         offered: The arguments that a reviewer tried to approve, by request and reviewer.
         acknowledged: Decisions that are taken.
@@ -93,6 +96,7 @@ class Promises:
         self.ran: dict[str, list[str]] = defaultdict(list)
         self.begun: set[Start] = set()
         self.ended: dict[Start, str] = {}
+        self.runs_in: dict[Start, Process | None] = {}
         self.terms: dict[str, Terms] = {}
         self.offered: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.acknowledged: list[Acknowledged] = []
@@ -134,6 +138,7 @@ class Promises:
             raise self._broken(f"{request_id} ran before its start was on the disk")
         start = Start(request_id, request.execution.attempt)
         self.begun.add(start)
+        self.runs_in[start] = self._world.running
         return start
 
     def call_ended(self, start: Start, how: str) -> None:
@@ -202,6 +207,7 @@ class Promises:
             self._take(self._lines.read(line), is_again=is_again)
 
     def _take(self, line: dict[str, Any], *, is_again: bool) -> None:
+        self._take_leases(line.get("records", ()))
         for columns in line.get("asked", ()):
             self.rows[columns["id"]] = _Row({"effect_digest": None, "ends_at": None, **columns})
         changed = {columns["id"]: columns for columns in line.get("changed", ())}
@@ -213,6 +219,9 @@ class Promises:
             match event:
                 case "started":
                     self._check_start(request_id, row, at, is_again=is_again)
+                    row.lease_ends = at + LEASE_SECONDS * 1_000_000
+                case "unknown":
+                    self._check_given_up(request_id, row, at, is_again=is_again)
                 case "voted" | "approved":
                     row.voters = [*([] if '"votes_reset"' in detail or '"edited"' in detail else row.voters), by]
                     if by.startswith(("program:", "token:")):
@@ -223,6 +232,11 @@ class Promises:
                     pass
         for request_id, columns in changed.items():
             self._check_change(request_id, columns, is_again=is_again)
+
+    def _take_leases(self, records: list[list[Any]]) -> None:
+        for kind, key, _, due in records:
+            if kind == LEASE and due is not None and key in self.rows:
+                self.rows[key].lease_ends = due
 
     def _check_change(self, request_id: str, columns: dict[str, Any], *, is_again: bool) -> None:
         row = self.rows[request_id]
@@ -266,6 +280,13 @@ class Promises:
         for other_id, other in self.rows.items():
             if other is not row and other.columns["effect_digest"] == effect and other.state in _TAKES_EFFECT:
                 raise self._broken(f"{request_id} was started, and {other_id} has its effect ({other.state})")
+
+    def _check_given_up(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
+        start = self._last(request_id, row)
+        process = self.runs_in.get(start)
+        is_alive = process is not None and not (process.is_dead or process.has_ended)
+        if is_alive and start not in self.ended and at < row.lease_ends and not is_again:
+            raise self._broken(f"{request_id} was given up while it ran, before its lease ended")
 
     def _check_all(self) -> None:
         """Check what must have survived a power cut."""
