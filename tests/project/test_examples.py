@@ -456,6 +456,26 @@ def test_pizza_is_ordered_on_a_web_page_by_many_at_once_and_no_event_is_lost() -
     ]
 
 
+# -- evidence --------------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_is_checked_without_sayso(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    public = place / "public.key"
+    public.write_text(sayso("key", "new", str(place / "signing.key")))
+    monkeypatch.setenv("SAYSO_SIGNING_KEY", str(place / "signing.key"))
+    with started("refund.py") as program:
+        request_id, _ = program.asks()
+        sayso("approve", request_id, "--as", "ada")
+        assert program.ends()[0] == 0
+    sayso("log", "--checkpoint")
+    receipt = place / "receipt.json"
+    sayso("receipt", request_id, "-o", str(receipt))
+    done = run(str(EXAMPLES / "check_receipt.py"), str(receipt), str(public))
+    assert done.stdout.splitlines()[-1] == "['done', 'program:refund.py']", done.stderr
+    receipt.write_text(receipt.read_text().replace("ada", "bob"))
+    assert run(str(EXAMPLES / "check_receipt.py"), str(receipt), str(public)).returncode == 1
+
+
 # -- a store of one's own --------------------------------------------------------------------------------------------
 
 
