@@ -22,10 +22,13 @@ import httpx2
 import pytest
 
 import sayso
+from sayso.integrations.mcp_gateway import streamable_http
 from sayso.integrations.mcp_gateway.gateway import Gateway, Settings
 from sayso.integrations.mcp_gateway.streamable_http import HttpUpstream
 from sayso.model.request import State
+from sayso.stores.base import Filter
 from tests.integrations.adapters.installed import framework
+from tests.integrations.mcp_peers import Server
 from tests.support.ports import free_port
 
 mcp = framework("mcp", "mcp_gateway")
@@ -340,6 +343,42 @@ def test_what_no_client_sends_takes_no_session_and_no_memory(tmp_path: Path, add
         of_session = {"mcp_session_id": session, "mcp_protocol_version": "2025-11-25"}
         assert "this is no JSON" in (await asyncio.to_thread(ask, nan, **of_session))[1]
         assert '"result":{}' in (await asyncio.to_thread(ask, ping, **of_session))[1]
+
+    run(work())
+
+
+def test_a_new_client_takes_the_place_of_the_session_that_is_idle_for_longest(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamable_http, "_MOST_SESSIONS", 3)
+    app = streamable_http._Sessions(partial(Gateway, Settings("fs", wait="ticket"), Server))
+
+    async def work() -> None:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as client:
+
+            async def ask(method: str, session: str | None = None, **params: Any) -> tuple[int, str | None]:
+                of_session = (
+                    {} if session is None else {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
+                )
+                accept = {"accept": "application/json, text/event-stream"}
+                body = {**INITIALIZE, "method": method, "params": params or INITIALIZE["params"]}
+                answer = await client.post("/mcp", json=body, headers={**accept, **of_session})
+                return answer.status_code, answer.headers.get("mcp-session-id")
+
+            opened = [(await ask("initialize"))[1] for _ in range(3)]
+            waits = {"name": "write", "arguments": {"path": "/etc/motd"}}
+            await ask("tools/call", opened[0], **waits)  # its client was sent away, and a person is asked
+            await ask("ping", opened[1])
+            status, newest = await ask("initialize")
+            assert status == 200
+            assert [(await ask("ping", one))[0] for one in (*opened, newest)] == [200, 200, 404, 200]
+            for one in (opened[1], newest):
+                await ask("tools/call", one, **waits)
+            assert (await ask("initialize"))[0] == 503  # each has a call that waits
+            store = sayso.config.open_store(None)
+            assert len(store.list(Filter(states=frozenset({State.PENDING}))).requests) == 3
+            await app.close()
 
     run(work())
 

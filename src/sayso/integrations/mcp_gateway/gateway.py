@@ -43,10 +43,12 @@ from sayso.integrations.mcp_gateway.elicitation import Elicitation
 from sayso.model import canonical
 from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.ids import new_token
+from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State, not_run
 from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")
+_OPEN = (State.PENDING, State.APPROVED)
 _KEY = "sayso/key"  # in the `_meta` of a call, a key of the client's own: what has it is the same call for ever
 _REPLAY = timedelta(minutes=10)  # for a result that another process of the run may not have delivered
 _GONE = "the client went away"
@@ -178,6 +180,11 @@ class Gateway:
         """Stop a call whose client does not want it any more; say whether it was in hand here."""
         task = self._calls.get(call) if is_request_id(call) else None
         return task is not None and task.cancel()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call is in hand, or waits for a person while its client was sent away to call again."""
+        return bool(self._calls or self._running or self._occasions.are_open)
 
     async def close(self) -> None:
         """Withdraw what waits, give what runs a moment to end, and end the connection to the server."""
@@ -456,6 +463,12 @@ class _Occasions:
                 occasion.is_ticket = occasion.is_ticket or (found is not None and occasion.held is None)
                 break
         return f"{digest}:{number}", number
+
+    @property
+    def are_open(self) -> bool:
+        """Whether one of them waits or was approved, as far as is known without a look into the store."""
+        now, found = clock.now(), [one.held.request for one in self._known.values() if one.held is not None]
+        return any(one is not None and one.state in _OPEN and not is_due(one, now) for one in found)
 
     async def on_change(self, name: str, before: Message, now: Message) -> None:
         """Take note of a tool that the server lists in another way; what was asked about the old schema ends."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -134,9 +135,10 @@ class _Sessions:
 
     def __init__(self, open_session: Open) -> None:
         self._open_session = open_session
-        self._transports: dict[str, Any] = {}
+        self._transports: dict[str, Any] = {}  # the one whose last request is longest ago comes first
         self._sessions: dict[str, Any] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._posts: Counter[str] = Counter()  # messages of each session that are being answered
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one HTTP request."""
@@ -150,12 +152,27 @@ class _Sessions:
             data = {"supported": versions, "requested": version}
             error = _error(_UNSUPPORTED, "Unsupported protocol version", data)
             await respond(error, 400)(scope, receive, send)
-        elif name is None and len(self._transports) >= _MOST_SESSIONS:
+        elif name is None and not await self._has_room():
             await respond(_error(-32603, "Too many open sessions"), 503)(scope, receive, send)
         elif name is None:
             await self._answered(await self._opened(), scope, receive, send, is_new=True)
         else:
             await self._answered(name, scope, receive, send)
+
+    async def _has_room(self) -> bool:
+        """Say whether one more session may be opened; end the one that is idle for longest where there are too many.
+
+        No session ends with a call that waits for a person, or while it is being answered.
+        """
+        while len(self._transports) >= _MOST_SESSIONS:
+            idle = (name for name in self._transports if name in self._sessions and not self._posts[name])
+            name = next((name for name in idle if not self._sessions[name].is_waiting), None)
+            if name is None:
+                return False
+            await self._transports.pop(name).terminate()
+            if name in self._tasks:  # so that few that are about to end are added to those that are open
+                await asyncio.wait([self._tasks[name]], timeout=PATIENCE)
+        return True
 
     async def _opened(self) -> str:
         settings = _module("mcp.server.transport_security").TransportSecuritySettings
@@ -165,10 +182,9 @@ class _Sessions:
         name = new_token()
         transport = kind(name, security_settings=security, idle_timeout=_IDLE)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._transports[name] = transport
-        task = asyncio.create_task(self._run(name, transport, ready))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._transports[name], self._posts[name] = transport, 1  # its first one, so that it is not ended before
+        self._tasks[name] = asyncio.create_task(self._run(name, transport, ready))
+        self._tasks[name].add_done_callback(lambda _: self._tasks.pop(name, None))
         await ready
         return name
 
@@ -212,10 +228,16 @@ class _Sessions:
             status = event.get("status", status)
             await send(event)
 
-        session = self._sessions.get(name)
+        session, is_post = self._sessions.get(name), scope["method"] == "POST"
+        self._posts[name] += is_post and not is_new
         try:
             await transport.handle_request(scope, received, sent)
         finally:
+            self._posts[name] -= is_post or is_new
+            if not self._posts[name]:
+                del self._posts[name]
+            if name in self._transports:
+                self._transports[name] = self._transports.pop(name)
             with suppress(ValueError, RecursionError):
                 message = object_of(json.loads(bytes(body) or b"null"))
                 if session is not None and "method" in message:
@@ -229,7 +251,7 @@ class _Sessions:
         for transport in list(self._transports.values()):
             await transport.terminate()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=PATIENCE)
+            await asyncio.wait(self._tasks.values(), timeout=PATIENCE)
 
 
 async def _taken(session: Any, message: Message, send: Send) -> None:
