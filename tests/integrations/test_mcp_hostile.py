@@ -11,12 +11,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sayso
+from sayso.config import open_store
 from sayso.integrations.mcp_gateway import connection
 from sayso.integrations.mcp_gateway.connection import StdioUpstream
 from sayso.model.request import State
@@ -105,6 +108,77 @@ def test_a_server_that_reads_nothing_keeps_no_client_from_ending_its_session(
         waiting = [await client.begin("ping", {"x": "y" * 200_000}) for _ in range(2)]
         assert "does not read" in (await waiting[1][1])["error"]["message"]
         await client.gateway.close()
+
+    run(work())
+
+
+TALKATIVE = """
+import json, sys
+TOOL = {"name": "pay", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {"tools": [TOOL]} if message["method"] == "tools/list" else {"text": "x" * 200_000}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+SERVES = """
+import asyncio, functools, sys
+from sayso.integrations.mcp_gateway import connection
+from sayso.integrations.mcp_gateway.gateway import Gateway, Settings
+connection.STALLED, connection.PATIENCE = float(sys.argv[3]), 0.5
+make = functools.partial(connection.StdioUpstream, [sys.executable, "-c", sys.argv[2]])
+asyncio.run(connection.serve_stdio(functools.partial(Gateway, Settings("s", wait="block", store=sys.argv[1]), make)))
+"""
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_client_that_does_not_read_ends_its_session_and_what_waits_is_withdrawn(tmp_path: Path, ends: bool) -> None:
+    url = f"sqlite:///{tmp_path / 'sayso.db'}"
+    words = [sys.executable, "-c", SERVES, url, TALKATIVE, "3600" if ends else "0.2"]
+
+    def line(number: int, method: str, **params: Any) -> bytes:
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as gateway:
+        try:
+            assert gateway.stdin is not None
+            gateway.stdin.write(line(0, "tools/call", name="pay", arguments={}))
+            gateway.stdin.write(b"".join(line(number, "ping") for number in range(1, 30)))  # 6 MB of answers
+            gateway.stdin.flush()
+            deadline = time.monotonic() + PATIENCE
+            while not (store := open_store(url)).list(Filter()).requests:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            if ends:
+                gateway.send_signal(signal.SIGTERM)
+            assert gateway.wait(PATIENCE) == 0
+            assert gateway.stderr is not None
+            assert b"does not read what it is sent" in gateway.stderr.read()
+        finally:
+            gateway.kill()
+    [request] = store.list(Filter()).requests
+    assert request.state is State.CANCELLED
+
+
+def test_a_client_that_reads_slowly_gets_every_line_and_little_is_kept_for_it() -> None:
+    ends = os.pipe()
+
+    async def work() -> None:
+        output = connection.Output(ends[1], lambda: None)
+        lines = [f"{number} {'x' * 300_000}".encode() for number in range(20)]
+        sending = asyncio.create_task(send(output, lines))
+        await asyncio.sleep(0)
+        assert 0 < output._unwritten < 2 * connection._UNWRITTEN
+        with os.fdopen(ends[0], "rb") as reader:
+            for line in lines:
+                assert await asyncio.to_thread(reader.readline) == line + b"\n"
+        await sending
+        await output.close()
+        assert not output.is_gone
+
+    async def send(output: connection.Output, lines: list[bytes]) -> None:
+        for line in lines:
+            await output.send(line)
 
     run(work())
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
@@ -35,6 +36,9 @@ _FIELDS = ("jsonrpc", "id", "method", "params", "result", "error")
 _PARAMS = {name.casefold(): name for name in ("name", "arguments", "_meta", "inputResponses", "requestState", "task")}
 _LINE = 64 * 2**20  # bytes of the longest message over stdio
 PATIENCE = 3.0  # seconds that a server has to end by itself, or to be told goodbye
+STALLED = 60.0  # seconds after which a client on stdio that reads nothing has gone
+_UNWRITTEN = 2**20  # bytes that are not written yet, beyond which who sends waits
+_CHUNK = 2**16  # bytes of one write
 _MOST_TOKENS = 1_000  # of requests of a session whose progress the client wants to hear of; the last ones count
 
 
@@ -382,6 +386,89 @@ class Proxy:
             await up.close()
 
 
+class Output:
+    """What a client on stdio is sent, written by a thread: one that reads nothing holds up nothing else.
+
+    Whoever sends waits while much is unwritten. A client that reads nothing for `STALLED` seconds has gone: the rest is
+    dropped.
+
+    Args:
+        out: The file descriptor.
+        gone: Called once, in the loop, when the client has gone.
+
+    Attributes:
+        is_gone: Whether it has.
+    """
+
+    def __init__(self, out: int, gone: Callable[[], None]) -> None:
+        self.is_gone = False
+        self._out, self._gone = out, gone
+        self._loop, self._lines = asyncio.get_running_loop(), queue.SimpleQueue[bytes]()
+        self._unwritten, self._writes, self._is_watched = 0, 0, False
+        self._changed = asyncio.Event()  # set, and another one put in its place, after each write
+        threading.Thread(target=self._write, daemon=True).start()
+
+    async def send(self, line: bytes, related: str | int | None = None) -> None:  # noqa: ARG002  for HTTP
+        """Have a line written, after those before it."""
+        if self.is_gone:
+            return
+        self._unwritten += len(line) + 1
+        self._lines.put(line + b"\n")
+        if not self._is_watched:
+            self._watch(-1)
+        await self._until(_UNWRITTEN)
+
+    async def close(self) -> None:
+        """Wait until everything is written, or the client reads nothing for `PATIENCE` seconds."""
+        self.hurry()
+        await self._until(0)
+
+    def hurry(self) -> None:
+        """Give the client `PATIENCE` seconds to read on: the session ends."""
+        self._loop.call_later(PATIENCE, self._end_if_stalled, self._writes)
+
+    async def _until(self, most: int) -> None:
+        while self._unwritten > most and not self.is_gone:
+            await self._changed.wait()
+
+    def _watch(self, writes: int) -> None:
+        """End where nothing was written since `writes` were; else look again later, as long as something waits."""
+        self._end_if_stalled(writes)
+        self._is_watched = self._unwritten > 0 and not self.is_gone
+        if self._is_watched:
+            self._loop.call_later(STALLED, self._watch, self._writes)
+
+    def _end_if_stalled(self, writes: int) -> None:
+        if self._unwritten > 0 and writes == self._writes:
+            self._end("does not read what it is sent")
+
+    def _end(self, why: str) -> None:
+        if not self.is_gone:
+            _log.warning("the session was ended: its client %s", why)
+            self.is_gone = True
+            self._changed.set()
+            self._gone()
+
+    def _written(self, size: int) -> None:
+        self._unwritten, self._writes = self._unwritten - size, self._writes + 1
+        self._changed.set()
+        if not self.is_gone:
+            self._changed = asyncio.Event()
+
+    def _write(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and the process ends
+            while True:
+                left = self._lines.get()
+                while left:
+                    try:
+                        size = os.write(self._out, left[:_CHUNK])
+                    except OSError as error:
+                        self._loop.call_soon_threadsafe(self._end, f"cannot be written to ({error.strerror})")
+                        return
+                    left = left[size:]
+                    self._loop.call_soon_threadsafe(self._written, size)
+
+
 Open = Callable[[Send], Any]
 """Begins a session of one client; it is a `Gateway`, which takes the lines of its client and is closed behind them."""
 
@@ -403,21 +490,23 @@ async def serve_stdio(open_session: Open) -> None:
             size += len(rest)
         if size > _LINE:
             _log.warning("the session was ended: its client wrote a line of more than %s bytes", f"{_LINE:,}")
-        loop.call_soon_threadsafe(lines.put_nowait, None)
+        loop.call_soon_threadsafe(end)
 
-    async def send(line: bytes, related: str | int | None) -> None:  # noqa: ARG001  for HTTP
-        left = line + b"\n"
-        while left:
-            left = left[os.write(out, left) :]
+    def end() -> None:
+        output.hurry()  # what was read may wait for room in the output
+        lines.put_nowait(None)
 
-    session = open_session(send)
+    output = Output(out, lambda: lines.put_nowait(None))
+    session = open_session(output.send)
     for number in (signal.SIGTERM, signal.SIGINT):  # some clients end a server so, and what waits is withdrawn first
         with suppress(NotImplementedError):
-            loop.add_signal_handler(number, lines.put_nowait, None)
+            loop.add_signal_handler(number, end)
     threading.Thread(target=read, daemon=True).start()
     try:
-        while (line := await lines.get()) is not None:
+        while (line := await lines.get()) is not None and not output.is_gone:
             if line.strip():
                 await session.from_client(line)
     finally:
+        output.hurry()
         await session.close()
+        await output.close()
