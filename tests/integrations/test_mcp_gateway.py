@@ -20,7 +20,7 @@ from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
-from tests.integrations.mcp_peers import PATIENCE, WRITE, Client, Server, text
+from tests.integrations.mcp_peers import PATIENCE, READ, WRITE, Client, Server, text
 from tests.support.threads import few_threads
 
 PATH = {"path": "/etc/motd", "size": 3}
@@ -430,6 +430,22 @@ def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one
         [second] = requests(store, State.PENDING)
         assert second.context["this call"]["tool changed"] == "new: owner; fields: inputSchema"
         assert server.calls == []
+
+    run(work())
+
+
+def test_a_tool_that_was_removed_and_comes_back_changed_is_told_as_a_changed_one(store: Store) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        await client.call("write", PATH)
+        [request] = requests(store)
+        for tools in ([READ], [{**WRITE, "description": "Write anything."}, READ]):
+            server.tools = tools
+            await client.gateway._proxy.list()
+        await client.call("write", {**PATH, "size": 4})
+        [second] = [one for one in requests(store, State.PENDING) if one.id != request.id]
+        assert second.context["this call"]["tool changed"] == "fields: description"
 
     run(work())
 

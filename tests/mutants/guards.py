@@ -813,6 +813,16 @@ MUTANTS = [
         "gates/test_grants.py::test_what_has_no_room_on_a_server_needs_whom_the_programs_rule_and_the_servers_rule_name",
     ),
     Mutant(
+        "a tool that comes back is compared with what it was", "integrations/mcp_gateway/connection.py",
+        "before, self.tools = self._gone | self.tools, tools", "before, self.tools = self.tools, tools",
+        "integrations/test_mcp_gateway.py::test_a_tool_that_was_removed_and_comes_back_changed_is_told_as_a_changed_one",
+    ),
+    Mutant(
+        "what waits is withdrawn where a client does not read", "integrations/mcp_gateway/connection.py",
+        "            self._changed.set()\n            self._gone()\n", "            self._changed.set()\n            os._exit(0)\n",
+        "integrations/test_mcp_hostile.py::test_a_client_that_does_not_read_ends_its_session_and_what_waits_is_withdrawn",
+    ),
+    Mutant(
         "what the server's rule denies is not asked", "server/api/validation.py",
         """if here.kind == "deny":""", "if False:",
         "server/test_policy.py::test_what_the_policy_of_the_server_denies_is_not_asked",

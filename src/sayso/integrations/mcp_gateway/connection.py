@@ -39,6 +39,7 @@ PATIENCE = 3.0  # seconds that a server has to end by itself, or to be told good
 STALLED = 60.0  # seconds after which a client on stdio that reads nothing has gone
 _UNWRITTEN = 2**20  # bytes that are not written yet, beyond which who sends waits
 _CHUNK = 2**16  # bytes of one write
+_MOST_GONE = 1_000  # tools that a server lists no more, and that are compared when it lists them again; the last ones
 _MOST_TOKENS = 1_000  # of requests of a session whose progress the client wants to hear of; the last ones count
 
 
@@ -224,6 +225,7 @@ class Proxy:
     def __init__(self, make: Callable[[], Any], to_client: Send, changed: Changed) -> None:
         self._make, self._to_client, self._changed = make, to_client, changed
         self.tools: dict[str, Message] = {}
+        self._gone: dict[str, Message] = {}  # tools that it listed once
         self._up: Any = None
         self._connecting = asyncio.Lock()
         self._listing = asyncio.Lock()
@@ -310,7 +312,9 @@ class Proxy:
                 if not found.get("nextCursor"):
                     break
                 params = {**params, "cursor": found["nextCursor"]}
-            before, self.tools = self.tools, tools
+            before, self.tools = self._gone | self.tools, tools
+            gone = [(name, tool) for name, tool in before.items() if name not in tools]
+            self._gone = dict(gone[-_MOST_GONE:])
             for name in before.keys() & tools.keys():
                 if before[name] != tools[name]:
                     await self._changed(name, before[name], tools[name])
