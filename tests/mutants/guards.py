@@ -823,6 +823,11 @@ MUTANTS = [
         "integrations/test_mcp_hostile.py::test_a_client_that_does_not_read_ends_its_session_and_what_waits_is_withdrawn",
     ),
     Mutant(
+        "a proxy's address from a header signs nobody in", "server/auth/proxy.py",
+        "if self.is_direct or peer not in", "if True or peer not in",
+        "server/test_proxy_sign_in.py::test_a_program_of_the_machine_names_nobody_by_an_address_that_uvicorn_believes",
+    ),
+    Mutant(
         "what the server's rule denies is not asked", "server/api/validation.py",
         """if here.kind == "deny":""", "if False:",
         "server/test_policy.py::test_what_the_policy_of_the_server_denies_is_not_asked",

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request as Http
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from sayso import errors
 from sayso.model.request import State
@@ -47,6 +48,25 @@ def pay(memory: Store) -> Pay:
 def at(app: Starlette, peer: str, **headers: str) -> Browser:
     sent = {name.replace("_", "-"): text for name, text in headers.items()}
     return Browser(app, base_url=BASE, client=(peer, 4_000), headers=sent)
+
+
+def test_an_address_that_a_header_may_have_given_the_connection_is_not_the_proxys() -> None:
+    forged = [
+        ("10.0.0.5", "10.0.0.5"), ("10.0.0.5", "10.0.0.5:4000"), ("10.0.0.5", "1.2.3.4, 10.0.0.5"),
+        ("fd00::1", "[FD00:0::1]:80"), ("fd00::1%eth0", "fd00::1%eth0"), ("::ffff:10.0.0.5", "10.0.0.5"),
+    ]  # fmt: skip
+    direct = Proxy(PEERS, "X-Forwarded-User", is_direct=True)
+    for peer, named in forged:
+        http = asked(peer, ("x-forwarded-for", named), ("x-forwarded-user", "ada"))
+        assert (WAYS.who(http), direct.who(http)) == (None, Reviewer("ada", issuer=PROXY)), (peer, named)
+    assert WAYS.who(asked("10.0.0.5", ("x-forwarded-for", "1.2.3.4"), ("x-forwarded-user", "ada"))) is not None
+
+
+def test_a_program_of_the_machine_names_nobody_by_an_address_that_uvicorn_believes(memory: Store) -> None:
+    sign_in = SignIn(has_links=False, proxy=WAYS)
+    app = ProxyHeadersMiddleware(create_app(memory, base_url=BASE, sign_in=sign_in))  # type: ignore[arg-type]
+    local = Browser(app, base_url=BASE, client=("127.0.0.1", 4_000), headers={"x-forwarded-user": "ada"})
+    assert local.get("/", headers={"x-forwarded-for": "10.0.0.5"}).status_code == 401
 
 
 def test_whom_the_proxy_names_decides_in_that_name(app: Starlette, pay: Pay, memory: Store) -> None:

@@ -203,7 +203,7 @@ def _proxy(table: Table, header: str | None, roles_header: str | None, peers: Se
         )
     if roles and not header:
         raise errors.ConfigError("--proxy-roles-header goes with --proxy-header")
-    return Proxy(trusted, header, roles) if trusted else None
+    return Proxy(trusted, header, roles, is_direct=True) if trusted else None
 
 
 def _provider() -> Provider | None:

@@ -245,10 +245,10 @@ def _answer(http: Http, text: Callable[[], bytes]) -> Response:
 def _is_at_home(http: Http) -> bool:
     """Say whether somebody on this machine asks a server that is for this machine alone."""
     settings = settings_of(http)
-    # Where people reach it from elsewhere, a proxy on this machine would make everybody look as if they sat here.
-    return (
-        settings.base_url is None and settings.who is None and http.client is not None and http.client.host in LOOPBACK
-    )
+    # Where people reach it from elsewhere, a proxy on this machine would make everybody look as if they sat here; and a
+    # server below that believes X-Forwarded-For, whoever writes so into it.
+    is_of_machine = settings.base_url is None and settings.who is None and "x-forwarded-for" not in http.headers
+    return is_of_machine and http.client is not None and http.client.host in LOOPBACK
 
 
 def _has_scrapers_token(http: Http) -> bool:

@@ -43,16 +43,30 @@ class Proxy:
         peers: Where it is.
         header: Which header names the person; None where it signs nobody in and only passes requests on.
         roles_header: Which header lists the person's roles, with commas between them.
+        is_direct: Whether the server below never takes a connection's address from a header, as `sayso serve`. Where it
+            might, a request whose `X-Forwarded-For` names the address itself is not the proxy's.
     """
 
     peers: tuple[IPv4Network | IPv6Network, ...]
     header: str | None = None
     roles_header: str | None = None
+    is_direct: bool = False
 
     def is_peer(self, http: Http) -> bool:
         """Say whether a request comes from the proxy."""
-        peer = None if http.client is None else _address(http.client.host)
-        return peer is not None and any(peer in network for network in self.peers)
+        peer = None if http.client is None else _address(_host(http.client.host))
+        if peer is None or not any(peer in network for network in self.peers):
+            return False
+        # By its defaults uvicorn lets any program on 127.0.0.1 say from where it connects.
+        listed = ",".join(http.headers.getlist("x-forwarded-for")).split(",")
+        if self.is_direct or peer not in {_address(_host(text.strip())) for text in listed}:
+            return True
+        _log.warning(
+            "a request is not taken for the proxy's: X-Forwarded-For names %s, and the server may have its address from"
+            " there; start it with proxy_headers=False",
+            peer,
+        )
+        return False
 
     def who(self, http: Http) -> Reviewer | None:
         """Return whom the proxy names; None where the request is not the proxy's, or names nobody properly."""
@@ -84,14 +98,20 @@ def sender_of(text: str) -> str:
 
     Some proxies write a port behind it, which is another one for each connection.
     """
+    host = _host(text)
+    address = _address(host)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((address, 64), strict=False))
+    return str(address or host[:_LONGEST_SENDER])
+
+
+def _host(text: str) -> str:
+    """Return an address without its port and zone."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
         text = text.partition(":")[0]
-    address = _address(text.partition("%")[0])
-    if isinstance(address, IPv6Address):
-        return str(IPv6Network((address, 64), strict=False))
-    return str(address or text[:_LONGEST_SENDER])
+    return text.partition("%")[0]
 
 
 def _plain(value: str) -> str:
