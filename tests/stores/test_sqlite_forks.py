@@ -153,7 +153,7 @@ def test_the_child_of_a_fork_that_could_not_wait_refuses_its_stores(
     def child() -> None:
         for one in (store, other, SqliteStore(tmp_path / "new.db")):
             error = refusal(errors.StoreUnavailableError, lambda one=one: one.ask(sample_call()))
-            assert "was forked while another thread used a store" in str(error)
+            assert "was forked while a store was open" in str(error)
 
     def close_one() -> None:
         with sqlite_file._gate:  # as a thread has that closes a connection of a store that was garbage-collected

@@ -220,8 +220,9 @@ def _open(path: str) -> Connection:
     with _gate:
         if _inherited:
             raise errors.StoreUnavailableError(
-                f"{path} cannot be opened here: this process was forked while another thread used a store; nothing was"
-                " recorded, start the process anew"
+                f"{path} cannot be opened here: this process was forked while a store was open, because a call was"
+                f" being recorded for more than {_PATIENCE:g} seconds or because the fork was not made by Python;"
+                " nothing was recorded, start the process anew, or open stores after the fork only"
             )
         connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64,
