@@ -1,5 +1,7 @@
 """A reviewer's edit: what was not touched stays to the byte."""
 
+from typing import Any
+
 import pytest
 
 from sayso import errors
@@ -54,3 +56,36 @@ def test_own_key_of_a_gate_keeps_a_default_out_of_the_stored_shape() -> None:
 
     assert "s3cret-default" in Gate(tell).schema.text
     assert "s3cret-default" not in Gate(tell, redact=("badge",), redaction=Redaction(("badge",))).schema.text
+
+
+def test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars() -> None:
+    def send(data: Any, note: str = "") -> None:
+        """Stand for a function that takes anything."""
+
+    store, secret = MemoryStore(), {"user": "kim", "password": "hunter22", "hosts": [{"token": "t1"}]}
+    link = "https://u:hunter22@shop.example"
+
+    def held(value: Any, **options: Any) -> Request:
+        with pytest.raises(ConfirmationRequired) as caught:
+            gate(wait="raise", store=store, **options)(send)(value, note="n")
+        return store.get(caught.value.confirmation_id)
+
+    shown = {"user": "bob", "password": "***", "hosts": [{"token": "***"}]}
+    kept = [
+        (secret, shown, {**secret, "user": "bob"}),
+        (secret, {"user": "bob", "password": "***"}, {"user": "bob", "password": "hunter22"}),
+        (secret, {"user": "***"}, {"user": "***"}),  # nothing was masked there
+        (link, "https://u:***@shop.example/new", f"{link}/new"),
+        ("kim", {"user": "***"}, {"user": "***"}),
+    ]
+    for value, edit, runs in kept:
+        assert real(held(value), data=edit)["data"] == runs
+    moved = [
+        (secret, {"user": "bob", "passwd": "***"}), (secret, {"login": {"password": "***"}}),
+        (secret, [{"password": "***"}]), (secret, {**shown, "more": [{"token": "***"}]}), (secret, "***"),
+        (link, {"link": "https://u:***@shop.example"}), (link, ["https://u:***@shop.example"]),
+    ]  # fmt: skip
+    for value, edit in moved:
+        with pytest.raises(errors.InvalidChangesError, match="write the secrets out"):
+            real(held(value), data=edit)
+    assert real(held("eve", redactor=lambda given: {"data": given["data"]}), note="***")["note"] == "n"

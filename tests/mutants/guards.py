@@ -828,6 +828,21 @@ MUTANTS = [
         "server/test_proxy_sign_in.py::test_a_program_of_the_machine_names_nobody_by_an_address_that_uvicorn_believes",
     ),
     Mutant(
+        "a mask under another name does not run as three stars", "model/edit.py",
+        "        if new and _hides(masked, original):", "        if False:",
+        "model/test_edit.py::test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars",
+    ),
+    Mutant(
+        "a mask in a value of another kind does not run as three stars", "model/edit.py",
+        "    if mentions_mask(edited) and _hides(masked, original):", "    if False:",
+        "model/test_edit.py::test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars",
+    ),
+    Mutant(
+        "a mask of what a redactor left out stays what it is", "model/edit.py",
+        "return unmask(value, real[name], MASK, where=name)", "return value",
+        "model/test_edit.py::test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars",
+    ),
+    Mutant(
         "what the server's rule denies is not asked", "server/api/validation.py",
         """if here.kind == "deny":""", "if False:",
         "server/test_policy.py::test_what_the_policy_of_the_server_denies_is_not_asked",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import html
+import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -105,6 +107,22 @@ def test_a_problem_under_an_odd_key_stands_at_its_field_and_names_it_as_json(ada
     assert 'value["x-y"]: Input is not of type' in text_of(page)
     preview = text_of(ada.decide(request_id, "preview", **{"f0.1": "3"}).text)
     assert re.search(r'value\["größe z"\]\s*2 → 3', preview)
+
+
+def test_a_mask_in_json_says_that_it_stays_and_stays(ada: Browser) -> None:
+    ran: list[Any] = []
+    login = gated(Any, ran)
+    real = {"user": "kim", "password": "hunter22"}
+    request_id = held(login, real).confirmation_id
+    page = ada.get(f"/r/{request_id}").text
+    assert "*** stands for a masked value; leave it as it is" in text_of(page)
+    box = html.unescape(re.search(r'<textarea id="f0"[^>]*>([^<]*)<', page)[1])  # type: ignore[index]
+    assert json.loads(box) == {"user": "kim", "password": "***"}
+    renamed = ada.decide(request_id, "approve", f0=box.replace('"password"', '"passwd"'))
+    assert "not certain whose secret *** stands for" in text_of(renamed.text)
+    assert ada.decide(request_id, "approve", f0=box.replace("kim", "bob")).status_code == 200
+    login(real)
+    assert [value for value, *_ in ran] == [{**real, "user": "bob"}]
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -108,7 +108,7 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
         where: What the trees are called in errors.
 
     Raises:
-        SchemaError: Elements of a list with secrets were moved so that their secrets cannot be told apart.
+        SchemaError: What is masked was moved so that it cannot be told whose secret `MASK` stands for.
     """
     if masked == MASK:
         return original if _is_mask(edited) else edited
@@ -116,6 +116,9 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
         return _with_password(edited, original, str(masked), where)
     named, shown, real = fields_of(edited), fields_of(masked), fields_of(original)
     if named is not None and shown is not None and real is not None:
+        new = [name for name, value in named.items() if mentions_mask(value) and not (name in shown and name in real)]
+        if new and _hides(masked, original):
+            raise _unclear(f"{where}.{new[0]}" if where else new[0])
         back = {
             name: unmask(value, real[name], shown[name], where=f"{where}.{name}" if where else name)
             if name in shown and name in real
@@ -134,6 +137,8 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
                 for item, place in paired
             ],
         )
+    if mentions_mask(edited) and _hides(masked, original):  # it is of another kind than what was masked
+        raise _unclear(where)
     return edited
 
 
@@ -150,7 +155,7 @@ def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -
     found: list[int | None] = [None] * len(items)
     open_ends: list[int] = []
     for index, item in enumerate(items):
-        if not _mentions(item):
+        if not mentions_mask(item):
             continue
         same = [place for place, other in enumerate(seen) if other == item]
         if still and index in same:
@@ -190,11 +195,12 @@ def _is_mask(tree: Json) -> bool:
     return tree == MASK or (isinstance(secret, list) and secret[-1:] == [MASK])
 
 
-def _mentions(tree: Json) -> bool:
+def mentions_mask(tree: Json) -> bool:
+    """Say whether a value, or a part of it, reads as a mask."""
     parts = children_of(tree)
     if parts is None:
         return _is_mask(tree) or (isinstance(tree, str) and has_gap(tree))
-    return any(map(_mentions, parts.values()))
+    return any(map(mentions_mask, parts.values()))
 
 
 def _hides(masked: Json, original: Json) -> bool:
@@ -319,8 +325,10 @@ def _wrapped(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meant(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, Any]) -> Any:
-    if name not in real or name not in shown:
+    if name not in real:
         return value
+    if name not in shown:  # what the gate's own redactor leaves out is masked as a whole
+        return unmask(value, real[name], MASK, where=name)
     if _is_as_shown(value, shown[name]):
         return real[name]
     seen = shown[name] if '{"$' in dump(value) else canonical.display(shown[name])

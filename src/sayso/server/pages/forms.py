@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
+from sayso.model.edit import mentions_mask
 from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Request
@@ -210,9 +211,13 @@ class _Builder:
         null: tuple[Way, ...] = ("null",) if can_be_null else ()
         absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
         way: Way = "absent" if tree is _ABSENT and absent else "null" if tree is None and null else "value"
+        hint = self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"})
+        found = made or _json(tree)
+        if not found.parts and mentions_mask(tree):
+            kept = say("*** stands for a masked value; leave it as it is, and it stays what it really is")
+            hint = f"{hint}; {kept}" if hint else kept
         return replace(
-            made or _json(tree), name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way,
-            hint=self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"}),
+            found, name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way, hint=hint,
             default=brief(part["default"], _ROOM) if "default" in part else "",
         )  # fmt: skip
 
