@@ -5,6 +5,7 @@ The invariant: no text of ours on a page stands outside of the catalogue, and no
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -29,6 +30,7 @@ from sayso.stores.base import Store
 from tests.support.acting import held
 from tests.support.browsing import BASE, Browser, browser, fields_of
 from tests.support.pseudo import HEBREW, latin_in, left_in_latin
+from tests.support.running import agent_of, ids, started
 
 CATALOGUES = Path(__file__).parents[2] / "src" / "sayso" / "server" / "catalogues"
 _PARTS = re.compile(r"%\(\w+\)s|%%|</?[a-z][^>]*>")
@@ -183,6 +185,29 @@ def test_no_text_of_a_page_stands_outside_of_the_catalogue(
         if left := left_in_latin(page.text):
             wrong[address] = left
     assert wrong == {}
+
+
+def test_the_steps_of_a_run_are_told_in_the_readers_language(
+    app: Starlette, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(languages(), "he", HEBREW)
+    sayso.configure(store=store)
+
+    def κοίτα(κωδικός: str) -> str:
+        return "ναι"
+
+    # Names have no Greek letters.
+    tools = [sayso.Tool(κοίτα, name=str(at), requires_approval=at == 1) for at in range(2)]
+    turns = [{"calls": [(one.name, {"κωδικός": "α"})], "text": "έτσι"} for one in tools]
+    (request_id,) = ids(started(agent_of(tools, *turns, name="9"), prompt="δες το"))
+    someone, run_id = browser(app, "άντα"), store.get(request_id).run_id
+    for address, part in ((f"/r/{request_id}", 'id="story"'), (f"/runs/{run_id}", 'id="steps"')):
+        page = someone.get(address, headers={"accept-language": "he"}).text
+        section = page.partition(part)[2].partition("</section>")[0]
+        assert "κωδικός" in section
+        assert left_in_latin(section) == []
+        german = someone.get(address, headers={"accept-language": "de"}).text
+        assert 'erhielt {"κωδικός": "α"}; ergab "ναι"' in html.unescape(german)
 
 
 def _unread(sentence: str) -> str:

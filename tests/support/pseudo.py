@@ -19,7 +19,7 @@ _NAMES = {"aria-label", "placeholder", "title", "alt", "data-counts", "data-risk
 _SILENT = {"script", "style", "kbd"}
 # Names of things, not words: the product, formats, ids, instants, what is to be typed, notes inside of drawn values.
 OURS_ANYWAY = re.compile(
-    r"\\n|\b3d, |sqlite:\S+|(?:\b__main__\.py|-c\b)(?: \(program\))?"
+    r"\\n|\b3d, |sqlite:\S+|(?:\b__main__\.py|-c\b)"
     r"|\b(?:rq|run|gr|tok)_\w+\b|\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\d[T ][\d:.+]+Z?|U\+[0-9A-F]+"
     r"|\b(?:sayso|CSV|JSONL|JSON|null|true|false|None|UTC|ID|python|local|characters|memory|English|Deutsch"
     r"|NAME|ISSUER)\b"

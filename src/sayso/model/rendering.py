@@ -18,6 +18,7 @@ from sayso.model.canonical.names import place
 from sayso.model.canonical.tags import MASK, Json
 from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.words import later, say
 
 _ROOM = 80
 _SHORTEST_ISSUER = 12
@@ -265,11 +266,15 @@ def token(text: str, room: int = _ROOM) -> str:
     return brief(text, room)
 
 
+_OURS = {later("program"), later("token"), later("policy")}
+"""Issuers whose names are words."""
+
+
 def name_of(who: Identity, room: int = _ROOM) -> str:
     """Return how a person or program is named to people; the issuer is left out for people of this machine."""
     if who.issuer == LOCAL:
         return token(who.subject, room)
-    issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER))
+    issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER)) if who.issuer not in _OURS else say(who.issuer)
     return f"{token(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
 
 

@@ -51,6 +51,7 @@ _KNOWN = frozenset({
     later("paused"), later("broken"), later("ended"), later("revoked"), later("used up"),
     later("low"), later("medium"), later("high"), later("critical"), later("ask"),
     later("review"), later("admin"), later("tool"), later("agent"), later("workflow"),
+    later("success"), later("error"), later("waiting"), later("decided"),
 })  # fmt: skip
 """Words of ours that pages show beside those of programs: states, decisions, risks, kinds."""
 

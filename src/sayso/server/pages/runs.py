@@ -24,17 +24,18 @@ from sayso.model.redaction import Redaction, scrub, told_apart, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunState
-from sayso.model.words import say
+from sayso.model.words import say, unisolated
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
-from sayso.server.pages.rendering import render, rows_of
+from sayso.server.pages.rendering import known, render, rows_of
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view.document import event_rows, moment
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000
 _MOST_READ = 20_000  # characters of what a step took or gave; more of it is not read for what is masked
+_KINDS = {"Tool": "tool", "Agent": "agent", "Workflow": "workflow"}  # words of ours, and no names of classes
 _UNREADABLE = (
     errors.StoreCorruptError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
@@ -186,14 +187,18 @@ def _scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
 def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    said = [] if span.input is None else [f"took {short(span.input)}"]
-    said += [] if span.output is None else [f"gave {short(span.output)}"]
+    said = [] if span.input is None else [say("took %(what)s", what=short(span.input))]
+    said += [] if span.output is None else [say("gave %(what)s", what=short(span.output))]
+    if span.error is not None:
+        said = [say("error %(what)s", what=short(span.error))]
     return {
         "at": "" if span.t0 is None else moment(instant(span.t0 * 1000)),
         "path": escape(span.path),
-        "kind": escape(span.type),
-        "status": escape(" ".join(str(span.status[part]) for part in ("code", "reason") if span.status.get(part))),
-        "said": "; ".join(said) if span.error is None else f"error {short(span.error)}",
+        "kind": escape(_KINDS.get(span.type, span.type)),
+        "status": escape(
+            " ".join(known(str(span.status[part])) for part in ("code", "reason") if span.status.get(part))
+        ),
+        "said": unisolated("; ".join(said)),
         "request_id": request_id if isinstance(request_id, str) else None,
         "is_human": request_id is not None or span.status.get("code") in {"waiting", "decided"},
     }
