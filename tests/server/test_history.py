@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 import sayso
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
 from sayso.server.pages import listing
-from sayso.server.pages.export import COLUMNS
+from sayso.server.pages.listing import COLUMNS
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock

@@ -48,7 +48,7 @@ from sayso.server.context import RequestContext, Settings, get_route, post_route
 from sayso.server.hooks import Hooks, receive
 from sayso.server.hosts import HEADERS, LOOPBACK, Guard
 from sayso.server.language import asked_for, language_of
-from sayso.server.pages import actions, bulk, export, insights, listing
+from sayso.server.pages import actions, bulk, insights, listing
 from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
@@ -71,7 +71,7 @@ def _routes() -> list[BaseRoute]:
     return [
         Route("/", get_route(listing.inbox)),
         Route("/history", get_route(listing.history)),
-        Route("/history.{kind}", get_route(export.export)),
+        Route("/history.{kind}", get_route(listing.export)),
         Route("/insights", get_route(insights.insights)),
         Route("/grants", get_route(grant_pages.grants)),
         Route("/grants/{grant_id}/{verb}", post_route(grant_pages.act_on_grant), methods=["POST"]),
