@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any, Literal, Unpack, cast
 
 from sayso.errors import ConfigError, KeyReusedError
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.integrations.tool_calls import ToolResult, acall_tool, check_options, options_of
+from sayso.integrations.tool_calls import ToolResult, acall_tool, options_of
+from sayso.integrations.tool_hooks import ToolHook, framework
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import not_run
@@ -30,10 +30,7 @@ _BEAT = 5.0  # seconds between two progress notifications
 
 
 def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ConfigError(f'{name} is not installed: pip install "sayso[fastmcp]"') from error
+    return framework(name, "fastmcp", name)
 
 
 def _types() -> Any:
@@ -44,22 +41,16 @@ class _ToolFailed(Exception):
     """The tool's own result says that it failed."""
 
 
-class _Calls:
+class _Calls(ToolHook):
     """The calls of one server: which are held, how they wait, and which later call means an earlier one."""
 
     def __init__(self, tools: Collection[str] | None, wait: Wait, patience: float, options: HoldOptions) -> None:
         if wait not in {"auto", "block", "ticket"}:
             raise ConfigError(f"wait= takes 'auto', 'block' or 'ticket', not {wait!r}")
-        if isinstance(tools, str):
-            raise ConfigError(f"tools= takes a list of names or patterns, not {tools!r}")
-        check_options(options, "run", "context")
-        self._tools, self._wait, self._options = tools, wait, options
+        super().__init__(tools, options)
         self._timeout = {"auto": patience, "block": None, "ticket": 0.0}[wait]
         self._own_run = new_run_id()
         self._delivered: Counter[str] = Counter()
-
-    def holds(self, name: str) -> bool:
-        return self._tools is None or any(fnmatchcase(name, pattern) for pattern in self._tools)
 
     async def take(
         self, name: str, arguments: dict[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
@@ -79,16 +70,15 @@ class _Calls:
             is_over = result.has_run  # a no goes on being the answer to equal calls
         except ConfirmationRequired as waits:
             is_over = False
-            return ToolResult(
+            result = ToolResult(
                 f"Not run yet: a person must approve {waits.id}; call again with the same arguments. Go on with other"
                 " work first: the call made again gives the result, and nothing is asked twice.",
                 has_run=False,
             )
-        else:
-            return result
         finally:
             if is_over:  # an equal call is a new one from now on
                 self._delivered[digest] = max(self._delivered[digest], number + 1)
+        return result
 
 
 def _client() -> str:

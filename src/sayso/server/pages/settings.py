@@ -120,11 +120,10 @@ def _devices(context: RequestContext) -> dict[str, Any]:
     """Return the devices of who looks, the key that a browser needs to become one, and which one this browser is."""
     push: Push = context.http.app.state.push
     here, now = device_key(context.http), clock.now()
-    mine = [
-        (one, datetime.fromisoformat(one.record.body["added"]), one.record.due)
+    rows = [
+        (one.key, one.name, ago(datetime.fromisoformat(one.record.body["added"]), now), one.key == here, one.record.due)
         for one in push.devices(context.reviewer)
     ]
-    rows = [(one.key, one.name, ago(added, now), one.key == here, due) for one, added, due in mine]
     return {"rows": rows, "key": push.public_key()}
 
 
@@ -140,16 +139,17 @@ def _gates(store: Store) -> list[dict[str, Any]]:
     asked: dict[str, list[Request]] = {}
     for request in store.list(Filter(kind="call"), limit=_MOST, newest=True).requests:
         asked.setdefault(request.call.tool, []).append(request)
-    return [_gate(requests[0], len(requests)) for _, requests in sorted(asked.items())]
-
-
-def _gate(newest: Request, count: int) -> dict[str, Any]:
-    try:
-        found = schema_of(newest)
-        kinds, schema = kinds_of(found), json.dumps(found.json_schema(), indent=2, ensure_ascii=False)
-    except errors.StoreCorruptError as fault:
-        kinds, schema = {}, str(fault)
-    return {"call": newest.call, "asked": count, "last": newest.created_at, "kinds": kinds, "schema": schema}
+    gates: list[dict[str, Any]] = []
+    for _, (newest, *others) in sorted(asked.items()):
+        try:
+            found = schema_of(newest)
+            kinds, schema = kinds_of(found), json.dumps(found.json_schema(), indent=2, ensure_ascii=False)
+        except errors.StoreCorruptError as fault:
+            kinds, schema = {}, str(fault)
+        gates.append({
+            "call": newest.call, "asked": 1 + len(others), "last": newest.created_at, "kinds": kinds, "schema": schema,
+        })  # fmt: skip
+    return gates
 
 
 def _standing(token: Token) -> str:
