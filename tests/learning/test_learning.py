@@ -450,8 +450,8 @@ def test_a_rule_lets_through_what_was_seen_and_holds_the_rest(
     always(memory, clock)
     found = proposed(memory)
     assert (found.verdict, found.replayed, found.fits, found.against, found.undecided) == ("allow", 30, 30, (), 0)
-    assert "It does not look at password (masked, and not compared)." in found.findings
-    assert found.findings[0].startswith("30 of 30 (at least 88 %) were approved unchanged by 2 people")
+    assert "It does not look at password (masked, and not compared)." in found.toml
+    assert found.findings[0].startswith("30 of 30 (at least 88 %) were approved unchanged, by 2 people")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sayso.toml").write_text(found.toml.replace("payments:pay", "pay"))
     (tmp_path / "sayso.toml").chmod(0o600)

@@ -26,6 +26,7 @@ from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
+from sayso.model.words import ENGLISH, later, say, say_n, speaking
 from sayso.policy import Policy
 from sayso.policy.condition import Condition, ConditionError, library
 from sayso.policy.replay import verdict_on
@@ -67,7 +68,10 @@ class Share(NamedTuple):
         return max(0.0, (centre - spread) / (1 + z * z / n))
 
     def __str__(self) -> str:
-        return f"{self.part:,} of {self.whole:,} (at least {int(self.low * 100)} %)"
+        return say(
+            "%(part)s of %(whole)s (at least %(low)s %%)", part=f"{self.part:,}", whole=f"{self.whole:,}",
+            low=int(self.low * 100),
+        )  # fmt: skip
 
 
 @dataclass
@@ -198,30 +202,43 @@ class Proposal:
 
     @property
     def findings(self) -> list[str]:
-        """What speaks for the rule and what the replay found, in sentences; in ASCII."""
-        was = "approved unchanged" if self.verdict == "allow" else "refused"
-        would, other = ("let through", "refused or changed") if self.verdict == "allow" else ("denied", "approved")
-        people = f"{self.people} {'person' if self.people == 1 else 'people'}"
-        free = ", ".join(f"{escape(name)} ({said})" for name, said in self.not_compared.items())
-        calls = "call" if self.replayed == 1 else "calls"
-        found = f"would have {would} {self.fits:,}, of which people {other} {len(self.against):,}."
-        lines = [
-            f"{self.seen} were {was} by {people}, {self.begin:%Y-%m-%d %H:%M}Z to {self.end:%Y-%m-%d %H:%M}Z.",
-            f"Replayed on {self.replayed:,} past {calls} of it: {found}",
-        ]
-        lines += [f"Nobody decided {self.undecided:,} of these."] if self.undecided else []
-        lines += [f"{len(self.went_wrong):,} of these failed or ended unknown."] if self.went_wrong else []
-        lines += [f"It cannot be told of {self.uncertain:,} past calls."] if self.uncertain else []
-        return [*lines, f"It does not look at {free}."] if free else lines
+        """What speaks for the rule and what the replay found, in sentences in the language of the context."""
+        span = {"begin": f"{self.begin:%Y-%m-%d %H:%M}Z", "end": f"{self.end:%Y-%m-%d %H:%M}Z"}
+        facts = {"past": f"{self.replayed:,}", "fits": f"{self.fits:,}", "others": f"{len(self.against):,}"}
+        seen, people = str(self.seen), self.people
+        if self.verdict == "allow":
+            lines = [
+                say_n("%(seen)s were approved unchanged, by %(num)s person, %(begin)s to %(end)s.",
+                      "%(seen)s were approved unchanged, by %(num)s people, %(begin)s to %(end)s.",
+                      people, seen=seen, **span),
+                say("Replayed on %(past)s past calls of it, it would have let through %(fits)s, of which people refused"
+                    " or changed %(others)s.", **facts),
+            ]  # fmt: skip
+        else:
+            lines = [
+                say_n("%(seen)s were refused, by %(num)s person, %(begin)s to %(end)s.",
+                      "%(seen)s were refused, by %(num)s people, %(begin)s to %(end)s.", people, seen=seen, **span),
+                say("Replayed on %(past)s past calls of it, it would have denied %(fits)s, of which people approved"
+                    " %(others)s.", **facts),
+            ]  # fmt: skip
+        for count, message in (
+            (self.undecided, later("Nobody decided %(count)s of these.")),
+            (len(self.went_wrong), later("%(count)s of these failed or ended unknown.")),
+            (self.uncertain, later("It cannot be told of %(count)s past calls.")),
+        ):
+            lines += [say(message, count=f"{count:,}")] if count else []
+        return lines
 
     @property
     def toml(self) -> str:
-        """The rule with its findings as comments, to be put into a policy file."""
-        named = list[str]()
+        """The rule with its findings as comments, to be put into a policy file; in English and in ASCII."""
+        free = ", ".join(f"{escape(name)} ({said})" for name, said in self.not_compared.items())
+        named = [f"It does not look at {free}."] if free else []
         for what, ids in (("otherwise", self.against), ("wrong", self.went_wrong)):
             more = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
             named += [f"{what}: {', '.join(ids[:_NAMED])}{more}"] if ids else []
-        return "".join(f"# {line}\n" for line in [escape(self.tool), *self.findings, *named]) + self.rule
+        with speaking(ENGLISH):
+            return "".join(f"# {line}\n" for line in [escape(self.tool), *self.findings, *named]) + self.rule
 
 
 def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> tuple[Proposal, ...]:

@@ -19,7 +19,6 @@ from starlette.requests import Request as Http
 from starlette.responses import HTMLResponse
 
 from sayso import __version__, clock
-from sayso.learning import Proposal, Share
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
@@ -61,42 +60,6 @@ def known(word: str) -> str:
     return say(str(word)) if word in _KNOWN else word
 
 
-def _share(share: Share) -> str:
-    """Return a share with its lower bound as people read it."""
-    return say(
-        "%(part)s of %(whole)s (at least %(low)s %%)", part=f"{share.part:,}", whole=f"{share.whole:,}",
-        low=int(share.low * 100),
-    )  # fmt: skip
-
-
-def _findings(one: Proposal) -> list[str]:
-    """Return what speaks for a rule, and what its replay found, in sentences; `Proposal.findings` is the English."""
-    seen, people = _share(one.seen), one.people
-    span = {"begin": f"{one.begin:%Y-%m-%d %H:%M}Z", "end": f"{one.end:%Y-%m-%d %H:%M}Z"}
-    facts = {"past": f"{one.replayed:,}", "fits": f"{one.fits:,}", "others": f"{len(one.against):,}"}
-    if one.verdict == "allow":
-        lines = [
-            say("%(seen)s were approved unchanged, by %(people)s people, %(begin)s to %(end)s.", seen=seen,
-                people=people, **span),
-            say("Replayed on %(past)s past calls of it, it would have let through %(fits)s, of which people refused or"
-                " changed %(others)s.", **facts),
-        ]  # fmt: skip
-    else:
-        lines = [
-            say("%(seen)s were refused, by %(people)s people, %(begin)s to %(end)s.", seen=seen, people=people, **span),
-            say("Replayed on %(past)s past calls of it, it would have denied %(fits)s, of which people approved"
-                " %(others)s.", **facts),
-        ]  # fmt: skip
-    for count, message in (
-        (one.undecided, later("Nobody decided %(count)s of these.")),
-        (len(one.went_wrong), later("%(count)s of these failed or ended unknown.")),
-        (one.uncertain, later("It cannot be told of %(count)s past calls.")),
-    ):
-        lines += [say(message, count=f"{count:,}")] if count else []
-    names = ", ".join(map(escape, one.not_compared))
-    return [*lines, say("It does not look at %(names)s.", names=names)] if names else lines
-
-
 def _described(values: str) -> str:
     """Return what a report says of an argument's values: `always "A"`; they are JSON in it, and drawn as everywhere."""
     begin, listed = next(((one, values.removeprefix(one)) for one in _LISTS if values.startswith(one)), ("", ""))
@@ -132,8 +95,7 @@ def _environment() -> Environment:
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
-        "span": brief_span, "ago": _ago, "known": known, "share": _share, "findings": _findings,
-        "described": _described, "channel": channel_name,
+        "span": brief_span, "ago": _ago, "known": known, "described": _described, "channel": channel_name,
     }  # fmt: skip
     return made
 
