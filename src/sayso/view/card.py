@@ -334,25 +334,30 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     if request.risk is not None:
         risk = token(request.risk, room)
         facts.append((say("risk"), say(risk) if risk in _RISKS else risk))
-    needs = request.quorum
-    if needs.count > 1 or needs.roles:
-        facts.append((say("needs"), reviewers(needs.count)))
-        facts += [(say("with the role"), token(role, room)) for role in sorted(needs.roles)]
-    may_start = starts(request)
-    if may_start is not None:
-        facts.append((say("may start"), may_start))
-    facts += escalation_facts(request, now, room)
-    votes = request.votes if request.state is State.PENDING else ()
-    facts += [(say("approved by"), said_by(vote, now)) for vote in votes]
-    if request.claimed_by is not None and request.claimed_at is not None:
-        facts.append((say("claimed by"), f"{name_of(request.claimed_by, room)}, {ago(request.claimed_at, now)}"))
+    facts += needs(request, now, room)
     if request.state is State.PENDING:
         facts.append((say("expires"), say("%(when)s; no answer is a no", when=time_left(request.expires_at, now))))
     room = max([_FACT_ROOM, *(columns(name) + 1 for name, _ in facts)])
     return [f"  {padded(name, room)}{fact}" for name, fact in facts]
 
 
-def escalation_facts(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
+def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what an approval needs, who approved already and who has claimed it, and is `away`, as names and values."""
+    wanted, may_start = request.quorum, starts(request)
+    if wanted.count > 1 or wanted.roles:
+        yield say("needs"), reviewers(wanted.count)
+        yield from ((say("with the role"), token(role, room)) for role in sorted(wanted.roles))
+    if may_start is not None:
+        yield say("may start"), may_start
+    yield from _escalation(request, now, room)
+    votes = request.votes if request.state is State.PENDING else ()
+    yield from ((say("approved by"), said_by(vote, now)) for vote in votes)
+    if request.claimed_by is not None and request.claimed_at is not None:
+        said = filter(None, (ago(request.claimed_at, now), away))
+        yield say("claimed by"), ", ".join((name_of(request.claimed_by, room), *said))
+
+
+def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
     """Yield when a request is, or was, opened to more people, and to whom, as names and values."""
     escalation, at = request.escalation, request.escalated_at
     if escalation is None or (at is None and request.state is not State.PENDING):

@@ -35,7 +35,7 @@ from sayso.server.pages.amounts import amount_text
 from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
-from sayso.view.card import said_by, stands
+from sayso.view.card import stands
 from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _HEADLINE = 180
@@ -261,17 +261,4 @@ def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> l
     found += [(say("on behalf of"), name_of(person)) for person in request.acts_for]
     if request.kind == "call":
         found.append((say("function"), escape(request.call.tool)))
-    needs = request.quorum
-    if needs.count > 1 or needs.roles:
-        found.append((say("needs"), card.reviewers(needs.count)))
-        found += [(say("with the role"), token(role)) for role in sorted(needs.roles)]
-    may_start = card.starts(request)
-    if may_start is not None:
-        found.append((say("may start"), may_start))
-    found += card.escalation_facts(request, now, _HEADLINE)
-    if request.state is State.PENDING:
-        found += [(say("approved by"), said_by(vote, now)) for vote in request.votes]
-    if request.claimed_by is not None and request.claimed_at is not None:
-        said = filter(None, (ago(request.claimed_at, now), absence(request.claimed_by, away)))
-        found.append((say("claimed by"), ", ".join((name_of(request.claimed_by), *said))))
-    return found
+    return [*found, *card.needs(request, now, _HEADLINE, absence(request.claimed_by, away))]
