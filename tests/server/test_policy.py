@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 import sayso
@@ -108,7 +109,8 @@ def test_what_a_call_needs_is_the_stricter_of_the_program_and_the_rule_of_the_se
 def test_what_the_policy_of_the_server_denies_is_not_asked(server_says: Says, tmp_path: Path) -> None:
     behind = SqliteStore(tmp_path / "server.db")
     with serving() as server:
-        store = HttpStore(server.of(behind), new_token(behind))
+        url, token = server.of(behind), new_token(behind)
+        store = HttpStore(url, token)
 
         @sayso.gate(wait="raise", store=store, name="pay", when=True)
         def pay(amount: int) -> None:
@@ -117,8 +119,12 @@ def test_what_the_policy_of_the_server_denies_is_not_asked(server_says: Says, tm
         server_says("verdict = 'deny'\nreason = 'not at night'\nname = 'night'")
         with sayso.run("r"), pytest.raises(errors.AskRefusedError, match=r"denies pay \(night\): not at night"):
             pay(1)
-        noted = [json.loads(row.detail) for row in behind.journal(run_id="r") if row.event == "denied"]
-        assert noted == [{"tool": "pay", "rule": "night", "reason": "not at night"}]
+        body = {"tool": "pay", "arguments": {"amount": 1}, "agent_reasoning": "rent", "timeout": "1h"}
+        headers = {"authorization": f"Bearer {token}", "idempotency-key": "k"}
+        answer = httpx2.post(f"{url}/api/aap/v1/requests", json=body, headers=headers)
+        assert (answer.status_code, "not at night" in answer.text) == (422, True), answer.text
+        noted = [json.loads(row.detail) for row in behind.journal() if row.event == "denied"]
+        assert noted == 2 * [{"tool": "pay", "rule": "night", "reason": "not at night"}]
         server_says("verdict = 'hold'\nwhen = 'args.size > 1'")  # there is no such argument
         with sayso.run("r"), pytest.raises(errors.AskRefusedError, match="cannot be asked"):
             pay(2)
