@@ -784,6 +784,8 @@ def test_a_share_is_counted_without_a_look_at_other_requests(stage: Stage, monke
 
     monkeypatch.setattr(type(stage.store), "count", count)
     program.ask(sample_call("run_b"))
+    assert not looked  # nothing stands in a run that begins
+    program.ask(sample_call("run_b", {"amount": 31}))
     assert {one.run_id for one in looked} == {"run_b"}
 
 

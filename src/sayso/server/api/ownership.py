@@ -117,16 +117,21 @@ class Ownership(Context):
             self._readable[entry.request_id] = self.request_or_none(entry.request_id) is not None
         return self._readable[entry.request_id]
 
-    def claim(self, run_id: str) -> None:
-        """Write down that a run is the program's, where nobody began it; raises as `must_be_free` does."""
+    def claim(self, run_id: str) -> bool:
+        """Write down that a run is the program's, where nobody began it; raises as `must_be_free` does.
+
+        Returns:
+            Whether nobody had begun it, so that nothing stands in it yet.
+        """
         owner = self._owner(run_id)
         if owner is None:
             body = {"issuer": self.me.issuer, "subject": self.me.subject}
             if self.store.keep(Record(_RECORD, run_id, body), only_new=True):
-                return
+                return True
             owner = self._owner(run_id)  # another was faster
         if owner != self.me:
             raise errors.RunNotFoundError(run_id)
+        return False
 
     def must_be_able_to_save(self, update: RunUpdate) -> None:
         """Raise a not-found fault where a run, or a request that it waits for, is somebody else's."""

@@ -129,13 +129,13 @@ def record(own: Ownership, request: Request, update: RunUpdate | None = None) ->
 
     Because there is one writer, of many who ask at once no more find room than there is.
     """
-    own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
+    is_new = own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
     saved = None if update is None else _update(own, update, request.run_id)
-    known = _known(own, request) or _known_by_id(own, request)
+    known = (None if is_new else _known(own, request)) or _known_by_id(own, request)  # a fingerprint is of one run
     if known is not None and not own.is_mine(known):
         raise errors.RunNotFoundError(request.run_id)
     if known is None:
-        _must_have_room(own, request.run_id)
+        _must_have_room(own, request.run_id, is_new=is_new)
     # A key is compared with what it was used for by the store.
     if known is not None and saved is None and request.key is None:
         return known
@@ -161,14 +161,14 @@ def _known_by_id(own: Ownership, request: Request) -> Request | None:
     return known
 
 
-def _must_have_room(own: Ownership, run_id: str) -> None:
+def _must_have_room(own: Ownership, run_id: str, *, is_new: bool) -> None:
     """Refuse what is one too many of the run or of the program.
 
     Of the program no more records are read than may wait, and no other request.
     """
     state, store, now = own.http.app.state, own.store, clock.now()
     in_run, kind = Filter(states=frozenset({State.PENDING}), run_id=run_id), waiting_kind(own.me)
-    if store.count(in_run) >= state.open_per_run:
+    if (0 if is_new else store.count(in_run)) >= state.open_per_run:
         for request in store.list(in_run, limit=1_000).requests:
             if is_due(request, now):
                 store.settle(request.id)
