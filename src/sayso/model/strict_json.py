@@ -14,21 +14,20 @@ from typing import Any, NoReturn, cast
 _MAX_DEPTH = 64
 _TOO_DEEP = f"it is nested deeper than {_MAX_DEPTH} levels"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def loads(text: str) -> Any:
     """Return what a text says; raises `ValueError` with the reason where it cannot be read."""
     try:
-        content = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite)
+        content = _decoder.decode(text)
     except RecursionError:
         raise _NotStrict(_TOO_DEEP) from None
     except (json.JSONDecodeError, _NotStrict):
         raise
     except ValueError:  # what Python says of it names a setting of this process
         raise _NotStrict("a number has too many digits") from None
-    # Most texts cannot have what is looked for: each level has a bracket, and half of a pair has an escape or itself.
-    if text.count("{") + text.count("[") > _MAX_DEPTH or _MAYBE_SURROGATE.search(text):
+    # Most texts cannot have what is looked for: each level has a bracket, and half of a pair its escape or itself.
+    if not text.isascii() or "\\u" in text or text.count("{") + text.count("[") > _MAX_DEPTH:
         _check_values(content)
     return content
 
@@ -67,6 +66,9 @@ def _finite(digits: str) -> float:
     if math.isinf(number):
         raise _NotStrict("a number is too large")
     return number
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite)
 
 
 def _check_values(content: Any) -> None:
