@@ -30,6 +30,7 @@ from .server import restart, server
 from .table import Row, Table, as_json, as_markdown, as_text, brief, facts_of, fill, table_of
 from .targets import target_table
 from .waking import wake
+from .walk import walk
 
 MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "allow": allow,
@@ -51,13 +52,14 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
     "learning": learning,
     "abuse": abuse,
     "import": footprint,
+    "walk": walk,
     "costs": costs,
     "postgres": postgres,
     "fleet": fleet,
     "capacity": capacity,
 }
 # What the targets are about; and what does not stand in the main table.
-TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import"}
+TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import", "walk"}
 APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "fleet", "capacity"}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .table import Row, Table, seconds
+from .walk import AIMS, MEASURE, TEXTS
 
 __all__ = ["target_table"]
 
@@ -67,6 +68,13 @@ def _packages(figures: Figures) -> float | None:
     return figures.find("install", "sayso", "", "packages")
 
 
+def _way(name: str, figure: str) -> Target:
+    """Return how many calls, or files, a held call may take."""
+    limit = dict(zip(("calls", "files"), AIMS[name], strict=True))[figure]
+    who = f"sayso: {TEXTS[name]}"
+    return Target(f"{TEXTS[name]}: {figure}", limit, lambda f: f.find(MEASURE, who, "", figure), "{:.0f}".format)
+
+
 BASELINE, ONE = "baseline, by hand", "baseline, by hand, one process"
 TARGETS = (
     Target("import, CPU over bare Python", 60e-3, lambda f: f.find("import", "import sayso", "", "least"), seconds),
@@ -77,6 +85,7 @@ TARGETS = (
     Target(
         "call let through, a rule", 10e-6, lambda f: f.find(LET, "sayso, gate(when=a rule"), seconds, is_by_clock=True
     ),
+    *(_way(name, figure) for name in AIMS for figure in ("calls", "files")),
     _clock("in memory, beside udspy: `confirm_first`", 2.0, MEMORY, "udspy"),
     _clock("in memory, beside udspy: gate and Review", 2.0, MEMORY, "udspy", "sayso, gate"),
     _clock("on disk, FULL, beside four commits by hand (1.8 is the aim)", 2.0, DISK, BASELINE),
