@@ -1037,7 +1037,13 @@ MUTANTS = [
     ),
     Mutant(
         "a folder that changed within a tick is not trusted", "stores/sqlite_file.py",
-        "if time.time_ns() - found.st_mtime_ns > _TICK else None", "if found else None",
+        "if time.time_ns() - max(changed) > _TICK else None", "if found else None",
+        "stores/test_store_beside_others.py::"
+        "test_a_database_that_was_replaced_is_noticed_whenever_its_folder_changed_last",
+    ),
+    Mutant(
+        "a folder whose time was put back has changed", "stores/sqlite_file.py",
+        "    changed = found.st_mtime_ns, found.st_ctime_ns", "    changed = (found.st_mtime_ns,)",
         "stores/test_store_beside_others.py::"
         "test_a_database_that_was_replaced_is_noticed_whenever_its_folder_changed_last",
     ),

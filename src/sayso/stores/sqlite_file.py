@@ -32,7 +32,9 @@ _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 _SMALLEST = 512  # bytes of a database with one page
 _BUSY_SECONDS = 30.0
-_TICK = 100_000_000  # nanoseconds, more than any clock of a file system takes for one step
+_TICK = (
+    2_000_000_000  # nanoseconds, the longest step of a file system's clock: FAT's; others take a second, or much less
+)
 _log = logging.getLogger("sayso")
 
 
@@ -88,7 +90,7 @@ class Connection(sqlite3.Connection):
     path, home, log, number = "", "", "", 0
     file: tuple[int, int] | None = None
     log_file: tuple[int, int] | None = None
-    folder: tuple[int, int, int] | None = None
+    folder: tuple[int, ...] | None = None
 
 
 def in_place(connection: Connection | None) -> Connection | None:
@@ -117,13 +119,15 @@ def in_place(connection: Connection | None) -> Connection | None:
     return connection
 
 
-def _folder(path: str) -> tuple[int, int, int] | None:
+def _folder(path: str) -> tuple[int, ...] | None:
     """Return which folder this is and when it last changed; None where the next change may get the same time."""
+    # Its `mtime` can be put back, and who restores a copy does so (`rsync -a`, `tar`); on POSIX its `ctime` cannot.
     try:
         found = os.stat(path)  # noqa: PTH116  as below
     except OSError:
         return None
-    return (found.st_dev, found.st_ino, found.st_mtime_ns) if time.time_ns() - found.st_mtime_ns > _TICK else None
+    changed = found.st_mtime_ns, found.st_ctime_ns
+    return (found.st_dev, found.st_ino, *changed) if time.time_ns() - max(changed) > _TICK else None
 
 
 def _identity(path: str) -> tuple[int, int] | None:
