@@ -109,6 +109,18 @@ def test_the_thread_compares_no_requests_after_what_the_store_wrote_itself(
     end()
 
 
+def test_the_two_numbers_of_a_version_are_never_the_same(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    mine, theirs = stores
+    request_id = mine.ask(sample_call()).id
+    writing, reading = list[int](), list[int]()
+    for n in range(9):
+        writing.append(mine._version())
+        with mine._write_lock:
+            reading.append(mine._version())
+        sayso.Review(mine if n % 3 else theirs, reviewer="ada").extend(request_id, f"{n + 2}h")
+    assert set(writing).isdisjoint(reading)
+
+
 def test_nobody_who_comes_as_the_thread_ends_is_forgotten(stores: tuple[SqliteStore, SqliteStore]) -> None:
     mine, theirs = stores
     request_id = mine.ask(sample_call()).id

@@ -174,18 +174,18 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def _version(self) -> int:
         # On the writing connection, for which only what others wrote is another version: what this store wrote has rung
-        # already, and many who wait here would look at it twice. Where that one is long in use, the other one's number
-        # differs, and so they do.
+        # already, and many who wait here would look at it twice. Where that one is long in use, the other one is asked,
+        # whose number is never the same (one is even, one odd), and so they do.
         try:
             if self._write_lock.acquire(timeout=BUSY):
                 try:
                     connection = self._writer()
-                    return connection.number + self._file_version()
+                    return 2 * (connection.number + self._file_version())
                 finally:
                     self._write_lock.release()
             with self._read_lock:
                 connection = self._reader()
-                return connection.number + int(connection.execute("PRAGMA data_version").fetchone()[0])
+                return 2 * (connection.number + int(connection.execute("PRAGMA data_version").fetchone()[0])) + 1
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
