@@ -767,6 +767,20 @@ def test_a_vote_or_a_longer_span_leaves_no_room(stage: Stage, clock: Clock) -> N
     refusal(errors.TooManyOpenForTokenError, lambda: program.ask(sample_call("run_b")))
 
 
+def test_what_waits_for_people_again_takes_room_again(stage: Stage) -> None:
+    stage.server.of(stage.store, open_per_token=1)
+    program, person = stage.program(), stage.person()
+    request = program.ask(sample_call("run_a", {"amount": 90}))
+    person.approve(request.id, changes={"amount": 7})
+    assert program.send_back(request.id, program.get(request.id).requester, ["amount: is odd"]).state is State.PENDING
+    refusal(errors.TooManyOpenForTokenError, lambda: program.ask(sample_call("run_b")))
+    Review(stage.store, reviewer="ada", undo_within="10m").approve(request.id)
+    person.undo(request.id)
+    refusal(errors.TooManyOpenForTokenError, lambda: program.ask(sample_call("run_b")))
+    person.reject(request.id)
+    assert program.ask(sample_call("run_b")).state is State.PENDING
+
+
 def test_what_programs_ask_without_a_server_is_counted_for_no_token(store: Store, clock: Clock) -> None:
     request = store.ask(sample_call())
     assert store.records(waiting_kind(request.requester)) == []

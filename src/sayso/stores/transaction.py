@@ -21,7 +21,7 @@ from sayso.model.reviewer import TOKENS, Identity
 from sayso.model.run import RunRecord, RunUpdate, Step
 from sayso.stores.codec import altered
 from sayso.stores.delegations import stand_in
-from sayso.stores.records import Record, RecordTransaction, record_of, row_of
+from sayso.stores.records import Record, RecordRow, RecordTransaction, record_of, row_of
 
 
 class Transaction(RecordTransaction, Protocol):
@@ -84,8 +84,9 @@ CHANNEL, ESCALATION, LEASE, RESULT, SUBMISSION = "channel", "escalation", "lease
 # Changes of which no message is made; whatever else may come to be is told.
 SILENT = frozenset({"assigned", "claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
 
-# Changes of what waits for no person any more.
+# Changes of what waits for no person any more, and those after which it may wait for one again.
 _AFTER_DECISION = frozenset({"started", "suspended", "done", "failed", "unknown", "resolved"})
+_WAITS_AGAIN = frozenset({"returned", "undone"})
 
 
 def delivery_kind(channel: str) -> str:
@@ -98,12 +99,16 @@ def waiting_kind(requester: Identity) -> str:
     return f"waiting/{requester.qualified}"
 
 
+def _waiting(request: Request) -> RecordRow:
+    return row_of(Record(waiting_kind(request.requester), request.id, {}, request.expires_at))
+
+
 def insert(tx: Transaction, transition: Transition) -> None:
     """Write a new request, and what is owed for it."""
     tx.insert(transition)
     request = transition.request
     if request.requester.issuer == TOKENS:
-        tx.put_record(row_of(Record(waiting_kind(request.requester), request.id, {}, request.expires_at)))
+        tx.put_record(_waiting(request))
     if request.escalation is not None:
         tx.put_record(row_of(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
     # A named channel that nobody has registered yet gets its messages when somebody does.
@@ -115,11 +120,13 @@ def update(tx: Transaction, transition: Transition) -> None:
     """Write a changed request, and that its deliveries are due again."""
     tx.update(transition)
     request = transition.request
-    is_counted = request.requester.issuer == TOKENS and transition.event not in _AFTER_DECISION
-    if is_counted and request.state is not State.PENDING:
+    if request.requester.issuer == TOKENS and transition.event not in _AFTER_DECISION:
         kind = waiting_kind(request.requester)
-        if tx.find_record(kind, request.id) is not None:
-            tx.drop_record(kind, request.id)
+        if request.state is not State.PENDING:
+            if tx.find_record(kind, request.id) is not None:
+                tx.drop_record(kind, request.id)
+        elif transition.event in _WAITS_AGAIN:
+            tx.put_record(_waiting(request))
     if transition.event in SILENT:
         return
     for channel in tx.record_keys(CHANNEL):
