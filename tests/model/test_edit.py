@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sayso import errors
+from sayso import errors, hold
 from sayso.gates.gate import gate
 from sayso.gates.options import Gate
 from sayso.gates.signals import ConfirmationRequired
@@ -89,3 +89,18 @@ def test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars() -> N
         with pytest.raises(errors.InvalidChangesError, match="write the secrets out"):
             real(held(value), data=edit)
     assert real(held("eve", redactor=lambda given: {"data": given["data"]}), note="***")["note"] == "n"
+
+
+def test_a_mask_that_was_moved_to_an_argument_that_was_not_given_never_runs_as_three_stars() -> None:
+    store, names = MemoryStore(), ("token", "secret", "note", "motto")
+    schema = {"type": "object", "properties": {name: {} for name in names}}
+    given = {"token": "t1", "secret": {"user": "kim"}, "note": "n"}
+    request = store.get(hold("shop:pay", given, schema=schema, store=store).id or "")
+    for edit in ({"motto": "***"}, {"motto": ["https://u:***@shop.example"]}):
+        with pytest.raises(errors.InvalidChangesError, match=r"motto: .* write the secrets out"):
+            edited_call(request, edit)
+        with pytest.raises(errors.InvalidChangesError, match=r"motto: .* write the secrets out"):
+            edited_call(request, arguments=edit)
+    assert real(request, motto="m", token="***") == {**given, "motto": "m"}
+    plain = store.get(hold("shop:pay", {"note": "n"}, schema=schema, store=store).id or "")
+    assert real(plain, motto="***") == {"note": "n", "motto": "***"}  # there is no secret whose mask it could be

@@ -833,6 +833,12 @@ MUTANTS = [
         "model/test_edit.py::test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars",
     ),
     Mutant(
+        "a mask of an argument that was not given does not run as three stars", "model/edit.py",
+        "        if added and any(", "        if False and any(",
+        "model/test_edit.py::"
+        "test_a_mask_that_was_moved_to_an_argument_that_was_not_given_never_runs_as_three_stars",
+    ),
+    Mutant(
         "a mask in a value of another kind does not run as three stars", "model/edit.py",
         "    if mentions_mask(edited) and _hides(masked, original):", "    if False:",
         "model/test_edit.py::test_a_mask_that_was_left_as_it_is_or_moved_never_runs_as_three_stars",

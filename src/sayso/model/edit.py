@@ -283,6 +283,9 @@ def edited_call(
         real = _named(canonical.load(before.form))
         shown = _named(before.shown)
         written = _named(canonical.load(canonical.encode(dict((arguments if changes is None else changes) or {})).text))
+        added = [name for name, value in written.items() if name not in real and mentions_mask(value)]
+        if added and any(_hides(shown.get(name, MASK), value) for name, value in real.items()):
+            raise _unclear(added[0])
         new = {name: _meant(name, value, real, shown) for name, value in written.items()}
         merged = new if changes is None else {**real, **new}
         # What was not changed stays to the byte, whatever its type would make of it.
