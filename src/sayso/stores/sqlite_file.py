@@ -32,9 +32,7 @@ _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 _SMALLEST = 512  # bytes of a database with one page
 _BUSY_SECONDS = 30.0
-_TICK = (
-    2_000_000_000  # nanoseconds, the longest step of a file system's clock: FAT's; others take a second, or much less
-)
+_TICK = 2_000_000_000  # nanoseconds: the longest step of a file system's clock, FAT's
 _log = logging.getLogger("sayso")
 
 
