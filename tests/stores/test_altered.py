@@ -24,6 +24,7 @@ from sayso.stores.jsonl import JsonlStore
 from sayso.stores.jsonl_file import Lines
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
 from sayso.testing.scene import ADA, Scene, refusal
 from tests.support.evidence import as_somebody_with_the_file, scene_on
 
@@ -115,6 +116,17 @@ def test_a_row_that_was_altered_holds_up_no_other(
     assert scene.store.sweep() == 1
     assert scene.store.get(other.id).state is State.EXPIRED
     assert altered.id in caplog.text
+
+
+def test_a_row_that_cannot_be_read_holds_up_no_list_of_budgets(
+    playing: Callable[[str | None], Scene], path: Path
+) -> None:
+    store = playing(None).store
+    request = store.ask(sample_call("r", budgets=(("count() <= 3 per 24h", "few"),)))
+    store.start(request.id, "t")
+    assert [one.rule for one in store.budgets()] == ["few"]
+    rewrite(path, request, "progress", "{")
+    assert [(one.rule, one.request) for one in playing(None).store.budgets()] == [(None, None)]
 
 
 def test_an_answer_that_was_turned_around_shows(playing: Callable[[str | None], Scene], path: Path) -> None:

@@ -450,7 +450,8 @@ class BudgetUse(NamedTuple):
     Attributes:
         budget: Its limit, as at the last time that something was taken.
         used: How much of it is used now; None where its record is not as the journal says, so that nothing passes.
-        request: The newest request that took from it, which tells whose it is; None where none does any more.
+        request: The newest request that took from it, which tells whose it is; None where none does any more, or it
+            cannot be read.
     """
 
     budget: Budget

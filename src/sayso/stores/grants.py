@@ -377,7 +377,7 @@ class GrantVerbs(RecordVerbs):
             except errors.ConfigError:  # somebody altered it
                 continue
             newest = None
-            with suppress(errors.RequestNotFoundError):
+            with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):  # one row holds up no list
                 newest = self.get(str(takings[-1][0])) if takings else None
             yield BudgetUse(budget, self.budget_used(budget, record.key), newest)
 
