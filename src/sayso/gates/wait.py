@@ -335,16 +335,17 @@ class _Decided:
         return self._is_asked and (self._until is None or time.monotonic() < self._until)
 
     def _look(self) -> Request:
+        # A look by `as_heard` is short, so that a cancelled wait ends, and an end that is reached must be heard: by the
+        # next look, if it is reached during this one.
+        is_over = is_due(self._request, clock.now())
         try:
-            # A look by `as_heard` is short, so that a cancelled wait ends, and an end that is reached must be heard.
-            is_over = is_due(self._request, clock.now())
             look: Callable[[str], Request] = (
                 self._store.get if is_over else getattr(self._store, "as_heard", self._store.get)
             )
             request = look(self._request.id)
             return self._store.settle(request.id) if is_due(request, clock.now()) else request
         except StoreUnavailableError:
-            if notices.can_decide(self._store) or is_due(self._request, clock.now()):
+            if notices.can_decide(self._store) or is_over:
                 raise
             return self._request  # a server that is away ends no wait; what was decided is heard when it is back
 
