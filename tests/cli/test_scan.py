@@ -37,6 +37,16 @@ FOUND = {
     "import os, sayso\ndef f(): os.remove('x')\nsafe = sayso.gate(f)\nf()": "file-deletion",
     "import os, sayso\n@sayso.gate\ndef g(): f()\ndef f(): os.remove('x')\nf()": "file-deletion",
     "import os\ndef f(x):\n    x.once(lambda a: os.remove('x'))": "file-deletion",
+    # a gate above a decorator that takes the function
+    **{
+        f"import sayso\n{bound}\n@sayso.gate\n@{decorator}\nasync def f(): pass": "gate-order"
+        for bound, decorator in [
+            ("app = FastAPI()", "app.post('/x')"), ("from web import router", "router.get('/x')"),
+            ("agent = Agent(m)", "agent.tool"), ("mcp = FastMCP('m')", "mcp.tool()"), ("import airflow.decorators",
+            "airflow.decorators.task"), ("from airflow.decorators import task", "task"), ("import agents",
+            "agents.function_tool"), ("from celery import shared_task as later", "later(bind=True)"),
+        ]
+    },
 }  # fmt: skip
 NOT_FOUND = [
     "import os, sayso\n@sayso.gate\ndef f(): os.remove('x')",
@@ -49,6 +59,8 @@ NOT_FOUND = [
     "import os, sayso\ndef f(a): os.remove('x')\nsayso.hold('rm', {}).once(f)",
     "import os\nfrom sayso.integrations.dspy import gate\ndef f(): os.remove('x')\ntool = gate(f)",
     "import os, sayso\n@sayso.gate\ndef g(): f()\ndef f(): h()\ndef h(): os.remove('x')",
+    "import sayso, functools\napp = FastAPI()\n@app.post('/x')\n@sayso.gate\n@functools.lru_cache\ndef f(): pass",
+    "import sayso, tenacity, slow\n@sayso.gate\n@tenacity.retry()\n@slow.down\n@staticmethod\ndef f(): pass",
     "def f(db):\n    db.execute('SELECT 1')",
     "import requests\nrequests.post('https://example.com')",
     "import requests\nrequests.get('https://api.stripe.com/v1/refunds')",
@@ -64,6 +76,18 @@ def test_it_finds_what_is_behind_no_gate() -> None:
 
 def test_it_finds_nothing_behind_a_gate_or_harmless() -> None:
     assert {text: found for text in NOT_FOUND if (found := scan_text(text, "a.py"))} == {}
+
+
+def test_what_a_gate_does_not_reach_counts_as_ungated_and_is_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "a.py"
+    page.write_text("import os, sayso\n@sayso.gate\n@app.post('/x')\ndef f():\n    os.remove('x')\n")
+    assert main(["scan", str(page), "--fail-on", "high"]) == 1
+    said = capsys.readouterr().out
+    assert ":3:2: high gate-order: app.post in f stands below the gate and takes the bare function" in said
+    assert ":5:5: medium file-deletion: os.remove" in said
+    assert "1 call behind no gate in 1 file, 1 gate above what takes the function" in said
 
 
 def test_a_comment_with_a_reason_leaves_a_call_out() -> None:

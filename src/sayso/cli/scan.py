@@ -29,6 +29,10 @@ from sayso.model.escaping import escape
 SEVERITIES = ("low", "medium", "high")
 _GATES = ("sayso.gate", "sayso.confirm_first", "sayso.confirmation.*", "sayso.tool", "sayso.Tool", "sayso.runs.*")
 _ADAPTERS = "sayso.integrations.*"
+# Decorators that hand a function on: methods of objects, and these. What is below in modules only wraps it.
+_TAKERS = frozenset({"actor", "flow", "function_tool", "job", "shared_task", "step", "task", "tool", "workflow"})
+_WRAPPERS = frozenset({"backoff", "contextlib", "functools", "temporalio", "tenacity", "typing"})
+_ORDER = "gate-order"
 _IGNORE = re.compile(r"#\s*sayso:\s*ignore\[([^\]]*\S[^\]]*)\]")
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "dist"})
 
@@ -68,6 +72,10 @@ class Finding:
     ignored: str | None = None
 
 
+def _told(pattern: Pattern) -> str:
+    return pattern.says if pattern.id == _ORDER else f"{pattern.says} and is behind no gate"
+
+
 @cache
 def patterns() -> tuple[Pattern, ...]:
     """Return the patterns of `scan.toml`, in order."""
@@ -103,6 +111,8 @@ class _Reader(ast.NodeVisitor):
         self.handed: set[str] = set()  # functions that are given to a gate, or to `once`
         self.uses: list[tuple[str, str]] = []
         self.calls: list[tuple[ast.Call, str, bool]] = []
+        self.takers: list[tuple[ast.expr, str, str]] = []  # decorators below a gate that take the bare function
+        self._modules: set[str] = set()
         self._inside, self._behind = [""], False
 
     # -- names
@@ -112,6 +122,7 @@ class _Reader(ast.NodeVisitor):
             self.names[one.asname or one.name.partition(".")[0]] = (
                 one.name if one.asname else one.name.partition(".")[0]
             )
+            self._modules.add(one.asname or one.name.partition(".")[0])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for one in node.names:
@@ -154,7 +165,11 @@ class _Reader(ast.NodeVisitor):
     # -- functions and calls
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        is_gated = any(self._is_gate(one) for one in node.decorator_list)
+        gates = [place for place, one in enumerate(node.decorator_list) if self._is_gate(one)]
+        below = node.decorator_list[gates[-1] + 1 :] if gates else []
+        takers = [(one, name, node.name) for one in below if (name := self._taker(one)) is not None]
+        self.takers += takers
+        is_gated = bool(gates) and not takers
         self.functions[node.name] = is_gated and self.functions.get(node.name, True)
         for one in node.decorator_list:
             self.visit(one)
@@ -169,6 +184,17 @@ class _Reader(ast.NodeVisitor):
     def _is_gate(self, node: ast.expr) -> bool:
         name = self.name_of(node.func if isinstance(node, ast.Call) else node)
         return name is not None and (any(fnmatchcase(name, one) for one in _GATES) or fnmatchcase(name, _ADAPTERS))
+
+    def _taker(self, node: ast.expr) -> str | None:
+        """Return the name of a decorator that registers or keeps the function: `app.post`, `agent.tool`, `task`."""
+        called = node.func if isinstance(node, ast.Call) else node
+        name, whole = _dotted(called), self.name_of(called) or ""
+        if name is None or whole.partition(".")[0] in _WRAPPERS:
+            return None
+        if "." not in name:
+            return name if name in _TAKERS or whole.rpartition(".")[2] in _TAKERS else None
+        is_of_module = name.partition(".")[0] in self._modules
+        return name if not is_of_module or name.rpartition(".")[2] in _TAKERS else None
 
     def visit_Call(self, node: ast.Call) -> None:
         self.calls.append((node, self._inside[-1], self._behind))
@@ -221,6 +247,14 @@ def scan_text(text: str, path: str) -> list[Finding]:
     reader, lines = _Reader(), text.splitlines()
     reader.visit(ast.parse(text, path))
     gated, found = reader.gated(), list[Finding]()
+
+    def reason_at(line: int) -> str | None:
+        reason = _IGNORE.search("\n".join(lines[max(0, line - 2) : line]))
+        return reason[1].strip() if reason else None
+
+    order = next(one for one in patterns() if one.id == _ORDER)
+    for one, name, function in reader.takers:
+        found.append(Finding(path, one.lineno, one.col_offset + 1, name, function, order, reason_at(one.lineno)))
     for node, function, is_behind in reader.calls:
         if is_behind or function in gated:
             continue
@@ -229,11 +263,9 @@ def scan_text(text: str, path: str) -> list[Finding]:
         texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         pattern = next((one for one in patterns() if one.fits(name, method, texts)), None)
         if pattern is not None:
-            beside = "\n".join(lines[max(0, node.lineno - 2) : node.lineno])
-            reason = _IGNORE.search(beside)
             called = name or f"….{method}"
             found.append(Finding(
-                path, node.lineno, node.col_offset + 1, called, function, pattern, reason[1].strip() if reason else None
+                path, node.lineno, node.col_offset + 1, called, function, pattern, reason_at(node.lineno)
             ))  # fmt: skip
     return sorted(found, key=lambda one: (one.line, one.column))
 
@@ -277,8 +309,10 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
             place = f"{escape(one.path)}:{one.line}:{one.column}"
             where = f" in {escape(one.function)}" if one.function else ""
             out(f"{place}: {one.pattern.severity} {one.pattern.id}: {escape(one.call)}{where} {one.pattern.says}")
+        misplaced = sum(one.pattern.id == _ORDER for one in left)
+        gates = f", {plural(misplaced, 'gate')} above what takes the function" if misplaced else ""
         ignored = f", {len(found) - len(left)} ignored with a reason" if len(found) > len(left) else ""
-        out(f"{plural(len(left), 'call')} behind no gate in {plural(number, 'file')}{ignored}")
+        out(f"{plural(len(left) - misplaced, 'call')} behind no gate in {plural(number, 'file')}{gates}{ignored}")
     if unreadable:
         return 1
     most = max((SEVERITIES.index(one.pattern.severity) for one in left), default=-1)
@@ -296,7 +330,7 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
     """Return findings as a SARIF 2.1.0 log; ignored ones are suppressed in the source, with their reason."""
     rules = [
         {
-            "id": one.id, "shortDescription": {"text": f"A call {one.says} and is behind no gate"},
+            "id": one.id, "shortDescription": {"text": f"A {'decorator' if one.id == _ORDER else 'call'} {_told(one)}"},
             "defaultConfiguration": {"level": _LEVELS[one.severity]},
         }
         for one in patterns()
@@ -316,6 +350,6 @@ def _result(one: Finding) -> dict[str, Any]:
     reason = [] if one.ignored is None else [{"kind": "inSource", "justification": one.ignored}]
     return {
         "ruleId": one.pattern.id, "level": _LEVELS[one.pattern.severity],
-        "message": {"text": f"{one.call} {one.pattern.says} and is behind no gate"},
+        "message": {"text": f"{one.call} {_told(one.pattern)}"},
         "locations": [{"physicalLocation": place}], "suppressions": reason,
     }  # fmt: skip
