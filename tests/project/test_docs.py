@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import shutil
@@ -58,6 +59,38 @@ def run_examples(page: Path, folder: Path) -> None:
     finally:
         place.finish()
     assert place.ran == len(wanted)
+
+
+def test_two_clients_of_the_web_example_that_come_back_at_once_get_one_result() -> None:
+    pytest.importorskip("fastapi")
+    import httpx
+
+    page = next(block for block in blocks(ROOT / "docs/guides/fastapi-and-async.md", ROOT)).text
+    effect, ran, both = '    return f"{user} is gone"', list[str](), asyncio.Event()
+    assert effect in page
+    program = page.partition("client = ")[0].replace(effect, f"    await happens(user)\n{effect}")
+
+    async def happens(user: str) -> None:
+        ran.append(user)
+        await asyncio.wait_for(both.wait(), 60)
+
+    async def play(app: Any) -> list[tuple[int, str]]:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            held = await client.post("/users/kim/close")
+            sayso.Review(reviewer="ada").approve(held.json()["waits_for"])
+            clients = [asyncio.create_task(client.post("/users/kim/close")) for _ in range(2)]
+            for _ in range(500):  # rounds of the loop, in which the second one comes as far as it can
+                await asyncio.sleep(0)
+            both.set()
+            answers = [await one for one in clients] + [await client.post("/users/kim/close")]
+            return [(one.status_code, one.text) for one in answers]
+
+    space: dict[str, Any] = {"happens": happens, "__name__": "shop"}
+    with config.use(store=MemoryStore()):
+        exec(compile(program, "fastapi-and-async.md", "exec"), space)  # noqa: S102  what the page shows
+        assert asyncio.run(play(space["app"])) == [(200, '{"result":"kim is gone"}')] * 3
+    assert ran == ["kim"]
 
 
 def test_every_block_is_executed_or_says_why_not() -> None:
