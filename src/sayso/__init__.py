@@ -12,6 +12,7 @@ from sayso.gates import dialog as _dialog
 
 if TYPE_CHECKING:
     from sayso import aio as aio
+    from sayso import errors as errors
     from sayso import policy as policy
     from sayso.config import configure as configure
     from sayso.confirmation import ConfirmationRejected as ConfirmationRejected
@@ -108,6 +109,7 @@ _HOMES = {
     "confirm_first": "confirmation",
     "current_request": "gates.call",
     "deny": "policy",
+    "errors": "",
     "gate": "gates.gate",
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
@@ -162,6 +164,7 @@ __all__ = [
     "confirm_first",
     "current_request",
     "deny",
+    "errors",
     "gate",
     "get_confirmation_context",
     "get_confirmation_status",

@@ -105,8 +105,9 @@ def test_unknown_name_is_an_attribute_error_that_names_it() -> None:
         sayso.no_such_name  # noqa: B018  # the access is the test
 
 
-def test_async_twin_is_reachable_from_a_bare_import() -> None:
-    assert printed("import sayso; print(sayso.aio.Review.__name__)") == "Review"
+def test_exported_modules_are_reachable_from_a_bare_import() -> None:
+    for name in ("aio.Review", "errors.PolicyError", "policy.Policy"):
+        assert printed(f"import sayso; print(sayso.{name}.__name__)") == name.partition(".")[2]
 
 
 def test_there_are_public_modules_to_check() -> None:

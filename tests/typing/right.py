@@ -79,6 +79,8 @@ except sayso.ConfirmationRejected as no:
     assert_type(no.id, str | None)
 except errors.OutcomeUnknownError as unknown:
     assert_type(unknown.id, str)
+except sayso.errors.PolicyError as fault:
+    assert_type(fault.args, tuple[Any, ...])
 
 review = sayso.Review(by=sayso.Reviewer("ada", roles={"finance"}))
 for request in review.list(state=["pending", "approved"], run="order-1", agent="billing", limit=10):
