@@ -1,8 +1,9 @@
 """Settings: the default store, the reviewer at this terminal, and the keys.
 
-`configure` takes precedence over environment variables (`SAYSO_STORE`, `SAYSO_TOKEN`, …), and these over `sayso.toml`
-in this folder or the nearest one above. Without any, the store is a file in the user's state directory. Tables of the
-file also configure channels and the server. Stores are opened once per address and process.
+`configure` takes precedence over environment variables (`SAYSO_STORE`, `SAYSO_TOKEN`, …), and these over the settings
+file: the one that `SAYSO_CONFIG` names, else `sayso.toml` in this folder or the nearest one above. Without any, the
+store is a file in the user's state directory. Tables of the file also configure channels and the server. Stores are
+opened once per address and process.
 """
 
 from __future__ import annotations
@@ -141,10 +142,42 @@ def working_folder() -> str:
         ) from None
 
 
+def named_file() -> str | None:
+    """Return the settings file that `SAYSO_CONFIG` names, there or not, as an absolute path; None where it is not set.
+
+    Raises:
+        ConfigError: It is set, and names none.
+    """
+    named = os.environ.get("SAYSO_CONFIG")
+    if named is None:
+        return None
+    if not named.strip():
+        raise errors.ConfigError(
+            "SAYSO_CONFIG is set and names no file; nothing was decided and nothing ran: let it name the settings file,"
+            " or unset it"
+        )
+    path = os.path.expanduser(named)  # noqa: PTH111  asked at every call of a gate, as `working_folder`
+    return path if os.path.isabs(path) else os.path.join(working_folder(), path)  # noqa: PTH117, PTH118  the same
+
+
 def settings_file() -> Path | None:
-    """Return the `sayso.toml` that counts here, the nearest one from this folder upwards; None where there is none."""
+    """Return the settings file that counts here; None where there is none.
+
+    The one that `SAYSO_CONFIG` names, else the nearest `sayso.toml` from this folder upwards.
+
+    Raises:
+        ConfigError: `SAYSO_CONFIG` names no file that is there.
+    """
     if _pinned is not None:
         return _pinned[0]
+    named = named_file()
+    if named is not None:
+        if not os.path.exists(named):  # noqa: PTH110  `Path` says no too where it may not look
+            raise errors.ConfigError(
+                f"SAYSO_CONFIG names {named}, which is not there; nothing was decided and nothing ran: correct it, or"
+                " unset it"
+            )
+        return Path(named)
     here = Path(working_folder())
     return next((folder / _FILE for folder in (here, *here.parents) if (folder / _FILE).is_file()), None)
 
@@ -173,6 +206,10 @@ def trusted_text(path: Path) -> str:
                     f" `chmod go-w {path}` makes it yours alone"
                 )
         text = file.read()
+    if not text.strip() and _pinned is None and str(path) == named_file():
+        raise errors.ConfigError(
+            f"SAYSO_CONFIG names {path}, which is empty and is not used; a comment in it says that none are meant"
+        )
     digest = None if _pinned is None else _pinned[1].get(str(path))
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
         raise errors.ConfigError(f"{path} is not as it was when it was trusted, and is not used")
@@ -429,14 +466,14 @@ def default_reviewer() -> Reviewer:
     Raises:
         ConfigError: The name cannot be one.
     """
-    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(working_folder())
+    chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(working_folder(), named_file())
     return chosen if isinstance(chosen, Reviewer) else _named(chosen)
 
 
 @cache
-def _reviewer_nearby(_: str) -> str | Reviewer:
-    # Kept for each folder: looking for the file and for the user costs more than a decision does, and the hash of a
-    # `Path` would cost a tenth of one.
+def _reviewer_nearby(_: str, __: str | None) -> str | Reviewer:
+    # Kept for each folder and named file: looking for them and for the user costs more than a decision does, and the
+    # hash of a `Path` would cost a tenth of one.
     in_file = _from_file("reviewer")[0]
     if in_file:
         return in_file

@@ -469,6 +469,7 @@ def test_doctor_is_content_with_a_good_store() -> None:
     assert "0600" in done.out
     assert "pending 1" in done.out
     assert "SAYSO_KEY         not set, arguments are readable in the file\n" in done.out
+    assert "rules             none, a gate without when= holds every call\n" in done.out
     found = sayso("doctor", "--json").data
     assert found["found"]["newest record"].endswith("Z")
     assert (found["ok"], found["found"]["requests"], found["found"]["schema"]) == (
@@ -488,6 +489,18 @@ def test_doctor_says_what_is_wrong(store: Store) -> None:
     done = sayso("doctor", "--json")
     assert done.code == 1
     assert {wrong["name"] for wrong in done.data["wrong"]} == {"mode", "unknown outcomes", "newest record"}
+
+
+def test_doctor_says_which_settings_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask_refund()
+    file = tmp_path / "service.toml"
+    monkeypatch.setenv("SAYSO_CONFIG", str(file))
+    gone = sayso("doctor")
+    assert (gone.code, f"SAYSO_CONFIG names {file}, which is not there" in gone.out) == (1, True)
+    file.write_text('[[rules]]\ntool = "*"\nverdict = "hold"\n')
+    file.chmod(0o600)
+    found = sayso("doctor", "--json").data["found"]
+    assert (found["settings"], found["rules"]) == (f"{file}, named by SAYSO_CONFIG", f"1, {file}")
 
 
 def test_doctor_does_not_mind_a_place_where_nothing_was_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import aio, errors, policy
+from sayso import aio, config, errors, policy
 from sayso.model.reviewer import Quorum
 from sayso.policy import Policy, hold
 from sayso.stores.base import Store
@@ -107,6 +107,40 @@ def test_a_gate_without_a_rule_of_its_own_follows_the_file_in_effect(store: Stor
             call("A-1", 4_000, "DE02")
     assert journal(store, "denied")[0]["rule"] == "rule 2 (sayso.toml:9)"
     assert RAN == [41]
+
+
+def test_the_settings_file_that_the_environment_names_counts_in_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_effect('[[rules]]\ntool = "*"\nverdict = "allow"\n')  # of the folder, and loses
+    pinned = tmp_path / "service.toml"
+    monkeypatch.setenv("SAYSO_CONFIG", "service.toml")
+    unusable = {None: "service.toml:1:1: cannot be read", "": "is empty", "[[rules]]": "a rule needs tool"}
+    for text, why in unusable.items():
+        if text is not None:
+            pinned.write_text(text)
+            pinned.chmod(0o600)
+        with pytest.raises(errors.PolicyError, match=why):
+            gated()("A-1", 40, "DE02")
+    pinned.write_text("# no settings are meant\n")
+    ask(gated())
+    pinned.write_text(RULES)
+    monkeypatch.setenv("SAYSO_CONFIG", str(pinned))
+    monkeypatch.chdir("/")
+    with caplog.at_level("INFO", "sayso"), sayso.run("order-1"):
+        assert [gated()("A-1", amount, "DE02") for amount in (41, 42)] == ["41 to DE02", "42 to DE02"]
+    assert [one.getMessage() for one in caplog.records if "lets" in one.getMessage()] == [
+        f"{pinned} lets calls through that no person sees, such as this one of refund"
+    ]
+    monkeypatch.setenv("SAYSO_CONFIG", " ")
+    with pytest.raises(errors.ConfigError, match="names no file"):
+        gated()("A-1", 40, "DE02")
+    with pytest.raises(errors.ConfigError, match="names no file"):
+        config.address_nearby()
+    monkeypatch.setenv("SAYSO_CONFIG", str(tmp_path / "gone.toml"))
+    with pytest.raises(errors.ConfigError, match=r"gone.toml, which is not there"):
+        config.address_nearby()
+    assert RAN == [41, 42]
 
 
 def test_each_key_of_a_hold_is_in_the_request() -> None:

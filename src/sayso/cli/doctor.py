@@ -28,6 +28,7 @@ from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.request import State
+from sayso.policy import in_effect
 from sayso.stores.base import Filter, Store
 
 _SLACK = timedelta(seconds=5)
@@ -116,8 +117,18 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
 
 
 def _settings() -> Iterator[_Finding]:
-    file = config.settings_file()
-    yield _Finding("settings", "no sayso.toml here or above" if file is None else str(file))
+    where = ", named by SAYSO_CONFIG" if "SAYSO_CONFIG" in os.environ else ""
+    try:
+        file = config.settings_file()
+        yield _Finding("settings", "no sayso.toml here or above" if file is None else f"{file}{where}")
+        policy = in_effect()
+    except SaysoError as fault:
+        yield _Finding("rules", "cannot be used", str(fault))
+    else:
+        text = (
+            "none, a gate without when= holds every call" if policy is None else f"{len(policy.rules)}, {policy.path}"
+        )
+        yield _Finding("rules", text)
     try:
         who = signer()
     except SaysoError as fault:

@@ -50,6 +50,8 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effec
         verdict = _of_policy(gate, policy, arguments, occasion)
     if gate.always and verdict.kind == "allow":
         return replace(verdict, kind="hold", reason=None, budgets=(), log=False)
+    if policy is not None and verdict.kind == "allow":
+        policy.let_through(gate.name)
     return verdict
 
 

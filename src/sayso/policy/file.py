@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import stat
 import tomllib
@@ -26,6 +27,8 @@ from sayso.policy.verdict import Verdict, hold
 
 _NO_RULE = replace(hold(), rule="no rule matches")
 _SETTINGS = "sayso.toml"
+_log = logging.getLogger("sayso")
+_announced: set[str] = set()  # files of which the log has told
 _MOST = 512  # tools with their schemas whose conditions are kept compiled
 
 
@@ -73,6 +76,7 @@ class _Rules:
     rules: tuple[Rule, ...]
     problems: tuple[Problem, ...]
     points_to: Path | None = None
+    path: str = ""
     compiled: dict[tuple[str, str, str], list[_Compiled]] = field(default_factory=dict[Any, Any])
 
     @cached_property
@@ -183,9 +187,9 @@ class Policy:
         """Return the policy of a file.
 
         Args:
-            path: The file; when not given, the `[[rules]]` of the `sayso.toml` in effect (the nearest one from the
-                working folder upwards), or the file that its `[policy] file =` names. Where there are no rules
-                either, every call is held.
+            path: The file; when not given, the `[[rules]]` of the settings file in effect (the one that `SAYSO_CONFIG`
+                names, else the nearest `sayso.toml` from the working folder upwards), or the file that its
+                `[policy] file =` names. Where there are no rules either, every call is held.
 
         Raises:
             PolicyError: The file is not there, is not the user's own, or has mistakes; with line and column.
@@ -204,11 +208,23 @@ class Policy:
         """Path of the file, as messages say it."""
         return self._rules().label
 
+    @property
+    def path(self) -> str:
+        """Absolute path of the file that has the rules; empty where there is none."""
+        return self._rules().path
+
     @classmethod
     def of_text(cls, text: str, name: str = "policy.toml") -> Policy:
         """Return the policy of a file's text, for tests; raises `PolicyError` where it has mistakes."""
         rules, problems = parse(text, is_settings=False)
         return cls(None, _Rules(name, tuple(_labelled(rule, name) for rule in rules), tuple(problems)).usable())
+
+    def let_through(self, name: str) -> None:
+        """Log at the first call that it lets through which file decides."""
+        file = str(self._path) if self._fixed is None else self._fixed.path
+        if file not in _announced:
+            _announced.add(file)
+            _log.info("%s lets calls through that no person sees, such as this one of %s", self.path, name)
 
     def __str__(self) -> str:
         return "policy" if self._path is None else self._path.name
@@ -331,10 +347,11 @@ def _about(
 
 
 def in_effect() -> Policy | None:
-    """Return the policy of the `sayso.toml` in effect; None where there is none, or it has no rules.
+    """Return the policy of the settings file in effect; None where there is none, or it has no rules.
 
     Raises:
         PolicyError: The file cannot be used.
+        ConfigError: `SAYSO_CONFIG` is empty.
     """
     found = _settings()
     if found is None:
@@ -350,11 +367,13 @@ _candidates: dict[str, tuple[str, ...]] = {}
 _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
 
-def _settings() -> tuple[str, os.stat_result] | None:
-    """Return the `sayso.toml` in effect, as `config.settings_file` does; this is asked at every call of a gate."""
+def _settings() -> tuple[str, os.stat_result | None] | None:
+    """Return the settings in effect, as `config.settings_file` does; this is asked at every call of a gate."""
     pinned = config.pinned()
     if pinned is not None:
         paths = () if pinned[0] is None else (str(pinned[0]),)
+    elif (named := config.named_file()) is not None:
+        return named, None  # whether it is there or not: one that is gone lets nothing through
     else:
         here = config.working_folder()
         paths = _candidates.get(here)
@@ -406,12 +425,12 @@ def _parsed(path: Path) -> _Rules:
     except (OSError, UnicodeDecodeError, errors.ConfigError) as error:
         reason = str(error) if isinstance(error, errors.ConfigError) else f"cannot be read: {error}"
         return _Rules(label, (), (Problem(1, 1, reason),))
-    is_settings = path.name == _SETTINGS
+    is_settings = path.name == _SETTINGS or str(path) == config.named_file()
     rules, problems = parse(text, is_settings=is_settings)
     points_to = None
     if is_settings and not problems:
         points_to, problems = _pointer(path, text, has_rules=bool(rules))
-    return _Rules(label, tuple(_labelled(rule, path.name) for rule in rules), tuple(problems), points_to)
+    return _Rules(label, tuple(_labelled(rule, path.name) for rule in rules), tuple(problems), points_to, str(path))
 
 
 def _pointer(path: Path, text: str, *, has_rules: bool) -> tuple[Path | None, list[Problem]]:
