@@ -32,7 +32,7 @@ def run_pytest(project: Path, code: str, *options: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}; import pytest; sys.exit(pytest.main())",
          "-p", "no:cacheprovider", "-q", *options],
-        cwd=project, capture_output=True, text=True, check=False,
+        cwd=project, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
@@ -106,6 +106,108 @@ def test_the_configured_store_comes_back_after_a_test(project: Path) -> None:
             assert config.default_reviewer().subject == "ada"
     """)  # fmt: skip
     assert code == 0, said
+
+
+def test_every_test_is_on_a_store_in_memory_where_the_project_says_so(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\nsayso_memory_store = true\n")
+    code, said = run_pytest(project, """
+        import pytest
+        import sayso
+
+        @sayso.gate(wait="raise")
+        def wire(amount: int) -> str:
+            return f"wired {amount}"
+
+        @pytest.mark.parametrize("time", [1, 2])
+        def test_forgets_the_fixture(time):
+            with pytest.raises(sayso.ConfirmationRequired):
+                wire(1)
+            assert sayso.Review().count() == 1
+            assert sayso.Review().store.url == "memory:"
+
+        def test_has_a_reviewer(sayso_reviewer):
+            assert sayso_reviewer._review.store is sayso.Review().store
+    """)  # fmt: skip
+    assert (code, "3 passed" in said) == (0, True), said
+
+
+def test_a_call_that_nobody_could_decide_fails_its_test_at_once_and_no_other_does(project: Path) -> None:
+    code, said = run_pytest(project, """
+        import asyncio
+        import threading
+
+        import pytest
+        import sayso
+        from sayso.testing import ScriptedReviewer
+
+        @sayso.gate
+        def pay(amount: int) -> str:
+            return f"paid {amount}"
+
+        @sayso.gate
+        async def wire(amount: int) -> str:
+            return f"wired {amount}"
+
+        def decide():
+            while not (waiting := [one.id for one in sayso.Review().list(state="pending")]):
+                pass
+            sayso.Review().approve(waiting[0])
+
+        def test_hangs(sayso_store):
+            try:
+                pay(1)
+            except Exception:
+                pass
+
+        def test_hangs_with_a_script_that_is_not_running(sayso_reviewer):
+            pay(1)
+
+        def test_hangs_in_a_loop(sayso_store):
+            asyncio.run(wire(1))
+
+        def test_asks_and_hangs(sayso_store, sayso_clock):
+            sayso.ask("How many?", type=int)
+
+        def test_decides_in_a_thread(sayso_store):
+            thread = threading.Thread(target=decide)
+            thread.start()
+            assert pay(1) == "paid 1"
+            thread.join()
+
+        def test_calls_in_a_thread(sayso_store):
+            thread = threading.Thread(target=pay, args=(1,))
+            thread.start()
+            decide()
+            thread.join()
+
+        def test_decides_in_a_task(sayso_store):
+            async def both():
+                task = asyncio.create_task(wire(1))
+                await asyncio.sleep(0.01)
+                decide()
+                assert await task == "wired 1"
+            asyncio.run(both())
+
+        def test_decides_by_a_callback(sayso_store):
+            async def later():
+                asyncio.get_running_loop().call_later(0.01, decide)
+                assert await wire(1) == "wired 1"
+            asyncio.run(later())
+
+        def test_decides_by_a_reviewer_of_its_own(sayso_store):
+            with ScriptedReviewer().approve():
+                assert pay(1) == "paid 1"
+
+        def test_ends_by_itself(sayso_store):
+            with pytest.raises(sayso.ConfirmationRequired):
+                sayso.gate(lambda: 1, name="soon", timeout="10ms")()
+            with pytest.raises(sayso.ConfirmationExpired):
+                sayso.gate(lambda: 1, name="over", expires="50ms")()
+    """)  # fmt: skip
+    assert code == 1, said
+    assert "4 failed, 6 passed" in said
+    assert said.count("take the fixture sayso_reviewer") >= 4
+    assert said.count("FAILED test_it.py::test_hangs") == 3
 
 
 def test_a_run_that_uses_no_fixture_loads_nothing_but_the_plugin(project: Path) -> None:

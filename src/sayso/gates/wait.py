@@ -276,6 +276,9 @@ class Waiter(Caller):
         self.wait_for(request)
         if self.deadline is None and block.timeout is not None:  # set once: what is asked anew gets no new time
             self.deadline = time.monotonic() + block.timeout.total_seconds()
+        before_wait = getattr(self._store, "before_wait", None)
+        if before_wait is not None:
+            before_wait(request, self.deadline)
         decided = _Decided(self._store, request, self, block.is_quiet)
         after: Request = yield telemetry.waiting(request, decided)
         self.raise_if_ended(after)

@@ -146,9 +146,15 @@ class _Memory(TableTransaction):
 
 
 class MemoryStore(TableStore):
-    """The store behind `memory:`."""
+    """The store behind `memory:`.
+
+    Attributes:
+        before_wait: Is given a request before a call waits for it, and until when that is, as `time.monotonic` tells
+            it; for tests.
+    """
 
     blocks = False
+    before_wait: Callable[[Request, float | None], None] | None = None
 
     def __init__(self, url: str = "memory:") -> None:
         self.url = url

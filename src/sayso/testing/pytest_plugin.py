@@ -5,14 +5,39 @@ pytest loads this module in every run, so it imports nothing of sayso before a f
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from sayso.model.request import Request
     from sayso.stores.memory import MemoryStore
     from sayso.testing import Clock, ScriptedReviewer
+
+_SOON = 60.0  # seconds; a wait that ends by itself within them is no test that hangs
+_NO_DECIDERS = ("sayso-", "sayso_", "pytest")  # names of threads that decide nothing
+_REVIEWER = "sayso-scripted-reviewer"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a project put each of its tests on a store in memory."""
+    parser.addini("sayso_memory_store", "use the fixture sayso_store in every test", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Do so where the project's settings say it."""
+    if config.getini("sayso_memory_store"):
+        config.pluginmanager.register(_EveryTest(), "sayso_memory_store")
+
+
+class _EveryTest:
+    @pytest.fixture(autouse=True)
+    def _sayso_memory_store(self, sayso_store: MemoryStore) -> None: ...
 
 
 @pytest.fixture
@@ -22,6 +47,7 @@ def sayso_store() -> Iterator[MemoryStore]:
     from sayso.stores.memory import MemoryStore
 
     store = MemoryStore()
+    store.before_wait = partial(_must_be_decidable, store, frozenset(threading.enumerate()))
     with config.use(store=store, reviewer="reviewer"):
         yield store
     store.close()
@@ -44,3 +70,39 @@ def sayso_reviewer(sayso_store: MemoryStore) -> Iterator[ScriptedReviewer]:
     reviewer = ScriptedReviewer(sayso_store)
     yield reviewer
     reviewer.must_be_done()
+
+
+def _must_be_decidable(
+    store: MemoryStore, earlier: frozenset[threading.Thread], request: Request, deadline: float | None
+) -> None:
+    """Fail a test whose call would wait for ever: no other thread or task is there that could decide.
+
+    Args:
+        store: Where the request lives.
+        earlier: Threads that were there before the test.
+        request: The request for which the call is about to wait.
+        deadline: Until when, as `time.monotonic` tells it.
+    """
+    from sayso import clock
+
+    here = threading.current_thread()
+    # Looked for before the request is: whoever decides and ends in between has decided by then.
+    others = [one.name for one in threading.enumerate() if one is not here and one not in earlier]
+    if here is not threading.main_thread() or any(
+        name.startswith(_REVIEWER) or not name.startswith(_NO_DECIDERS) for name in others
+    ):
+        return
+    if deadline is not None and deadline - time.monotonic() < _SOON:
+        return
+    if not clock.is_replaced() and (request.expires_at - clock.now()).total_seconds() < _SOON:
+        return
+    asyncio: Any = sys.modules.get("asyncio")
+    loop = None if asyncio is None else asyncio._get_running_loop()  # noqa: SLF001  `get_running_loop` would raise
+    if loop is not None and (len(asyncio.all_tasks(loop)) > 1 or getattr(loop, "_scheduled", None)):
+        return
+    if store.get(request.id).decision is not None:  # by a thread that has ended since
+        return
+    pytest.fail(
+        f"{request.id} waits for a person, and nobody in this test decides: take the fixture sayso_reviewer and make"
+        " the call inside of `with sayso_reviewer.approve():`, or decide from a thread or task that begins earlier"
+    )
