@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +123,28 @@ class Attempt(NamedTuple):
         if self.raised is not None:
             raise self.raised
         return self.value
+
+
+def left_to_run(value: Any) -> tuple[str, bool] | None:
+    """Return what a call's result is that has work of the call still to do, and whether that may have begun.
+
+    What has not begun is closed, and never will.
+    """
+    kind = cast("type[Any]", type(value))  # and not `isinstance`, which asks an object that may refuse to be looked at
+    inside: Any = getattr(value, "gen", None) if kind.__module__ == "contextlib" else value
+    if issubclass(type(inside), _LATER):
+        if not isinstance(inside, AsyncGeneratorType):
+            with suppress(Exception):  # user code
+                inside.close()
+        named = "a coroutine" if isinstance(inside, CoroutineType) else "a generator"
+        return named if inside is value else "a context manager", False
+    executors: Any = sys.modules.get("concurrent.futures")
+    if hasattr(kind, "__await__") or (executors is not None and issubclass(kind, executors.Future)):
+        return f"a {kind.__name__}", True
+    return None
+
+
+_LATER = (AsyncGeneratorType, CoroutineType, GeneratorType)
 
 
 class Suspended(BaseException):

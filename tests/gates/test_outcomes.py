@@ -7,7 +7,11 @@ or somebody is faster. Trying again is in `test_again`. The invariant: one appro
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +20,7 @@ import sayso
 from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
-from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, state_of
+from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of
 
 
 class Odd(Exception):
@@ -148,21 +152,68 @@ def test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown(store: St
     assert ran == [1]
 
 
-def test_coroutine_behind_a_plain_function_is_not_called_done(store: Store) -> None:
-    ran: list[int] = []
+@contextmanager
+def as_block(ran: list[int]) -> Iterator[None]:
+    ran.append(1)
+    yield
 
-    async def later() -> None:
-        ran.append(1)
+
+def one_by_one(ran: list[int]) -> Iterator[int]:
+    ran.append(1)
+    yield 1
+
+
+async def later(ran: list[int]) -> None:
+    ran.append(1)
+
+
+def in_task(ran: list[int]) -> Any:
+    return asyncio.ensure_future(later(ran))
+
+
+def in_pool(_: list[int]) -> Any:
+    return Future[None]()
+
+
+# What a function may hand back in place of having done it, and whether that may have begun by then.
+UNFINISHED: list[tuple[Callable[[list[int]], Any], State]] = [
+    (as_block, State.FAILED), (one_by_one, State.FAILED), (later, State.FAILED), (in_task, State.UNKNOWN),
+    (in_pool, State.UNKNOWN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "state"), UNFINISHED, ids=[made.__name__ for made, _ in UNFINISHED])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_that_returns_what_is_to_run_later_is_not_called_done(
+    store: Store, made: Callable[[list[int]], Any], state: State, is_async: bool
+) -> None:
+    ran: list[int] = []
 
     @sayso.gate(wait="raise")
     def act() -> Any:
-        return later()
+        return made(ran)
 
-    request_id = approved(act)
-    with pytest.raises(TypeError, match="gate the async one"):
-        act()
-    assert state_of(request_id) is State.FAILED
-    assert ran == []
+    @sayso.gate(wait="raise")
+    async def aact() -> Any:
+        return made(ran)
+
+    async def main() -> str:
+        request_id = (await aheld(aact)).confirmation_id if is_async else held(act).confirmation_id
+        sayso.Review().approve(request_id, by="ada")
+        with pytest.raises(TypeError, match="gate the async function that does it"):
+            _ = (await aact()) if is_async else act()
+        assert ran == [] or state is State.UNKNOWN
+        return request_id
+
+    assert state_of(asyncio.run(main())) is state
+
+
+def test_a_context_manager_is_refused_at_the_decoration() -> None:
+    for function in [contextmanager(one_by_one), functools.partial(contextmanager(one_by_one)), as_block]:
+        with pytest.raises(TypeError, match="no single moment to hold"):
+            sayso.gate(function, name="act")
+        with pytest.raises(TypeError, match="runs after its call has ended"):
+            sayso.Tool(function, name="act")
 
 
 # -- broken off ------------------------------------------------------------------------------------------------------

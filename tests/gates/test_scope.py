@@ -7,10 +7,11 @@ The invariant: however many callers find one approval, one of them runs the call
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -396,6 +397,52 @@ def test_run_ends_with_its_block_also_by_an_error(delete: Callable[..., str]) ->
             raise KeyError
         assert run_id() == name
     assert run_id() == outside
+
+
+def test_a_decorated_function_runs_in_the_run_of_its_decorator(store: Store) -> None:
+    @sayso.gate(wait="raise")
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    async def inner() -> sayso.ConfirmationRequired:
+        await asyncio.sleep(0)
+        return await aheld(pay, 5)
+
+    named = sayso.run("order-1", on_behalf_of="ada")
+    decorated: dict[str, Callable[[], Any]] = {
+        "async": named(inner), "plain": named(lambda: asyncio.run(inner())), "twice": named(named(inner)),
+    }  # fmt: skip
+    for kind, function in decorated.items():
+        waiting = function() if kind == "plain" else asyncio.run(function())
+        request = sayso.Review().get(waiting.confirmation_id)
+        assert (request.run_id, str(request.on_behalf_of)) == ("order-1", "ada"), kind
+        with pytest.raises(errors.OwnRequestError):
+            sayso.Review().approve(request.id, by="ada")
+
+
+def test_a_function_whose_body_runs_after_its_call_is_not_decorated_with_a_run() -> None:
+    def one() -> Iterator[int]:
+        yield 1
+
+    async def aone() -> AsyncIterator[int]:
+        yield 1
+
+    async def later() -> None: ...
+
+    for function in [one, aone, contextmanager(one), asynccontextmanager(aone)]:
+        with pytest.raises(errors.ConfigError, match=r"write `with sayso.run\(...\):` inside"):
+            sayso.run("order-1")(function)
+    for lazy in [lambda: later(), lambda: one(), lambda: aone()]:  # noqa: PLW0108  that are none themselves
+        with pytest.raises(TypeError, match="outside of its run"):
+            sayso.run("order-1")(lazy)()
+
+
+def test_a_run_that_is_left_in_another_context_says_so() -> None:
+    entered, left = contextvars.copy_context(), contextvars.copy_context()
+    block = sayso.run("order-1")
+    entered.run(block.__enter__)
+    with pytest.raises(errors.ConfigError, match=r"'order-1' was left in another context .* `async def`"):
+        left.run(block.__exit__, None, None, None)
 
 
 def test_only_a_run_nobody_named_is_random() -> None:

@@ -1171,6 +1171,16 @@ MUTANTS = [
         'if text.isprintable() and "<U+" not in text:', "if text.isprintable():",
         "view/test_show.py::test_what_hides_is_written_out",
     ),
+    Mutant(
+        "what is left to run is not called done", "gates/outcome.py",
+        "if left is None:", "if True:",
+        "gates/test_outcomes.py::test_a_call_that_returns_what_is_to_run_later_is_not_called_done",
+    ),
+    Mutant(
+        "a run lasts as long as the coroutine that it decorates", "gates/scope.py",
+        "if inspect.iscoroutinefunction(function):", "if False:",
+        "gates/test_scope.py::test_a_decorated_function_runs_in_the_run_of_its_decorator",
+    ),
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
         "functions with other objects are kept apart", "gates/captured.py",

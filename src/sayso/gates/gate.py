@@ -99,7 +99,9 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Args:
         function: A plain function; its arguments must have a canonical form (see `sayso.model.canonical`). Plain,
-            immutable values in its closure count as part of the call.
+            immutable values in its closure count as part of the call. It does its work before it returns: a call that
+            returns a coroutine or a generator that is to do it raises `TypeError` and ends as `failed`; a task or
+            another future may have begun, and ends as `unknown`.
         when: Which calls are held: `True`, or a callable that gets the call's arguments by name and returns `True`
             (hold), `False` (let through, nothing is written) or a verdict of `sayso.policy`. Anything else, and
             anything it raises, is a `PolicyError`, and the call does not run. A `sayso.policy.Policy` asks the rules of
@@ -150,7 +152,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             `message_for_model`, a callable gets the `ConfirmationRejected`, and what it returns is returned.
 
     Raises:
-        TypeError: The function is a generator or a class, or has no name of its own and was given none.
+        TypeError: The function is a generator, a context manager or a class, or has no name and was given none.
         ConfigError: An option cannot be used.
 
     The decorated function raises, beside what the function itself does:

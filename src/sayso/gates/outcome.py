@@ -7,16 +7,15 @@ ambiguous error becomes `failed` only if it surely came before anything was sent
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from sayso import errors
-from sayso.effects import Attempt, Suspended
+from sayso.effects import Attempt, Suspended, left_to_run
 from sayso.gates.masking import secrets_known, shown_result
 from sayso.gates.options import Gate
 from sayso.model import redaction
@@ -268,13 +267,16 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
     if isinstance(attempt.raised, Exception):  # what is broken off is unknown anyway
         handled = sys.exc_info()[1]  # by the program around the call, where it was made in an `except` block
         return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
-    value = attempt.value
-    if type(value) is CoroutineType and not inspect.iscoroutinefunction(gate.function):
-        # It has not begun, and would be recorded as done.
-        cast("CoroutineType[Any, Any, Any]", value).close()
-        text = f"{gate.name} is no async function and returned a coroutine; gate the async one"
-        return Attempt(None, TypeError(text))
-    return attempt
+    left = None if type(attempt.value) in _WHOLE else left_to_run(attempt.value)
+    if left is None:
+        return attempt
+    # Nobody here hears how that ends, and the call would be recorded as done.
+    what, has_begun = left
+    text = f"{gate.name} returned {what}, which was to do the work after the call; gate the async function that does it"
+    return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
+
+
+_WHOLE = {type(None), bool, int, float, str, bytes, dict, list, tuple}
 
 
 def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:

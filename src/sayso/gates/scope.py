@@ -9,6 +9,7 @@ cannot decide it; in doubt, that is everybody for whom this process acts.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
@@ -16,20 +17,23 @@ import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, Token
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
-from sayso.effects import Attempt
+from sayso.effects import Attempt, left_to_run
+from sayso.errors import ConfigError
 from sayso.gates import threads
 from sayso.model.ids import new_run_id
+from sayso.model.parameters import runs_later
 from sayso.model.request import Execution, Request, State
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 
 _LONGEST_NAME = 200
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class Occasion(NamedTuple):
@@ -107,7 +111,7 @@ class Occasion(NamedTuple):
         self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
     ) -> Occasion:  # fmt: skip
         """Return this occasion with what a gate asks for there."""
-        return Occasion(*self[:-4], quorum, escalation, retries, idempotent)
+        return self._replace(quorum=quorum, escalation=escalation, retries=retries, idempotent=idempotent)
 
     def joined(self, request: Request) -> Occasion:
         """Return what is to be asked for in place of `request`: what it asked for, and what is asked for now."""
@@ -400,8 +404,14 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
             another acts for the other's person as well. While the block is open, they are also barred from what this
             process asks outside of any run, as a thread of a pool does: it may be doing this run's work.
 
+    As a decorator, `@sayso.run("tidy")`, it names a run for each call of a function; of an `async def`, until that has
+    ended.
+
     Raises:
         ValueError: The name is empty, too long, or holds invisible characters.
+        ConfigError: The decorated function is a generator or a context manager, whose body runs where its caller is; or
+            the block is left in another context than it was entered in, as by a sync dependency of FastAPI.
+        TypeError: A plain function that it decorates returned a coroutine or a generator, which has not run.
     """
 
     def __init__(self, name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> None:
@@ -416,6 +426,37 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
     def __exit__(self, *_: object) -> None:
         _leave(*self._open.pop())
+
+    def __call__(self, function: _F) -> _F:
+        """Return the function with a run around each of its calls."""
+        named = getattr(function, "__qualname__", repr(function))
+        if runs_later(function):
+            raise ConfigError(
+                f"{named} is a generator, or a context manager made of one: its body runs where its caller is, outside"
+                " of the run; write `with sayso.run(...):` inside of it"
+            )
+        made: Callable[..., Any]
+        if inspect.iscoroutinefunction(function):
+
+            async def in_run_async(*args: Any, **kwargs: Any) -> Any:
+                with self._recreate_cm():
+                    return await function(*args, **kwargs)
+
+            made = in_run_async
+        else:
+
+            def in_run(*args: Any, **kwargs: Any) -> Any:
+                with self._recreate_cm():
+                    value = function(*args, **kwargs)
+                    left = left_to_run(value)
+                    if left is None or left[1]:
+                        return value
+                    raise TypeError(
+                        f"{named} returned {left[0]}, which would run outside of its run; make it `async def`"
+                    )
+
+            made = in_run
+        return cast("_F", wraps(function)(made))
 
     def _recreate_cm(self) -> run:  # each call of a decorated function enters a run of its own
         return run(self._name, on_behalf_of=self._person)
@@ -445,7 +486,16 @@ def _enter(run_id: str, person: Identity | None) -> tuple[Scope, Token[Scope | N
 def _leave(scope: Scope, token: Token[Scope | None]) -> None:
     scope.end("its run was left while it waited")
     _acting.pop(scope, None)
-    _scope.reset(token)
+    try:
+        _scope.reset(token)
+    except ValueError:
+        if isinstance(sys.exc_info()[1], GeneratorExit):
+            return  # a coroutine may be closed from a context that never had it
+        raise ConfigError(
+            f"the run {scope.run_id!r} was left in another context than it was entered in, and what was called in"
+            " between was not in it; as a dependency of FastAPI, or a fixture, write the function that opens it as"
+            " `async def`"
+        ) from None
 
 
 def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:

@@ -28,12 +28,15 @@ class Signature:
     """How a function is called.
 
     Raises:
-        TypeError: The function is one of a class, without its object, or a generator function.
+        TypeError: The function is one of a class, without its object, or runs only after its call has ended.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError("a generator has no single moment to hold; gate the functions that it calls")
+        if runs_later(function):
+            raise TypeError(
+                "a generator, or a context manager made of one, has no single moment to hold; gate the functions that"
+                " it calls"
+            )
         self._signature = inspect.signature(function)
         if next(iter(self._signature.parameters), None) in {"self", "cls"}:
             raise TypeError(method_refusal(function))
@@ -153,6 +156,16 @@ def by_name(given: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str
         if alias in given:
             named[alias if name in named else name] = given[alias]
     return named
+
+
+def runs_later(function: Callable[..., Any]) -> bool:
+    """Say whether a call of this function ends before anything of it ran: a generator, or a context manager of one."""
+    while isinstance(function, partial):
+        function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
+    # What `contextlib` puts around a generator function returns at once; another wrapper may run it to its end.
+    if getattr(function, "__globals__", {}).get("__name__") == "contextlib":
+        function = inspect.unwrap(function)
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def method_refusal(function: object) -> str:

@@ -24,7 +24,7 @@ from sayso.gates.options import Gate, check_hook, check_known, check_redact, has
 from sayso.gates.signals import ConfirmationRequired
 from sayso.model import canonical, duration, redaction
 from sayso.model.cached import cached_property
-from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal
+from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal, runs_later
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation
 from sayso.model.schema import Schema, SchemaError
@@ -132,14 +132,14 @@ def check_handler(handler: Callable[..., Any]) -> None:
     """Refuse what is no function whose call begins and ends.
 
     Raises:
-        TypeError: It is a generator, or an object that is called async.
+        TypeError: It is a generator or a context manager made of one, or an object that is called async.
         ConfigError: It is none at all, or Python cannot tell its arguments.
     """
     if isinstance(handler, classmethod):
         raise TypeError(method_refusal(cast("object", handler)))
     if not callable(handler):
         raise ConfigError(f"a tool takes a function, not {handler!r}")
-    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+    if runs_later(handler):
         raise TypeError("handler is a generator, which runs after its call has ended; return a list, or the last value")
     if not inspect.iscoroutinefunction(handler) and inspect.iscoroutinefunction(type(handler).__call__):
         raise TypeError("handler is an object with an async __call__; give that method itself, with name=")
