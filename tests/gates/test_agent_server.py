@@ -94,6 +94,7 @@ def server(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setattr(notices, "is_there", lambda: False)
     monkeypatch.setattr(notices, "announce", server.announce)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(Store, "look_again", 3600.0)
     return server
 
 

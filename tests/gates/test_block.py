@@ -17,7 +17,7 @@ import pytest
 
 import sayso
 from sayso import config, errors
-from sayso.gates import notices, wait
+from sayso.gates import dialog, notices, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -41,6 +41,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
     monkeypatch.setattr(notices, "announce", announce_and_tell)
     # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(Store, "look_again", 3600.0)
     return begun
 
 
@@ -392,6 +393,50 @@ def test_cancellation_that_comes_with_a_wake_up_is_not_lost(
         assert call.cancelled()
 
     asyncio.run(main())
+
+
+def test_tasks_at_a_terminal_take_one_thread_and_hear_what_is_decided_elsewhere_before_their_turn(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: SimpleQueue[str] = SimpleQueue()
+    is_talking = threading.Lock()
+
+    def converse(store: Store, request: Request, is_over: Callable[[], bool], _: object) -> Request:
+        assert is_talking.acquire(blocking=False), "two dialogs at once"
+        asked.put(request.id)
+        for _ in range(SECONDS * 100):
+            if is_over():
+                break
+            threading.Event().wait(0.01)
+        is_talking.release()
+        return store.get(request.id)
+
+    monkeypatch.setattr(notices, "is_there", lambda: True)
+    monkeypatch.setattr(dialog, "_load", lambda: converse)
+    monkeypatch.setattr(Store, "look_again", 3600.0)
+    paid: list[int] = []
+    pay = apayer(paid)
+
+    async def main() -> list[str]:
+        with sayso.run("batch"), few_threads() as begun:
+            calls = [asyncio.ensure_future(pay(amount)) for amount in range(10)]
+            async with asyncio.timeout(SECONDS):
+                first = await asyncio.to_thread(asked.get, timeout=SECONDS)
+                while len(waiting := file_store.list(Filter()).requests) < len(calls):  # noqa: ASYNC110  no event tells
+                    await asyncio.sleep(0.01)
+                other = next(one for one in waiting if one.id != first and one.call.arguments["amount"])
+                await sayso.aio.Review().approve(other.id, by="ada")
+                assert await calls[other.call.arguments["amount"]] == f"paid {paid[0]}"
+                assert await asyncio.to_thread(sum, [1, 2]) == 3
+                calls[0].cancel()  # before or in its turn: the others come to theirs
+                for request in waiting:
+                    if request.id != other.id and request.call.arguments["amount"]:
+                        await sayso.aio.Review().approve(request.id, by="ada")
+                assert len(await asyncio.gather(*calls[1:])) == 9
+        return begun
+
+    assert len([name for name in asyncio.run(main()) if name.startswith("sayso-dialog")]) <= 1
+    assert sorted(paid) == list(range(1, 10))
 
 
 @pytest.mark.slow

@@ -248,6 +248,7 @@ def on_expiry(made: Gated, option: str) -> None:
         patch.setattr(notices, "is_there", lambda: False)
         patch.setattr(notices, "announce", expire_the_first)
         patch.setattr(wait, "_LOOK_AGAIN", 3600.0)
+        patch.setattr(Store, "look_again", 3600.0)
         assert made(**{"wait": "block", option: "ask"})(5) == "paid 5 to alice"
         asked.get()
         with pytest.raises(sayso.ConfirmationExpired):

@@ -1181,6 +1181,11 @@ MUTANTS = [
         "if inspect.iscoroutinefunction(function):", "if False:",
         "gates/test_scope.py::test_a_decorated_function_runs_in_the_run_of_its_decorator",
     ),
+    Mutant(
+        "a task that waits for its turn at the terminal hears what is decided", "gates/wait.py",
+        "if is_over and (talk is None or talk.cancel()):", "if is_over and talk is None:",
+        "gates/test_block.py::test_tasks_at_a_terminal_take_one_thread_and_hear_what_is_decided_elsewhere_before_their_turn",
+    ),
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
         "functions with other objects are kept apart", "gates/captured.py",

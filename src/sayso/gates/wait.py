@@ -2,7 +2,7 @@
 
 The wait ends when the request changes, through whichever channel. If nobody waits for the call any more, its request is
 withdrawn. Waiting takes no extra thread: sync callers block their own and tasks await an event; one watcher thread per
-process wakes them all (`sayso.stores.watch`).
+process wakes them all (`sayso.stores.watch`). One more leads the dialogs of all tasks at the terminal, one at a time.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sayso.stores.base import Store
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 _TASK_ENDED = "the task that it was made for has ended"
@@ -342,10 +343,7 @@ class _Decided:
         # next look, if it is reached during this one.
         is_over = is_due(self._request, clock.now())
         try:
-            look: Callable[[str], Request] = (
-                self._store.get if is_over else getattr(self._store, "as_heard", self._store.get)
-            )
-            request = look(self._request.id)
+            request = (self._store.get if is_over else self._store.as_heard)(self._request.id)
             return self._store.settle(request.id) if is_due(request, clock.now()) else request
         except StoreUnavailableError:
             if notices.can_decide(self._store) or is_over:
@@ -354,8 +352,7 @@ class _Decided:
 
     def _seconds(self, request: Request) -> float:
         """Return how long to sleep before looking again; zero or less when the time is over."""
-        look_again: float = getattr(self._store, "look_again", _LOOK_AGAIN)
-        ends = [look_again, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
+        ends = [self._store.look_again, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
         if self._until is not None:
             ends.append(self._until - time.monotonic())
         return min(ends)
@@ -416,7 +413,7 @@ class _Decided:
         try:
             with self._waiter.waking(wake_from_any_thread), threads.on_sigterm(self._rows_at_sigterm):
                 if self._is_shown_at_terminal():
-                    return await self._converse()
+                    return await self._converse(wake, wake_from_any_thread)
                 return await self._await(wake)
         except KeyboardInterrupt:
             notices.say_what_waits(self._store, self._request, is_interrupted=True)
@@ -424,30 +421,34 @@ class _Decided:
         finally:
             unwatch()
 
-    async def _await(self, wake: asyncio.Event) -> Request:
+    async def _await(self, wake: asyncio.Event, talk: Future[Request] | None = None) -> Request:
         import asyncio
 
         while True:
             wake.clear()
+            if talk is not None and talk.done():
+                return talk.result()
             request = await offload(self._look) if self._store.blocks else self._look()
-            if self._is_over(request):
+            is_over = self._is_over(request)
+            if is_over and (talk is None or talk.cancel()):
                 return request
-            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes together with a wake-up.
+            # A dialog that is under way sees by itself that it is over. Not `wait_for`: in Python 3.11 it loses a
+            # cancellation that comes together with a wake-up.
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds(request)):
+                async with asyncio.timeout(None if is_over else self._seconds(request)):
                     await wake.wait()
 
-    async def _converse(self) -> Request:
-        import asyncio
-
+    async def _converse(self, wake: asyncio.Event, wake_from_any_thread: Callable[[], None]) -> Request:
         is_left = threading.Event()
         left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
         over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
-        talk = asyncio.ensure_future(asyncio.to_thread(dialog.converse, self._store, self._request, over, left))
+        talk = dialog.in_turn(self._store, self._request, over, left)
+        talk.add_done_callback(lambda _: wake_from_any_thread())
         try:
-            return await asyncio.shield(talk)
+            return await self._await(wake, talk)
         finally:
             is_left.set()  # a cancelled task leaves no thread at the terminal
+            talk.cancel()
 
 
 class _Ended(_Decided):

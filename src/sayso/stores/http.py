@@ -53,8 +53,7 @@ class HttpStore(Store):
         ConfigError: The address or the token cannot be one.
     """
 
-    look_again = 30.0
-    """Seconds until one who waits looks by itself; the listener says what changed, and many who look cost much."""
+    look_again = 30.0  # the listener says what changed, and many who look cost much
 
     def __init__(self, address: str, token: str, *, patience: float = 60.0) -> None:
         self.url = address.rstrip("/")

@@ -94,10 +94,12 @@ class RequestStore(ABC):
     Attributes:
         url: What opens this store again, e.g. `sqlite:///sayso.db`.
         blocks: Whether verbs wait for a disk or network; the async side then runs them in a thread.
+        look_again: Seconds until one who waits for a request looks by itself, in case that no `watch` told of a change.
     """
 
     url: str
     blocks: bool = True
+    look_again: float = 5.0
 
     @abstractmethod
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
@@ -109,6 +111,14 @@ class RequestStore(ABC):
     @abstractmethod
     def get(self, request_id: str) -> Request:
         """Return a request as last committed; raises `RequestNotFoundError`."""
+
+    def as_heard(self, request_id: str) -> Request:
+        """Return a request for one who waits for it: as `get`, or as the last news said; short, where `get` is not.
+
+        Raises:
+            StoreUnavailableError: The store cannot be asked now, which ends no wait.
+        """
+        return self.get(request_id)
 
     @abstractmethod
     def by_effect(self, effect: str) -> Sequence[Request]:
