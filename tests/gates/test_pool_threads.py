@@ -19,7 +19,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.confirmation import get_confirmation_context, respond_to_confirmation
-from sayso.gates import notices
+from sayso.gates import notices, threads
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, concurrently, held, payer, waiting_in
@@ -253,6 +253,28 @@ def test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_ru
             pool(work)
     assert memory.count(Filter()) == 0
     assert pool(lambda: payer(when=lambda amount: amount > 100)(5)) == "paid 5 to alice"  # it asks nobody
+
+
+def test_a_pools_thread_counts_as_one_though_its_job_is_not_found(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where a library has renamed what is private to it.
+    monkeypatch.setattr(threads, "_FINDS", dict.fromkeys(threads._FINDS, lambda *_: None))
+    for pool in (with_executor, with_run_in_executor, with_anyio):
+        with pytest.raises(errors.ConfigError, match=r"nothing was asked and nothing ran\..*sayso\.run"):
+            pool(lambda: payer()(5))
+    assert memory.count(Filter()) == 0
+    assert held(payer(), 5).confirmation_id  # this thread is the program's own
+
+
+def test_the_private_names_by_which_a_job_is_found_are_there() -> None:
+    def look() -> tuple[bool, bool, bool]:
+        job = threads.job() or pytest.fail("no job")
+        return job.is_over, job.is_lent, job._cancel_scope() is not None
+
+    assert with_executor(look) == with_run_in_executor(look) == (False, False, False)
+    assert with_anyio(look) == (False, False, True)
+    assert asyncio.run(asyncio.to_thread(look)) == (False, True, False)
 
 
 def test_a_named_run_inside_of_a_pools_thread_is_come_back_to(

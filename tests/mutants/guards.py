@@ -303,6 +303,11 @@ MUTANTS = [
         "gates/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
     Mutant(
+        "a pool's thread whose job is not found is a pool's", "gates/threads.py",
+        "if strange is not None:", "if False:",
+        "gates/test_pool_threads.py::test_a_pools_thread_counts_as_one_though_its_job_is_not_found",
+    ),
+    Mutant(
         "a pool's thread is at another caller's job", "gates/scope.py",
         "if owner.process != os.getpid() or owner.is_over:", "if owner.process != os.getpid():",
         "gates/test_pool_threads.py::test_a_try_that_is_left_is_the_callers_own",

@@ -88,19 +88,26 @@ def when_done(future: Any, callback: Callable[[], None]) -> Callable[[], None]:
 
 
 def job() -> Job | None:
-    """Return the job of this thread; None where the thread is the program's own."""
-    frame = inspect.currentframe()
+    """Return the job of this thread; None where the thread is the program's own.
+
+    The names by which `_FINDS` finds a job are private to their libraries. A thread of theirs where they find none is a
+    pool's all the same, at a job that is over as soon as it is met.
+    """
+    frame, thread = inspect.currentframe(), threading.current_thread()
+    strange = type(thread).__module__ if type(thread).__module__ in _FINDS else None  # anyio's has a class of its own
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
-        found = _FINDS[module](frame.f_code.co_name, frame) if module in _FINDS else None
-        if found is not None:
-            return found
+        if module in _FINDS:
+            found = _FINDS[module](frame.f_code.co_name, frame)
+            if found is not None:
+                return found
+            strange = module if module == _EXECUTOR else strange
         if module in _POOLS or module.partition(".")[0] in _SERVERS:
             return Job(module)
         frame = frame.f_back
-    if type(threading.current_thread()).__name__ == "_DummyThread":
-        return Job("a thread that Python did not start")
-    return None
+    if strange is not None:
+        return Job(strange)
+    return Job("a thread that Python did not start") if type(thread).__name__ == "_DummyThread" else None
 
 
 def _of_executor(function: str, frame: Any) -> Job | None:
@@ -126,13 +133,14 @@ def _awaited(future: Any) -> Any:
 
 def _of_anyio(function: str, frame: Any) -> Job | None:
     names: Mapping[str, Any] = frame.f_locals if function == "run" else {}
-    if "cancel_scope" not in names or "future" not in names:
+    if "future" not in names:
         return None
-    return Job("anyio", names["future"], names["cancel_scope"])
+    return Job("anyio", names["future"], names.get("cancel_scope"))
 
 
+_EXECUTOR = "concurrent.futures.thread"
 _FINDS: Mapping[str, Callable[[str, Any], Job | None]] = {
-    "concurrent.futures.thread": _of_executor,
+    _EXECUTOR: _of_executor,
     "anyio._backends._asyncio": _of_anyio,
 }
 
