@@ -28,7 +28,7 @@ from .rounds import durable, memory, thousand
 from .runs import call, resume, trip
 from .server import restart, server
 from .table import Row, Table, as_json, as_markdown, as_text, brief, facts_of, fill, table_of
-from .targets import target_table
+from .targets import DISK, MEMORY, PROCESSES, target_table
 from .waking import wake
 from .walk import walk
 
@@ -61,6 +61,11 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
 # What the targets are about; and what does not stand in the main table.
 TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import", "walk"}
 APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "fleet", "capacity"}
+# The measures that a page shows; the others are printed only.
+ON_A_PAGE = (
+    MEMORY, DISK, PROCESSES, "decided in another process", "ask, decide and run on a server", "decided on a server",
+    "a new request on", "Postgres: one cycle at a time", "Postgres: bursts", "one approval",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,9 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = _tables(found, rows, is_busy=bool(after))
     if options.markdown:
         for table in tables:
-            if not fill(
-                options.markdown, table.name, as_markdown(brief(table), facts_of(table, tables, machine, after))
-            ):
+            facts = facts_of(table, tables, machine, after)
+            if not fill(options.markdown, table.name, as_markdown(brief(table, ON_A_PAGE), facts)):
                 print(
                     f"{options.markdown} has no place for the table `{table.name}`, which is only printed",
                     file=sys.stderr,

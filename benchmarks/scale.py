@@ -30,7 +30,7 @@ from tests.integrations.adapters.environments import environment
 
 from .machine import describe, load_after
 from .peers.crowds import PACKAGES, PEERS
-from .table import Table, as_markdown, as_text, fill
+from .table import Table, as_markdown, as_text, brief, fill
 
 __all__ = ["main"]
 
@@ -327,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *load_after(),
     ]
     print(as_text(table), *load_after(), sep="\n")
-    if options.markdown and not fill(options.markdown, table.name, as_markdown(table, facts)):
+    if options.markdown and not fill(options.markdown, table.name, as_markdown(brief(table), facts)):
         print(f"{options.markdown} has no place for the table `{table.name}`", file=sys.stderr)
     return 0
 

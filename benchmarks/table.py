@@ -6,7 +6,7 @@ Numbers are kept in seconds and turned into words only here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,17 @@ __all__ = ["Row", "Table", "as_json", "as_markdown", "as_text", "brief", "facts_
 
 HEADINGS = ("measure", "who", "store", "median", "p95", "per second", "samples", "note")
 RIGHT = frozenset(range(3, 7))
+# Columns that are printed and that a page leaves out.
+PRINTED_ONLY = {
+    "p95",
+    "per second",
+    "samples",
+    "how it is switched off",
+    "clients ms",
+    "approve ms",
+    "start ms",
+    "finish ms",
+}
 
 
 @dataclass(frozen=True)
@@ -84,24 +95,39 @@ def table_of(name: str, rows: Iterable[Row]) -> Table:
     return Table(name, HEADINGS, lines, RIGHT)
 
 
-def brief(table: Table) -> Table:
-    """Return a table of rows as a page has it: medians; store, and remarks on each row of a group, named once."""
+def brief(table: Table, measures: tuple[str, ...] = ("",)) -> Table:
+    """Return a table as a page has it, without some columns; the command prints all of it.
+
+    Rows are of measures that begin with one of `measures`, without stores that do not sync; the store, and remarks on
+    each row of a group, are named once.
+    """
     if tuple(table.headings) != HEADINGS:
-        return table
+        return _without(PRINTED_ONLY, table)
     groups: list[list[Sequence[str]]] = []
     for line in table.lines:
         if line[0] or not groups:
             groups.append([])
         groups[-1].append(line)
     lines: list[tuple[str, ...]] = []
-    for group in groups:
+    for whole in groups:
+        group = [line for line in whole if not line[2].endswith("NORMAL")] if whole[0][0].startswith(measures) else []
+        if not group:
+            continue
         shared = set.intersection(*(set(line[-1].split("; ")) for line in group))
         before = ""
-        for measure, who, store, middle, *_, note in group:
+        for measure, who, store, *figures, note in group:
             own = note if measure else "; ".join(part for part in note.split("; ") if part not in shared)
-            lines.append((measure, who, "" if store == before else store, middle, own))
+            lines.append((measure, who, "" if store == before else store, *figures, own))
             before = store
-    return Table(table.name, (*HEADINGS[:4], HEADINGS[-1]), lines, frozenset({3}))
+    return _without(PRINTED_ONLY, Table(table.name, HEADINGS, lines, table.right))
+
+
+def _without(headings: Container[str], table: Table) -> Table:
+    kept = [place for place, heading in enumerate(table.headings) if heading not in headings]
+    lines = [[line[place] for place in kept] for line in (table.headings, *table.lines)]
+    return Table(
+        table.name, lines[0], lines[1:], frozenset(kept.index(place) for place in table.right if place in kept)
+    )
 
 
 def as_text(table: Table) -> str:

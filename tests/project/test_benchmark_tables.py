@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.__main__ import ON_A_PAGE
+from benchmarks.capacity import MEASURE
 from benchmarks.costs import COSTS, cost_table
 from benchmarks.table import Row, Table, as_markdown, as_text, brief, facts_of, fill, table_of
-from benchmarks.targets import target_table
+from benchmarks.targets import DISK, target_table
 
 PAGE = """# Speed
 <!-- benchmark table: begin -->
@@ -46,8 +48,19 @@ def test_a_group_is_named_on_its_first_row_and_parted_from_the_next_one() -> Non
 def test_a_page_has_medians_and_says_once_what_holds_for_a_whole_group() -> None:
     rows = [Row("one", who, "file", "2 ms", "3 ms", "9", 5, f"{who}; x") for who in "ab"]
     page = brief(table_of("table", [*rows, Row("two", "a", "file")]))
-    assert page.headings == ("measure", "who", "store", "median", "note")
-    assert [line[2:] for line in page.lines] == [("file", "2 ms", "a; x"), ("", "2 ms", "b"), ("file", "", "")]
+    assert page.headings == ["measure", "who", "store", "median", "note"]
+    assert [line[2:] for line in page.lines] == [["file", "2 ms", "a; x"], ["", "2 ms", "b"], ["file", "", ""]]
+
+
+def test_a_page_has_only_what_it_is_to_show_and_what_syncs_each_commit() -> None:
+    stores = ("sqlite FULL", "sqlite NORMAL")
+    rows = [Row(measure, "sayso", store) for measure in (f"{DISK}, long", "two") for store in stores]
+    assert [line[:3] for line in brief(table_of("table", rows), (DISK,)).lines] == [
+        [f"{DISK}, long", "sayso", "sqlite FULL"]
+    ]
+    printed = (Path(__file__).resolve().parents[2] / "docs/assets/benchmarks.txt").read_text(encoding="utf-8")
+    gone = [one for one in ON_A_PAGE if one != MEASURE.partition(":")[0] and f"\n{one}" not in printed]
+    assert gone == []  # no group is missed because its measure got another name
 
 
 def test_a_target_is_hit_missed_or_not_measured() -> None:
@@ -78,3 +91,5 @@ def test_a_piece_has_its_cost_on_disk_beside_that_in_memory() -> None:
         ("each commit synced", "300", "90", "", ""),
         ("redaction", "12", "10", "11", "9"),
     ]
+    page = brief(cost_table(rows))
+    assert (page.lines[1], page.right) == (["redaction", "12", "10", "11", "9"], frozenset({1, 2, 3, 4}))
