@@ -140,12 +140,15 @@ def _played(name: str, scenarios: Sequence[str], date: str) -> Result:
 
 
 def _table(results: Sequence[Result], scenarios: Sequence[str]) -> Table:
-    """Return the table: a line for each subject, a column for each scenario; what should not have run is bold."""
+    """Return the table: a column for each scenario, a line for each subject, and one for those of sayso that agree."""
     lines: list[list[str]] = []
     for group, words in GROUPS.items():
-        of_group = [result for result in results if result.entry.group == group]
-        lines += [[f"*{words}*", *("" for _ in scenarios)]] if of_group else []
-        lines += [[result.shown, *(_shown(result.cells[name]) for name in scenarios)] for result in of_group]
+        who: dict[tuple[str, ...], list[str]] = {}
+        for result in (result for result in results if result.entry.group == group):
+            cells = tuple(_shown(result.cells[name]) for name in scenarios)
+            who.setdefault(cells if group == "sayso" else (*cells, result.shown), []).append(result.shown)
+        lines += [[f"*{words}*", *("" for _ in scenarios)]] if who else []
+        lines += [["; ".join(names), *cells[: len(scenarios)]] for cells, names in who.items()]
     return Table("contrast", ["", *(SCENARIOS[name].heading for name in scenarios)], lines)
 
 

@@ -99,6 +99,18 @@ def test_subjects_of_one_reason_are_noted_together() -> None:
     assert line == ["edit of the wrong type", "n/a", "it has no edits", "`sayso.gate`, ctrlrun"]
 
 
+def test_subjects_of_sayso_share_a_line_where_their_cells_agree_and_no_others_do() -> None:
+    cells = {name: Cell("held", "held", "") for name in SCENARIOS}
+    results = [
+        command.Result(SUBJECTS[name], cells=cells) for name in ("ctrlrun", "holdpoint", "gate", "sayso-langgraph")
+    ]
+    red = {**cells, "effect": Cell("ran", "ran", "")}
+    results.append(command.Result(SUBJECTS["sayso-dspy"], cells=red))
+    heads = [line[0] for line in command._table(results, list(SCENARIOS)).lines]
+    shown = [SUBJECTS[name].shown for name in ("gate", "sayso-langgraph", "sayso-dspy")]
+    assert heads == ["*peers*", "ctrlrun", "holdpoint", "*with sayso in front*", "; ".join(shown[:2]), shown[2]]
+
+
 def test_subject_that_cannot_be_installed_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,7 +126,8 @@ def test_table_of_the_docs_has_every_subject_and_every_scenario() -> None:
     headings, _, *lines = table("contrast")
     assert headings[1:] == [scenario.heading for scenario in SCENARIOS.values()]
     for entry in SUBJECTS.values():
-        (line,) = (line for line in lines if line[0] == entry.shown or line[0].startswith(f"{entry.shown} ("))
+        names = {name: line for line in lines for name in line[0].split("; ")}
+        (line,) = (names[name] for name in names if name == entry.shown or name.startswith(f"{entry.shown} ("))
         assert all(line), f"{entry.shown} has empty cells"
         assert all(f"{name} " in line[0] for name in entry.versions), f"{line[0]} does not say its versions"
 
