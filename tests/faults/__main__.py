@@ -1,4 +1,4 @@
-"""`make faults`: every fault, counted, as a table in Markdown.
+"""`make faults`: every fault, counted, as two tables in Markdown: by fault and store, and by fault.
 
 python -m tests.faults [WORD…] [--short]     the trials whose names hold one of these words; all of them, else
 python -m tests.faults --soak MINUTES        two servers over Postgres under load: memory and connections
@@ -44,7 +44,8 @@ def main() -> int:
     if options.soak is not None:
         return soak(options.soak)
     print("\n".join(HEAD), flush=True)
-    total, is_right, began = Counts(), True, time.monotonic()
+    faults: dict[str, tuple[list[str], Counts]] = {}
+    is_right, began = True, time.monotonic()
     for name, where, trial, full, short in TRIALS:
         if options.words and not any(word in f"{name}, {where}" for word in options.words):
             continue
@@ -58,9 +59,11 @@ def main() -> int:
             is_right = False
             continue
         is_right = is_right and counts.is_right
-        total += counts
+        stores, sums = faults.get(name, ([], Counts()))
+        faults[name] = [*stores, where], sums + counts
         print(row(name, where, counts), flush=True)
-    print(row("**all**", "", total))
+    print("\n".join(["", *HEAD, *(row(name, ", ".join(stores), sums) for name, (stores, sums) in faults.items())]))
+    print(row("**all**", "", sum((sums for _, sums in faults.values()), Counts())))
     print("\n".join(["", f"{time.monotonic() - began:.0f} s", *load_after()]))
     return 0 if is_right else 1
 
