@@ -11,11 +11,12 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -474,6 +475,17 @@ def test_a_receipt_is_checked_without_sayso(place: Path, monkeypatch: pytest.Mon
     assert done.stdout.splitlines()[-1] == "['done', 'program:refund.py']", done.stderr
     receipt.write_text(receipt.read_text().replace("ada", "bob"))
     assert run(str(EXAMPLES / "check_receipt.py"), str(receipt), str(public)).returncode == 1
+
+
+def test_chains_are_checked_without_sayso_and_a_changed_row_is_named(place: Path) -> None:
+    run("-c", 'import sayso; sayso.hold("pay", {"amount": 80}, run="order-4721")')
+    words = (str(EXAMPLES / "check_journal.py"), str(place / "sayso.db"))
+    assert run(*words).stdout == "1 rows, broken runs: []\n"
+    with closing(sqlite3.connect(place / "sayso.db")) as file, file:
+        for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            file.execute(f"DROP TRIGGER {name}")
+        file.execute("UPDATE journal SET by = 'program:other.py'")
+    assert run(*words).stdout == "1 rows, broken runs: ['order-4721']\n"
 
 
 # -- a store of one's own --------------------------------------------------------------------------------------------
