@@ -27,8 +27,11 @@ from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks, mod
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GIVEN = (
+    ROOT / "examples/guides"
+)  # programs that the console blocks of a page run beside its own, in a folder of its name
 FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/quickstart.md"]
-FEWEST_PROGRAMS, FEWEST_COMMANDS = 60, 70
+FEWEST_PROGRAMS, FEWEST_COMMANDS = 55, 70
 
 
 def executed(page: Path) -> list[Block]:
@@ -51,6 +54,8 @@ def run_examples(page: Path, folder: Path) -> None:
     if module is not None:
         framework(module, f"the examples of {page.name}")
     place = Place(folder / "page")
+    if (given := GIVEN / page.stem).is_dir():
+        shutil.copytree(given, place.folder, dirs_exist_ok=True)
     wanted = [block for block in executed(page) if block.note != "needs" or (block.more and shutil.which(block.more))]
     try:
         for block in wanted:
@@ -104,10 +109,13 @@ def test_every_block_is_executed_or_says_why_not() -> None:
 def test_every_file_of_a_page_is_run() -> None:
     left = [f"{page.relative_to(ROOT)}: {name}" for page in PAGES for name in _files_not_run(page)]
     assert not left, "\n".join(left)
+    pages = {page.stem for page in PAGES}
+    assert [folder.name for folder in GIVEN.iterdir() if folder.name not in pages] == []
 
 
 def _files_not_run(page: Path) -> list[str]:
-    text = page.read_text(encoding="utf-8")
+    given = [*(GIVEN / page.stem).glob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in [page, *given])
     typed = "\n".join(command for block in executed(page) for command, _ in _typed(block))
 
     def is_run(name: str) -> bool:
@@ -116,6 +124,7 @@ def _files_not_run(page: Path) -> list[str]:
         return is_collected or f"{stem}.py" in typed or f"from {stem} import" in text
 
     names = [block.file for block in executed(page) if block.language == "python" and block.file is not None]
+    names += [path.name for path in given]
     return [name for name in names if not is_run(name)]
 
 
@@ -123,7 +132,7 @@ def test_enough_examples_are_executed(capsys: pytest.CaptureFixture[str]) -> Non
     done = [block for page in PAGES for block in executed(page)]
     left = [block for page in PAGES for block in blocks(page, ROOT) if block.note == "not executed"]
     commands = sum(len(_typed(block)) for block in done)
-    programs = sum(block.language == "python" for block in done)
+    programs = sum(block.language == "python" for block in done) + len([*GIVEN.glob("*/*.py")])
     with capsys.disabled():
         print(f"\ndocs: {programs} programs and {commands} commands on {len(PAGES)} pages are executed", end="; ")
         print(f"{len(left)} blocks are not: {', '.join(f'{block} ({block.more})' for block in left)}")
