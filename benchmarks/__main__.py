@@ -89,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = _tables(found, rows, is_busy=bool(after))
     if options.markdown:
         for table in tables:
-            facts = facts_of(table, tables, machine, after)
-            if not fill(options.markdown, table.name, as_markdown(brief(table, ON_A_PAGE), facts)):
+            shown, facts = brief(table, ON_A_PAGE), facts_of(table, tables, machine, after)
+            if shown.lines and not fill(options.markdown, table.name, as_markdown(shown, facts)):
                 print(
                     f"{options.markdown} has no place for the table `{table.name}`, which is only printed",
                     file=sys.stderr,
