@@ -27,7 +27,7 @@ from sayso.errors import StoreUnavailableError
 from sayso.server.metrics import observe
 from sayso.stores.base import Store
 from sayso.stores.records import Record
-from sayso.testing import sample_call
+from sayso.testing import ScriptedReviewer, sample_call
 from tests.conftest import Clock
 from tests.support.acting import held
 from tests.support.canaries import Program, assert_clean
@@ -233,3 +233,32 @@ def test_nothing_of_it_is_loaded_by_a_program_that_does_not(tmp_path: Any) -> No
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_log_says_what_happens_to_a_request_and_nothing_of_its_arguments(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    @sayso.gate(wait="raise")
+    def pay(iban: str) -> str:
+        raise ValueError(iban)
+
+    @sayso.gate
+    def wire(iban: str) -> str:
+        return iban
+
+    with caplog.at_level("INFO", "sayso"), sayso.run("order-1"):
+        request_id = held(pay, "DE02 1203").confirmation_id
+        sayso.Review().approve(request_id, comment="DE02 is fine", by="ada")
+        with pytest.raises(ValueError, match="DE02"):
+            pay("DE02 1203")
+        with ScriptedReviewer(store).approve():
+            wire("DE02 1203")
+    assert [one.getMessage() for one in caplog.records][:4] == [
+        f"{event} {request_id}: tool {store.get(request_id).call.tool}, run order-1, state {state}"
+        for event, state in [("asked", "pending"), ("decided", "approved"), ("started", "running"), ("ended", "failed")]
+    ]
+    told = [(one.sayso_event, one.sayso_state) for one in caplog.records[4:]]  # type: ignore[attr-defined]
+    assert sorted(told) == [
+        ("asked", "pending"), ("decided", "approved"), ("ended", "done"), ("heard", "approved"), ("started", "running"),
+    ]  # fmt: skip
+    assert not [one for one in caplog.records if "DE02" in f"{one.__dict__}"]

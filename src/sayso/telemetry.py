@@ -1,13 +1,15 @@
-"""OpenTelemetry spans and metrics of a program: requests, waits, decisions and executed calls.
+"""OpenTelemetry spans and metrics of a program, and its log: requests, waits, decisions and executed calls.
 
 Names follow the semantic conventions for generative AI where they apply (`execute_tool NAME`, `gen_ai.tool.name`,
 `gen_ai.execute_tool.duration`); the others begin with `sayso.`. Nothing is imported or recorded unless the program has
 set a tracer or meter provider (extra `otel`). Arguments, results and people's words are never recorded, and an error
-here never reaches a gate. The metrics of a server are in `sayso.server.metrics`.
+here never reaches a gate. The logger `sayso` is told the same at INFO. The metrics of a server are in
+`sayso.server.metrics`.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.trace import Span, Tracer
 
+_log = logging.getLogger("sayso")
 _API = "opentelemetry.trace"
 _EXECUTE = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
 
@@ -40,8 +43,22 @@ class _Instruments(NamedTuple):
 _cached: list[_Instruments] = []  # one at most; made again when the program sets other providers
 
 
+def log(event: str, request: Request, state: str | None = None) -> None:
+    """Log what happened to a request: its id, tool, run and state (its own, when not given), and no argument of it."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    from sayso.model.escaping import escape
+
+    tool = request.subject.tool if isinstance(request.subject, Call) else "question"
+    facts = {"id": request.id, "tool": tool, "run": request.run_id, "state": str(state or request.state)}
+    words = ", ".join(f"{name} {escape(value)}" for name, value in facts.items() if name != "id")
+    extra = {"sayso_event": event, **{f"sayso_{name}": value for name, value in facts.items()}}
+    _log.info("%s %s: %s", event, request.id, words, extra=extra)
+
+
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
+    log("asked", request)
     if _API not in sys.modules or not _is_recording():
         return request
     with _recording() as instruments:
@@ -60,6 +77,7 @@ def denied(tool: str) -> None:
 
 def decided(request: Request, verb: Verb, channel: str) -> Request:
     """Record a decision or a vote, and return the request."""
+    log("decided", request)
     if _API not in sys.modules or not _is_recording():
         return request
     with _recording() as instruments:

@@ -164,6 +164,21 @@ def frames_of(error: BaseException) -> list[str]:
     return [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
 
 
+def test_a_variable_keeps_the_frames_of_the_package() -> None:
+    program = """import sayso
+sayso.configure(store="memory:")
+@sayso.gate(%s)
+def pay() -> None: ...
+pay()
+"""
+    for options, end in (("wait='raise'", "ConfirmationRequired: "), ("quorum=0", "ConfigError: quorum")):
+        command = [sys.executable, "-c", program % options]
+        environment = os.environ | {"SAYSO_TRACEBACK": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert str(Path(sayso.__file__).parent / "gates") in done.stderr
+        assert end in done.stderr
+
+
 def test_what_a_gate_raises_shows_the_programs_own_frames_alone() -> None:
     sayso.configure(store="memory:")
     ends: list[BaseException] = [KeyboardInterrupt(), ValueError("refused")]

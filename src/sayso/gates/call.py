@@ -506,6 +506,7 @@ def begin(
     except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
         yield from _failed_to_start(store, request, token, f"not run: {type(error).__name__}")
         raise
+    telemetry.log("started", started)
     return Started(started, token, args, kwargs)
 
 
@@ -543,6 +544,7 @@ def end(
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
         raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
     else:
+        telemetry.log("ended", request, outcome.state)
         caller.saved()
     if raised is not None and attempt.is_ambiguous and not is_resolved:
         mark_unknown(raised, request.id, may_start_again=request.idempotent)

@@ -10,11 +10,13 @@
 They are `Exception`s, and the first two and `ToolCall` keep their names and attributes, for compatibility with the
 confirmation API. `except ConfirmationRejected` catches every refusal. Tracebacks of these exceptions end at the
 program's own line, without the frames of sayso; errors of sayso itself keep theirs, and `__cause__` is never touched.
+`SAYSO_TRACEBACK=1` keeps all frames.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -284,16 +286,26 @@ _MEANT = (SaysoError, ConfirmationRequired, ConfirmationRejected, KeyboardInterr
 _INSIDE = {"sayso", "asyncio", "concurrent", "functools", "inspect", "selectors", "threading"}
 
 
+_KEEPS_FRAMES = os.environ.get("SAYSO_TRACEBACK") == "1"
+
+
 def trim(error: BaseException) -> None:
     """Take off the frames that come before the first one of the program's, or all where it has none.
 
-    Where the program has none, what nobody raises on purpose keeps its frames.
+    Where the program has none, what nobody raises on purpose keeps its frames. `SAYSO_TRACEBACK=1` keeps all.
     """
-    step = error.__traceback__
-    while step is not None and str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
-        step = step.tb_next
+    if _KEEPS_FRAMES:
+        return
+    step = _own_frame(error)
     if step is not None or _is_meant(error):
         error.with_traceback(step)  # an error may let nobody set its attributes
+
+
+def _own_frame(error: BaseException) -> TracebackType | None:
+    step = error.__traceback__
+    while step is not None and _module(step).partition(".")[0] in _INSIDE:
+        step = step.tb_next
+    return step
 
 
 def trimmed(function: Callable[P, R]) -> Callable[P, R]:
@@ -304,9 +316,10 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except (SaysoError, TypeError, ValueError) as error:
+            is_ours = _own_frame(error) is None
             trim(error)
-            if error.__traceback__ is None or _module(error.__traceback__).partition(".")[0] in _INSIDE:
-                error.__traceback__ = None
+            if is_ours:
+                error.__traceback__ = error.__traceback__ if _KEEPS_FRAMES else None
                 say(error)
             raise
 

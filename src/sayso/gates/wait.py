@@ -282,6 +282,8 @@ class Waiter(Caller):
             before_wait(request, self.deadline)
         decided = _Decided(self._store, request, self, block.is_quiet)
         after: Request = yield telemetry.waiting(request, decided)
+        if after.state is not State.PENDING:
+            telemetry.log("heard", after)
         self.raise_if_ended(after)
         if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
             self.end("the person at the terminal left it, and nobody can come back to a run without a name")

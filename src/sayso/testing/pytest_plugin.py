@@ -96,10 +96,12 @@ def _must_be_decidable(
         return
     if not clock.is_replaced() and (request.expires_at - clock.now()).total_seconds() < _SOON:
         return
-    asyncio: Any = sys.modules.get("asyncio")
-    loop = None if asyncio is None else asyncio._get_running_loop()  # noqa: SLF001  `get_running_loop` would raise
-    if loop is not None and (len(asyncio.all_tasks(loop)) > 1 or getattr(loop, "_scheduled", None)):
-        return
+    if "asyncio" in sys.modules:
+        import asyncio
+
+        loop: Any = asyncio._get_running_loop()  # noqa: SLF001  `get_running_loop` would raise
+        if loop is not None and (len(asyncio.all_tasks(loop)) > 1 or getattr(loop, "_scheduled", None)):
+            return
     if store.get(request.id).decision is not None:  # by a thread that has ended since
         return
     pytest.fail(
