@@ -153,7 +153,7 @@ def _table(results: Sequence[Result], scenarios: Sequence[str]) -> Table:
 
 
 def _shown(cell: Cell) -> str:
-    return cell.text if cell.kind in {"held", "n/a"} else f"**{cell.text}**"
+    return cell.text if cell.kind in {"held", "n/a"} else f"**{cell.text.removeprefix('ran ')}**"
 
 
 def _short(results: Sequence[Result]) -> Table:

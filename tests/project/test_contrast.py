@@ -66,9 +66,9 @@ def test_command_plays_what_is_named_and_writes_it_down(
     page.write_text("<!-- benchmark contrast: begin -->\n<!-- benchmark contrast: end -->\n", encoding="utf-8")
     assert command.main(["plain", "gate", "replay", "--markdown", str(page)]) == 0
     assert [line[1:] for line in table("contrast", page.read_text(encoding="utf-8"))[2:]] == [
-        [""], ["**ran 3 times**"], [""], ["held"],
+        [""], ["**3 times**"], [""], ["held"],
     ]  # fmt: skip
-    assert "ran 3 times" in capsys.readouterr().out
+    assert "**3 times**" in capsys.readouterr().out
 
 
 def test_what_was_measured_before_stands_beside_what_is_measured_now(
@@ -79,7 +79,7 @@ def test_what_was_measured_before_stands_beside_what_is_measured_now(
     (tmp_path / "before.json").write_text(capsys.readouterr().out, encoding="utf-8")
     assert command.main(["gate", "replay", "--also", str(tmp_path / "before.json")]) == 0
     told = capsys.readouterr().out
-    assert "ran 3 times" in told
+    assert "**3 times**" in told
     assert "the subjects that were not played again" in told
 
 
