@@ -81,8 +81,8 @@ class _Query:
 @click.command()
 @filter_options
 @click.option(
-    "--state", "states", type=click.Choice([*map(str, State)]), multiple=True, metavar="STATE",
-    help=f"Only in this state; repeatable. One of {', '.join(State)}.",
+    "--state", "states", type=click.Choice([*map(str, State), "all"]), multiple=True, metavar="STATE",
+    help=f"Only in this state; repeatable. One of {', '.join(State)}, or all.",
 )  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also what is decided and done.")
 @click.option("-q", "--quiet", is_flag=True, help="Print whole ids and nothing else, of all pages.")
@@ -102,7 +102,8 @@ def ls(
     """
     if quiet and cli.as_json:
         raise click.UsageError("--quiet prints ids alone; leave --json away")
-    wanted = frozenset(State(state) for state in states)
+    everything = everything or "all" in states
+    wanted = frozenset(State(state) for state in states if state != "all")
     lists = [_ALL] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
     query = _Query(lists, cli.list_keywords(), limit or _PAGE, newest)
     try:
