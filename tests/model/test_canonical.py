@@ -529,6 +529,7 @@ def test_what_has_no_form_is_refused_by_the_name_of_its_argument(value: Any, rea
         ({"small": "x" * 10, "large": "\u20ac" * LIMIT_BYTES}, "large"),
         ({"small": "x" * 10, "large": ["\u20ac" * 90_000] * 5}, "large"),
         ({"a": 1, "$b": "\u20ac" * 400_000}, '"$b"'),
+        ({"a": circle()}, "a" + "[0]" * 11 + "…"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -53,7 +53,7 @@ def fault(error: Exception, path: str) -> errors.StoreError:
     if code == sqlite3.SQLITE_FULL:
         return errors.StoreFullError(f"no room left to write {path}; nothing was recorded, free some space")
     if code in _READ_ONLY:
-        return errors.StoreReadOnlyError(f"{path} cannot be written ({error}); nothing was recorded")
+        return errors.StoreReadOnlyError(f"{path} cannot be written ({_why(path, error)}); nothing was recorded")
     if code in _CORRUPT or _shows_damage(error):
         return errors.StoreCorruptError(
             f"{path} is not a sayso store or is damaged ({error}); nothing was changed and nothing ran, restore it from"
@@ -62,6 +62,13 @@ def fault(error: Exception, path: str) -> errors.StoreError:
     if code in _UNREACHABLE:
         return errors.StoreUnavailableError(f"{path} cannot be opened or read ({error}); nothing was recorded")
     return errors.StoreError(f"{path}: {error}; nothing was recorded")
+
+
+def _why(path: str, error: Exception) -> str:
+    folder = Path(path).absolute().parent
+    if os.access(path, os.W_OK) and not os.access(folder, os.W_OK | os.X_OK):
+        return f"its folder {folder} cannot, where SQLite makes files beside it"
+    return str(error)
 
 
 def _shows_damage(error: Exception) -> bool:

@@ -54,6 +54,7 @@ __all__ = [
 LIMIT_BYTES = 1_048_576
 LIMIT_DIGITS = 4300
 LIMIT_VALUES = 50_000
+_LONGEST_PLACE = 12  # steps of a place that a refusal writes out
 
 _REFERENCE = "pass a reference (a path, an id) in place of the content"
 _TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
@@ -263,7 +264,8 @@ class _Writer:
             self._refuse(_TOO_LARGE)
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise ArgumentError(place(self.path), reason)
+        where = place(self.path[:_LONGEST_PLACE]) + ("…" if len(self.path) > _LONGEST_PLACE else "")
+        raise ArgumentError(where, reason)
 
 
 def _member_name(member: Enum) -> str:
