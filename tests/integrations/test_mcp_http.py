@@ -419,3 +419,22 @@ def test_a_server_whose_list_is_none_is_still_heard(address: str) -> None:
             server.shutdown()
 
     run(work())
+
+
+def test_what_cannot_be_opened_is_refused_and_takes_no_session(address: str) -> None:
+    async def nothing(*_: Any) -> None:
+        return
+
+    def broken(_send: Any) -> Any:
+        raise RuntimeError("no store")
+
+    async def work() -> None:
+        with pytest.raises(ConnectionRefusedError, match="ascii"):
+            await HttpUpstream("http://127.0.0.1:1/mcp", {"Authorization": "Bearer \u00fc"}).start(nothing, nothing)
+        app = streamable_http._Sessions(broken)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1:1") as client:
+            with pytest.raises(ExceptionGroup):
+                await client.post("/mcp", json=INITIALIZE)
+        assert (app._transports, app._posts, app._tasks) == ({}, {}, {})
+
+    run(work())

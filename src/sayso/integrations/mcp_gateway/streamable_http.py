@@ -53,10 +53,13 @@ class HttpUpstream:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, receive: Receive, closed: Closed) -> None:
-        """Open the streams; the first request connects."""
+        """Open the streams; the first request connects. Raises `ConnectionRefusedError` where that is not possible."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(receive, closed, ready))
-        await ready
+        try:
+            await _begun(self._task, ready)
+        except Exception as error:
+            raise ConnectionRefusedError(f"no connection could be opened: {error}") from error
 
     async def _run(self, receive: Receive, closed: Closed, ready: asyncio.Future[None]) -> None:
         httpx2, sdk = _module("httpx2"), _module("mcp.client.streamable_http")
@@ -185,7 +188,11 @@ class _Sessions:
         self._transports[name], self._posts[name] = transport, 1  # its first one, so that it is not ended before
         self._tasks[name] = asyncio.create_task(self._run(name, transport, ready))
         self._tasks[name].add_done_callback(lambda _: self._tasks.pop(name, None))
-        await ready
+        try:
+            await _begun(self._tasks[name], ready)
+        except BaseException:
+            del self._transports[name], self._posts[name]
+            raise
         return name
 
     async def _run(self, name: str, transport: Any, ready: asyncio.Future[None]) -> None:
@@ -252,6 +259,13 @@ class _Sessions:
             await transport.terminate()
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=PATIENCE)
+
+
+async def _begun(task: asyncio.Task[None], ready: asyncio.Future[None]) -> None:
+    """Wait until a task says that it is ready; raises what ended it before."""
+    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if not ready.done():
+        await task
 
 
 async def _taken(session: Any, message: Message, send: Send) -> None:
