@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import re
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_overloads
@@ -96,6 +98,37 @@ def test_two_clients_of_the_web_example_that_come_back_at_once_get_one_result() 
         exec(compile(program, "fastapi-and-async.md", "exec"), space)  # noqa: S102  what the page shows
         assert asyncio.run(play(space["app"])) == [(200, '{"result":"kim is gone"}')] * 3
     assert ran == ["kim"]
+
+
+def test_the_batch_that_waits_pays_each_invoice_once_though_it_is_killed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{place / 'sayso.db'}")
+    page = blocks(ROOT / "docs/guides/nightly-batch.md", ROOT)
+    (place / "waiting.py").write_text(next(one.text for one in page if one.file == "waiting.py"))
+    review = sayso.Review(f"sqlite:///{place / 'sayso.db'}", reviewer="ada")
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "waiting.py"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    with start() as first:
+        assert first.stderr is not None
+        assert first.stdout is not None
+        said = [first.stderr.readline() for _ in range(4)]
+        assert sum("waiting for a person" in line for line in said) == 2
+        for request in review.list(text="2001"):
+            review.approve(request.id)
+        assert first.stdout.readline() == "2001 paid 80\n"
+        first.kill()
+    for request in review.list(state="pending"):
+        review.approve(request.id)
+    with start() as second:
+        out, _ = second.communicate(timeout=60)
+    assert sorted(out.splitlines()) == ["2001 paid 80", "2002 paid 9500"]
+    assert Path("bank.txt").read_text().split("\n") == ["2001 80", "2002 9500", ""]
 
 
 def test_every_block_is_executed_or_says_why_not() -> None:
