@@ -7,8 +7,11 @@ wait ends, the request is decided by a person or still pending.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -392,6 +395,29 @@ def test_cancellation_that_comes_with_a_wake_up_is_not_lost(
         await asyncio.wait([call], timeout=SECONDS)
         assert call.cancelled()
 
+    asyncio.run(main())
+
+
+def test_a_wait_that_stops_an_event_loop_warns_once_and_names_the_way_out(
+    store: Store, announced: SimpleQueue[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "_warned", {})
+    pay = payer([], timeout="1ms")
+
+    async def main() -> None:
+        for _ in range(2):
+            held(pay, 5)
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("default")
+        asyncio.run(main())
+    (warning,) = heard
+    assert (warning.category, Path(warning.filename).name) == (RuntimeWarning, "acting.py")
+    assert "pay() waits for a person" in str(warning.message)
+    assert "`await asyncio.to_thread(pay, ...)`" in str(warning.message)
+    held(pay, 5)  # no loop
+    asyncio.run(asyncio.to_thread(held, pay, 5))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
     asyncio.run(main())
 
 

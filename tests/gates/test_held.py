@@ -206,11 +206,13 @@ def test_by_hand_a_call_is_started_once_and_its_result_is_for_all() -> None:
     for other in (call, held()):
         with pytest.raises(errors.AlreadyStartedError):
             other.start()
-    with pytest.raises(errors.NotApprovedError, match="not started by this handle"):
+    with pytest.raises(errors.StartRefusedError, match="not started by this handle; nothing was recorded"):
         held().finish("mine")
     with pytest.raises(TimeoutError):
         held().result(timeout=0.01)
     call.finish({"bytes": 3})
+    with pytest.raises(errors.StartRefusedError, match=r"said before how the call of .* ended"):
+        call.finish({"bytes": 4})
     assert held().result() == {"bytes": 3}
 
 

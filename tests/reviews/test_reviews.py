@@ -16,6 +16,7 @@ import pytest
 
 import sayso
 from sayso import errors, reviews
+from sayso.model.ids import ID_LENGTH
 from sayso.model.request import FINAL, Request, State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.mplp import create_confirm, submit_for_approval
@@ -327,3 +328,15 @@ def test_async_review_has_the_same_verbs_with_the_same_signatures() -> None:
         assert inspect.signature(verb) == inspect.signature(theirs[name]), name
         assert verb.__doc__ == theirs[name].__doc__
     assert inspect.signature(sayso.aio.Review) == inspect.signature(reviews.Review)
+
+
+def test_what_is_no_id_or_no_state_is_named_and_nothing_is_decided(memory: Store) -> None:
+    review, request_id = sayso.Review(by="ada"), held(payer(), 5).id
+    for given in ([request_id], None, 7, ["x"] * ID_LENGTH):
+        for verb in (review.approve, review.get, review.claim):
+            with pytest.raises(TypeError, match=r"takes the id of one request, a text .* nothing was done"):
+                verb(given)  # type: ignore[arg-type]
+    assert memory.get(request_id).state is State.PENDING
+    for state, meant in {"pendign": "did you mean 'pending'?", "x": "there are pending, .* and all"}.items():
+        with pytest.raises(ValueError, match=f"no state '{state}'; {meant}"):
+            review.list(state=["done", state])

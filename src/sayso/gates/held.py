@@ -62,7 +62,10 @@ class HeldBase:
 
     @property
     def state(self) -> str:
-        """Its state when it was last looked at (`pending`, `approved`, `done`, ...); else `allowed` or `denied`."""
+        """Its state when it was last looked at (`pending`, `approved`, `done`, ...); else `allowed` or `denied`.
+
+        It does not change by itself: `refresh()` looks again, and so does each verb.
+        """
         if self._request is not None:
             return self._request.state.value
         return "allowed" if self._denial is None else "denied"
@@ -192,10 +195,14 @@ class HeldBase:
 
     def _ending(self, attempt: Attempt) -> Effects[None]:
         if self._request is not None:
-            started = self._started
+            started, request_id = self._started, self._request.id
+            if started is None and self._attempt is not None:
+                raise errors.StartRefusedError(
+                    request_id, f"this handle has said before how the call of {request_id} ended; nothing was recorded"
+                )
             if started is None:
-                raise errors.NotApprovedError(
-                    self._request.id, state=f"{self.state}, and was not started by this handle"
+                raise errors.StartRefusedError(
+                    request_id, f"the call of {request_id} was not started by this handle; nothing was recorded"
                 )
             yield from end(self._gate, self._store, started, attempt, is_raised=False)
             self._started = None
@@ -304,6 +311,7 @@ def _ended(store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
 class Held(HeldBase):
     """A call that waits for a person, or that a rule let through; made by `sayso.hold`.
 
+    What it shows (`state`, `arguments`, `reason`, ...) is as it was last looked at: `refresh()` looks again.
     Everything that it raises is what a gated function raises: `ConfirmationRequired` where it waits,
     `ConfirmationRejected` for a no, a `StartRefusedError` where it cannot start.
     """
@@ -356,6 +364,7 @@ class Held(HeldBase):
         """Record that the call was done, and what it gave. Durable on return.
 
         Raises:
+            StartRefusedError: This handle has not started the call, or has said before how it ended.
             OutcomeNotRecordedError: The store could not be told; so do `fail` and `unknown`. Say it again.
         """
         driven(self._ending(Attempt(result, None)))

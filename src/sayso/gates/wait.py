@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sayso import clock, errors, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, offload
@@ -327,6 +329,28 @@ _LOOK_AGAIN = 5.0
 _SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
 
 
+def _warn_in_event_loop(request: Request) -> None:
+    """Warn where a wait stops the event loop of this thread, once for each function and line that calls it."""
+    asyncio: Any = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  documented for exactly this, in spite of its name
+        return
+    ipython: Any = sys.modules.get("IPython")
+    if ipython is not None and ipython.get_ipython() is not None:
+        return  # a notebook runs its cells in a loop, in which nothing else waits
+    frame, package = sys._getframe(1), __name__.partition(".")[0]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as `warnings` does
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+        frame = frame.f_back
+    name = request.call.name if request.kind == "call" else "sayso.ask"
+    text = (
+        f"{name}() waits for a person, and the event loop of this thread stands still until then; make it `async def`"
+        f" and await it (for a question: sayso.aio.ask), or `await asyncio.to_thread({name}, ...)`, or wait='raise'"
+    )
+    warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=_warned)
+
+
+_warned = dict[Any, Any]()
+
+
 class _Decided:
     """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
 
@@ -360,6 +384,7 @@ class _Decided:
         return min(ends)
 
     def __call__(self) -> Request:
+        _warn_in_event_loop(self._request)
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:

@@ -186,9 +186,11 @@ class Review(Teamwork):
         """Return a request by its id or by a beginning of it that fits no other; `rq_` may be left out.
 
         Raises:
+            TypeError: It is no text.
             RequestNotFoundError: There is none.
             AmbiguousIdError: There are several.
         """
+        _must_be_id(request_id)
         try:
             request = self.store.get(request_id)
         except errors.RequestNotFoundError:
@@ -212,6 +214,7 @@ class Review(Teamwork):
 
     def find(self, request_id: str) -> str:
         """Return the whole id for an id or the beginning of one; raises as `get` does."""
+        _must_be_id(request_id)
         prefix = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
         if prefix == "rq_":
             raise errors.RequestNotFoundError(request_id)
@@ -535,6 +538,7 @@ class Review(Teamwork):
             edited=edited is not None, answer=answer, again=again,
             held_for=self.undo_within if verb == "approve" else None,
         )  # fmt: skip
+        _must_be_id(request_id)
         whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
         after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
         return telemetry.decided(after, verb, channel)
@@ -547,9 +551,28 @@ def _one(name: str, value: T | None, old: str, old_value: T | None) -> T | None:
     return old_value if value is None else value
 
 
+def _must_be_id(given: object) -> None:
+    if not isinstance(given, str):
+        raise TypeError(
+            f"a verb takes the id of one request, a text such as 'rq_3f61…', not {given!r}; nothing was done"
+        )
+
+
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:
     if state is None:
         return LIVE
     if isinstance(state, str):
-        return frozenset() if state == "all" else frozenset({State(state)})
-    return frozenset(State(one) for one in state)
+        return frozenset() if state == "all" else frozenset({_state(state)})
+    return frozenset(map(_state, state))
+
+
+def _state(given: State | str) -> State:
+    try:
+        return State(given)
+    except ValueError:
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(given), list(State), 1)
+        meant = f"did you mean '{near[0]}'?" if near else ""
+        known = ", ".join(State)
+        raise ValueError(f"there is no state {given!r}; {meant or f'there are {known}, and all'}") from None
