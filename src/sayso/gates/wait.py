@@ -326,6 +326,7 @@ class Waiter(Caller):
 
 # Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
 _LOOK_AGAIN = 5.0
+_LAST_WORDS = 1.0  # seconds for a dialog to end: it looks up ten times in each, but not where reading a line blocks
 _SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
 
 
@@ -466,6 +467,8 @@ class _Decided:
                     await wake.wait()
 
     async def _converse(self, wake: asyncio.Event, wake_from_any_thread: Callable[[], None]) -> Request:
+        import asyncio
+
         is_left = threading.Event()
         left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
         over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
@@ -473,8 +476,13 @@ class _Decided:
         talk.add_done_callback(lambda _: wake_from_any_thread())
         try:
             return await self._await(wake, talk)
+        except asyncio.CancelledError:
+            is_left.set()
+            if not talk.cancel():  # its last words come before those of the program, where Ctrl-C ends it
+                await asyncio.wait([asyncio.wrap_future(talk)], timeout=_LAST_WORDS)
+            raise
         finally:
-            is_left.set()  # a cancelled task leaves no thread at the terminal
+            is_left.set()  # a task that is gone leaves no dialog at the terminal
             talk.cancel()
 
 
