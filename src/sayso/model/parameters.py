@@ -73,12 +73,18 @@ class Signature:
                     return {name: given[name] if name in given else self._defaults[name] for name in self.names}
                 except KeyError:
                     pass  # one is missing, which Python says in its own words
-        found = self._signature.bind(*args, **kwargs)
+        try:
+            found = self._signature.bind(*args, **kwargs)
+        except TypeError as misfit:
+            raise self._misfit(misfit) from None
         found.apply_defaults()
         return dict(found.arguments)
 
     def _bound_by_fields(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        given = self._signature.bind_partial(*args, **self.by_name(kwargs)).arguments
+        try:
+            given = self._signature.bind_partial(*args, **self.by_name(kwargs)).arguments
+        except TypeError as misfit:
+            raise self._misfit(misfit) from None
         bound: dict[str, Any] = {}
         for name in self.names:
             field = self.fields.get(name)
@@ -91,8 +97,13 @@ class Signature:
             elif name in {self._star, self._stars}:
                 bound[name] = () if name == self._star else {}
             else:
-                raise TypeError(f"missing a required argument: {name!r}")
+                raise self._misfit(f"missing a required argument: {name!r}")
         return bound
+
+    def _misfit(self, what: object) -> TypeError:
+        """Return Python's own words for a call that does not fit, with the name of the function, as Python has it."""
+        got = "got " if str(what).startswith("too many") else ""
+        return TypeError(f"{getattr(annotated(self._function), '__name__', 'it')}() {got}{what}")
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
