@@ -39,15 +39,28 @@ def transfer(iban: str) -> str:
     return iban
 
 
+@sayso.gate(on_reject="return", wait="raise")
+def balance(account: str) -> int:
+    return 5
+
+
+@sayso.gate(on_reject="return")
+async def abalance(account: str) -> int:
+    return 5
+
+
 gated = sayso.gate(transfer, name="transfer", wait="raise", timeout="5m")
 
 assert_type(pay(1, to="alice"), str)
 assert_type(delete("/tmp/x"), int)
 assert_type(gated("DE1"), str)
+assert_type(balance("A-1"), int | str)
+assert_type(sayso.gate(len, name="len", on_reject="return")([]), int | str)
 
 
 async def asynchronous() -> None:
     assert_type(await wire(2.5), bool)
+    assert_type(await abalance("A-1"), int | str)
     assert_type(await aio.ask("How many?", type=int), int)
     review = aio.Review(by="ada")
     async for request in review.list(tool="pay", older_than="1h"):

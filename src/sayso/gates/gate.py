@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config
 from sayso.effects import Attempt, Effects, HookCall, adrive, drive
@@ -76,15 +76,41 @@ class ConfirmOptions(RequestOptions, CallOptions, total=False):
     retries: int
 
 
-class GateOptions(ConfirmOptions, total=False):
-    """The options of `gate`, in both of its forms."""
+class WaitOptions(ConfirmOptions, total=False):
+    """The options of `gate` without `on_reject=`, which changes what its function returns."""
 
     wait: Wait
     timeout: timedelta | str | None
     on_expiry: OnExpiry
+
+
+class GateOptions(WaitOptions, total=False):
+    """The options of `gate`, in both of its forms."""
+
     on_reject: OnReject
 
 
+class _TextForNo(Protocol):
+    """The decorator that `gate(on_reject="return")` makes: its function may also return the text of a no."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | str]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R | str]: ...
+
+
+@overload
+def gate(
+    function: Callable[P, Coroutine[Any, Any, R]], /, *, on_reject: Literal["return"], **options: Unpack[WaitOptions]
+) -> Callable[P, Coroutine[Any, Any, R | str]]: ...
+@overload
+def gate(
+    function: Callable[P, R], /, *, on_reject: Literal["return"], **options: Unpack[WaitOptions]
+) -> Callable[P, R | str]: ...
+@overload
+def gate(function: None = None, /, *, on_reject: Literal["return"], **options: Unpack[WaitOptions]) -> _TextForNo: ...
 @overload
 def gate(function: Callable[P, R], /, **options: Unpack[GateOptions]) -> Callable[P, R]: ...
 @overload
