@@ -216,6 +216,33 @@ def test_a_context_manager_is_refused_at_the_decoration() -> None:
             sayso.Tool(function, name="act")
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_call_that_meets_another_gate_says_so_and_keeps_its_approval_where_the_author_wants_it(
+    store: Store, keeps: bool
+) -> None:
+    before: list[int] = []
+    fee = flaky([], [])
+
+    @sayso.gate(wait="raise", suspends=sayso.ConfirmationRequired if keeps else ())
+    def refund() -> str:
+        before.append(1)
+        return fee(1)
+
+    request_id = approved(refund)
+    inner = held(refund)
+    sayso.Review().approve(inner.confirmation_id, by="ada")
+    assert state_of(request_id) is (State.APPROVED if keeps else State.FAILED)
+    notes = "\n".join(getattr(inner, "__notes__", ()))
+    assert ("refund had been approved and started" in notes) is not keeps
+    if not keeps:
+        execution = store.get(request_id).execution
+        assert execution is not None
+        assert "inside of it waits for a person; what it did before is done" in str(execution.error)
+        assert approved(refund) != request_id
+    refund()
+    assert before == [1, 1]
+
+
 # -- broken off ------------------------------------------------------------------------------------------------------
 
 

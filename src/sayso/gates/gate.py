@@ -173,7 +173,9 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         title: What people are to call the function; a text, a template or a callable. Marked as the program's words.
         summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
         suspends: Exception classes, one or several, by which the function stops for its framework: the call has not
-            ended, its start is given back, and the exception passes through.
+            ended, its start is given back, and the exception passes through. With `ConfirmationRequired` a call that
+            meets another gate keeps its approval and runs from its top again once that one was approved; without it,
+            such a call ends as `failed`.
         on_reject: What a no gives to the caller: `raise`, the default, raises it, `return` returns its
             `message_for_model`, a callable gets the `ConfirmationRejected`, and what it returns is returned.
 

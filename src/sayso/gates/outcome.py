@@ -18,6 +18,7 @@ from sayso import errors
 from sayso.effects import Attempt, Suspended, left_to_run
 from sayso.gates.masking import secrets_known, shown_result
 from sayso.gates.options import Gate
+from sayso.gates.signals import ConfirmationRequired
 from sayso.model import redaction
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import Request
@@ -264,6 +265,8 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
     """Return how a call ended, with the two things that only the gate can tell."""
     if isinstance(attempt.raised, gate.suspends):  # it stops for its framework, and has not ended
         return attempt
+    if isinstance(attempt.raised, ConfirmationRequired):
+        _note_nested(gate, attempt.raised)
     if isinstance(attempt.raised, Exception):  # what is broken off is unknown anyway
         handled = sys.exc_info()[1]  # by the program around the call, where it was made in an `except` block
         return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
@@ -274,6 +277,19 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
     what, has_begun = left
     text = f"{gate.name} returned {what}, which was to do the work after the call; gate the async function that does it"
     return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
+
+
+def _note_nested(gate: Gate, held: ConfirmationRequired) -> None:
+    """Say to the caller of a call that has ended at a gate inside of it what that means, and the ways around it."""
+    note = (
+        f"sayso: {gate.name} had been approved and started, and ends as failed where something inside of it waits: to"
+        " call it again is to ask for it again, and repeats what it did before. Ask once, at the outer gate; or give"
+        " that one suspends=sayso.ConfirmationRequired, which keeps its approval"
+    )
+    with suppress(
+        Exception
+    ):  # as in `mark_unknown`; `add_note` would lose it, because the other notes are made anew at each look
+        held.__notes__ = [*getattr(held, "__notes__", ()), note]
 
 
 _WHOLE = {type(None), bool, int, float, str, bytes, dict, list, tuple}
@@ -289,6 +305,9 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
     if isinstance(attempt.raised, (Suspended, *gate.suspends)):
         return Outcome("suspended")
     text = redaction.error_text(attempt.raised, secrets_known(gate, request))
+    if isinstance(attempt.raised, ConfirmationRequired):
+        why = "a call or a question inside of it waits for a person"
+        text = f"it stopped where {why}; what it did before is done ({text})"
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
