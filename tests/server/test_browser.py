@@ -430,6 +430,26 @@ def test_a_no_asks_for_its_reason_first_and_ctrl_enter_there_is_a_no(surf: Surf)
         assert (stands(request_id).state, decision and decision.comment) == (state, "a better reason")
 
 
+def test_whatever_is_announced_above_it_the_call_keeps_its_place_while_a_note_is_written(surf: Surf) -> None:
+    request_id = held(taking({f"text{at}": str for at in range(12)}, []), *["long"] * 12)
+    page = surf.page(request_id, viewport={"width": 1280, "height": 800})
+    call = page.locator("#call")
+    width = call.bounding_box()["width"]
+    sayso.Review().stop(by="bob", reason="wrong prices")
+    try:
+        page.reload()
+        expect(page.get_by_role("alert")).to_contain_text("wrong prices")
+        assert call.bounding_box()["width"] == width
+        above = page.get_by_role("alert").bounding_box()
+        assert above["y"] + above["height"] <= page.locator(".queue").bounding_box()["y"]
+        page.locator("#note").focus()
+        page.evaluate("scrollTo(0, 40)")
+        page.keyboard.type("not now", delay=20)
+        assert page.evaluate("new Promise((done) => requestAnimationFrame(() => done(scrollY)))") == 40
+    finally:
+        sayso.Review().go(by="bob")
+
+
 def test_a_request_far_down_the_list_opens_at_the_top_of_its_page(surf: Surf) -> None:
     ids = [held(pay, amount) for amount in range(20)]
     page = surf.tab(f"/r/{ids[-1]}", viewport={"width": 1280, "height": 600})
