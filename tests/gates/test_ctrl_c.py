@@ -66,6 +66,21 @@ def test_ctrl_c_in_an_async_program_leaves_the_request_pending(file_store: Store
     assert running(program(APAY, file_store.url)) == "paid"
 
 
+def test_ctrl_c_in_an_async_program_says_once_how_many_wait(file_store: Store) -> None:
+    for calls, end in (("pay(1)", "still waits, expires in"), ("pay(1), pay(2), pay(3)", "while 3 requests waited")):
+        text = APAY.replace("asyncio.run(pay(10))", "asyncio.run(main())").replace(
+            "with sayso.run", f"async def main():\n    await asyncio.gather({calls})\n\nwith sayso.run"
+        )
+        process = program(text, file_store.url)
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(2 * (calls.count(",") + 1))]
+        assert "decide with" in said[-1], said
+        process.send_signal(signal.SIGINT)
+        rows = process.communicate(timeout=SECONDS)[1].splitlines()
+        told = [row for row in rows if row.startswith("sayso  ")]
+        assert (len(told), end in told[0]) == (1, True), rows
+
+
 # -- a thread that waits ---------------------------------------------------------------------------------------------
 
 THREADS = """

@@ -21,6 +21,9 @@ from sayso.view.summary import short, time_left, token
 
 INDENT = "       "
 _NOW = "just now"
+_LEFT_OF_MANY = [
+    f"{INDENT}those of named runs still wait, and the same calls find them at the next start; others are withdrawn"
+]
 
 
 def is_there() -> bool:
@@ -67,6 +70,19 @@ def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = Fal
     if is_interrupted and _is_shown():
         say()
     say(*(rows_when_left if is_interrupted else _still_waits)(store, request))
+
+
+def say_how_many_wait(store: Store, request: Request, count: int) -> None:
+    """Print on stderr what Ctrl-C leaves of `count` requests for which an async program waited. Never raises."""
+    if count == 1:
+        say_what_waits(store, request, is_interrupted=True)
+        return
+    ways = "" if _is_in_memory(store) or not can_decide(store) else f": {command(store)} ls"
+    say(
+        *([""] if _is_shown() else []),
+        f"sayso  stopped while {count:,} requests waited, {short(request.id)} among them{ways}",
+        *(_LEFT_OF_MANY if not _is_in_memory(store) else ()),
+    )
 
 
 def rows_at_sigterm(store: Store, request: Request) -> list[str]:

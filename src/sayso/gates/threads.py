@@ -175,6 +175,16 @@ def is_interrupted() -> bool:
     return _looked[1]
 
 
+def interrupted_runner() -> object | None:
+    """Return the `asyncio.Runner` (also of `asyncio.run`) that Ctrl-C is ending; None where none is.
+
+    It cancels its tasks, and raises `KeyboardInterrupt` only when they have ended.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    return runner if getattr(runner, "_interrupt_count", 0) else None
+
+
 def _is_main_thread_interrupted() -> bool:
     main = threading.main_thread().ident
     frame = sys._current_frames().get(main or 0)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells what another thread is at

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -324,6 +325,17 @@ class Waiter(Caller):
             self._undo.pop()()
 
 
+_told: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was told last
+
+
+def _say_once_what_waits(store: Store, request: Request) -> None:
+    """Say what waits where Ctrl-C cancels the tasks of a loop: all of them, and the first one says it."""
+    runner = threads.interrupted_runner()
+    if runner is not None and not (_told and _told[0]() is runner):
+        _told[:] = [weakref.ref(runner)]
+        notices.say_how_many_wait(store, request, len(_waits))
+
+
 # Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
 _LOOK_AGAIN = 5.0
 _LAST_WORDS = 1.0  # seconds for a dialog to end: it looks up ten times in each, but not where reading a line blocks
@@ -445,6 +457,9 @@ class _Decided:
                 return await self._await(wake)
         except KeyboardInterrupt:
             notices.say_what_waits(self._store, self._request, is_interrupted=True)
+            raise
+        except asyncio.CancelledError:
+            _say_once_what_waits(self._store, self._request)
             raise
         finally:
             unwatch()
