@@ -34,6 +34,8 @@ class Tables(ABC):
         chains: The journal, by run.
         run_table: The runs.
         record_table: The records.
+        ids: Those of the requests; cursors are places here, from 1.
+        live: The places of those to which something can still happen.
     """
 
     def __init__(self, seal: Seal) -> None:
@@ -41,8 +43,8 @@ class Tables(ABC):
         self.chains: dict[str, Any] = {}
         self.run_table = RunTable(self._is_decided)
         self.record_table = RecordTable(seal)
-        self._ids: list[str] = []  # cursors are places here, from 1
-        self._live: dict[str, int] = {}  # places of those to which something can still happen
+        self.ids: list[str] = []
+        self.live: dict[str, int] = {}
         self._holders: dict[str, str] = {}
         self._keys: dict[str, str] = {}  # ids by the digest of run and key
         self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
@@ -50,8 +52,8 @@ class Tables(ABC):
     def put(self, row: Any, key: str | None, effect: str | None) -> None:
         """Keep a request, new or changed; the digests of its key and its effect count for a new one."""
         if row.id not in self.rows:
-            self._ids.append(row.id)
-            self._live[row.id] = len(self._ids)
+            self.ids.append(row.id)
+            self.live[row.id] = len(self.ids)
             if key is not None:
                 self._keys.setdefault(key, row.id)
             if effect is not None:
@@ -62,7 +64,7 @@ class Tables(ABC):
         elif self._holders.get(row.fingerprint) == row.id:
             del self._holders[row.fingerprint]
         if row.state not in LIVE:
-            self._live.pop(row.id, None)
+            self.live.pop(row.id, None)
 
     @abstractmethod
     def request(self, request_id: str) -> Request:
@@ -90,67 +92,10 @@ class Tables(ABC):
         """Return the requests with an effect, in the order they were asked."""
         return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
 
-    def match(self, prefix: str, limit: int) -> Sequence[str]:
-        """Return ids that begin so."""
-        return list(islice((request_id for request_id in self._ids if request_id.startswith(prefix)), limit))
-
-    def due(self, now: datetime) -> Sequence[str]:
-        """Return the ids of requests whose end is reached, and of all that are running."""
-        rows = map(self.rows.__getitem__, self._live)
-        return [row.id for row in rows if row.state == State.RUNNING or self.is_due(row, now)]
-
-    def page(self, wanted: Filter, cursor: str | None, limit: int, *, newest: bool) -> Page:
-        """Return a page of requests."""
-        found = list(islice(self._matching(wanted, read_cursor(cursor), newest=newest), limit + 1))
-        more = len(found) > limit
-        return Page(tuple(request for _, request in found[:limit]), str(found[limit - 1][0]) if more else None)
-
-    def count(self, wanted: Filter) -> int:
-        """Return how many requests pass."""
-        return sum(1 for _ in self._matching(wanted, None, newest=False))
-
-    def _matching(self, wanted: Filter, after: int | None, *, newest: bool) -> Iterator[tuple[int, Request]]:
-        beyond = range(1, len(self._ids) + 1)
-        if after is not None:
-            beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
-        places: Sequence[int] = beyond
-        if wanted.states and wanted.states <= LIVE:  # what is due is live, too
-            places = [place for place in self._live.values() if place in beyond]
-        for place in reversed(places) if newest else places:
-            request = self.request(self._ids[place - 1])
-            if matches(request, wanted):
-                yield place, request
-
-    def journal(
-        self, run_id: str | None, request_id: str | None, after: tuple[str, int] | None, limit: int
-    ) -> Sequence[Entry]:
-        """Return rows of the journal."""
-        if run_id is None and request_id is not None:
-            row = self.rows.get(request_id)
-            run_id = "" if row is None else row.run_id
-        wanted = sorted(self.chains) if run_id is None else [run_id]
-        return list(islice(self._entries(wanted, request_id, *(after or ("", 0))), limit))
-
-    def _entries(self, runs: Sequence[str], request_id: str | None, run: str, seq: int) -> Iterator[Entry]:
-        for each in runs:
-            if each < run:
-                continue
-            chain = self.chains.get(each, ())
-            begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
-            for entry in islice(chain, begin, None):
-                if request_id is None or entry.request_id == request_id:
-                    yield entry
-
     def newest(self, run_id: str) -> Entry | None:
         """Return the newest row of a chain."""
         chain = self.chains.get(run_id)
         return chain[-1] if chain else None
-
-    def anchors(self, run_id: str | None, after: str, limit: int) -> Sequence[Anchor]:
-        """Return how requests are tied to the journal."""
-        rows = self.rows.values()
-        found = heapq.nsmallest(limit, (r.id for r in rows if r.id > after and run_id in {None, r.run_id}))
-        return [self.anchor(request_id) for request_id in found]
 
     def _is_decided(self, request_id: str) -> bool:
         row = self.rows.get(request_id)
@@ -351,30 +296,57 @@ class TableStore(Store):
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         with self._lock:
-            return self._tables().match(prefix, limit)
+            return list(
+                islice((request_id for request_id in self._tables().ids if request_id.startswith(prefix)), limit)
+            )
 
     def _due(self) -> Sequence[str]:
+        now = clock.now()
         with self._lock:
-            return self._tables().due(clock.now())
+            tables = self._tables()
+            rows = map(tables.rows.__getitem__, tables.live)
+            return [row.id for row in rows if row.state == State.RUNNING or tables.is_due(row, now)]
 
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
         with self._lock:
-            return self._tables().page(wanted, cursor, limit, newest=newest)
+            found = list(islice(self._matching(wanted, read_cursor(cursor), newest=newest), limit + 1))
+        more = len(found) > limit
+        return Page(tuple(request for _, request in found[:limit]), str(found[limit - 1][0]) if more else None)
 
     def count(self, wanted: Filter) -> int:
         with self._lock:
-            return self._tables().count(wanted)
+            return sum(1 for _ in self._matching(wanted, None, newest=False))
+
+    def _matching(self, wanted: Filter, after: int | None, *, newest: bool) -> Iterator[tuple[int, Request]]:
+        tables = self._tables()
+        beyond = range(1, len(tables.ids) + 1)
+        if after is not None:
+            beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
+        places: Sequence[int] = beyond
+        if wanted.states and wanted.states <= LIVE:  # what is due is live, too
+            places = [place for place in tables.live.values() if place in beyond]
+        for place in reversed(places) if newest else places:
+            request = tables.request(tables.ids[place - 1])
+            if matches(request, wanted):
+                yield place, request
 
     def journal(
         self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
         with self._lock:
-            return self._tables().journal(run_id, request_id, after, limit)
+            tables = self._tables()
+            if run_id is None and request_id is not None:
+                row = tables.rows.get(request_id)
+                run_id = "" if row is None else row.run_id
+            wanted = sorted(tables.chains) if run_id is None else [run_id]
+            return list(islice(_entries(tables.chains, wanted, request_id, *(after or ("", 0))), limit))
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         with self._lock:
-            return self._tables().anchors(run_id, after, limit)
+            tables = self._tables()
+            rows = (row.id for row in tables.rows.values() if row.id > after and run_id in {None, row.run_id})
+            return [tables.anchor(request_id) for request_id in heapq.nsmallest(limit, rows)]
 
     def get_run(self, run_id: str) -> RunSnapshot:
         with self._lock:
@@ -397,6 +369,19 @@ class TableStore(Store):
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         with self._lock:
             return self._tables().record_table.rows(kind, due_by, after, limit)
+
+
+def _entries(
+    chains: Mapping[str, Sequence[Entry]], runs: Sequence[str], request_id: str | None, run: str, seq: int
+) -> Iterator[Entry]:
+    for each in runs:
+        if each < run:
+            continue
+        chain = chains.get(each, ())
+        begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
+        for entry in islice(chain, begin, None):
+            if request_id is None or entry.request_id == request_id:
+                yield entry
 
 
 class TableTransaction(Transaction, ABC):
