@@ -97,6 +97,12 @@ class Identity:
         """Say whether this is who a filter names: by the subject, whoever vouches for it, or by `issuer:subject`."""
         return folded(name) in self.names
 
+    @classmethod
+    def named(cls, qualified: str) -> Identity:
+        """Return whom `issuer:subject` names; raises `ValueError`."""
+        issuer, _, subject = qualified.partition(":")
+        return cls(issuer, subject)
+
     @property
     def qualified(self) -> str:
         """`issuer:subject`, as the journal writes it."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import reduce
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
@@ -26,7 +26,7 @@ from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.stores.records import Record, RecordVerbs, digest_of, record_of, row_of
+from sayso.stores.records import Record, RecordVerbs, digest_of, drop_if_there, record_of, row_of
 from sayso.stores.transaction import Transaction, changed, update
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
@@ -36,8 +36,6 @@ _PAGE = 1000  # rows of the journal that are read at once
 _DIGITS = 100  # of the sum of a budget
 KINDS = (GRANT, ENDED_GRANT, BUDGET, STOP)
 """The kinds of records whose digest stands in a chain."""
-
-T = TypeVar("T")
 
 
 class Stop(NamedTuple):
@@ -307,9 +305,6 @@ class GrantVerbs(RecordVerbs):
     """The part of `sayso.stores.base.Store` that is about grants and the stop."""
 
     @abstractmethod
-    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T: ...
-
-    @abstractmethod
     def get(self, request_id: str) -> Request:
         """As `RequestStore.get`."""
 
@@ -503,8 +498,7 @@ def _stopped(tx: Transaction, by: Identity, channel: str, reason: str | None) ->
 def _went_on(tx: Transaction, by: Identity, channel: str, reason: str | None) -> bool:
     if _stop_in(tx) is None:
         return False
-    if tx.find_record(STOP, STOP) is not None:
-        tx.drop_record(STOP, STOP)
+    drop_if_there(tx, STOP, STOP)
     tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
     return True
 
@@ -522,9 +516,8 @@ def _stop_told(newest: Entry) -> Stop | None:
     """Return the stop of which the journal tells, where the newest row of its chain is one."""
     if newest.event != "stopped":
         return None
-    issuer, _, subject = newest.by.partition(":")
     reason = "its record was taken away by hand; `sayso go` ends it, and `sayso log --verify` names what differs"
-    return Stop(Identity(issuer, subject), instant(newest.at), reason)
+    return Stop(Identity.named(newest.by), instant(newest.at), reason)
 
 
 def _stop_of(record: Record) -> Stop:

@@ -7,11 +7,10 @@ setting, and stands in no journal. Who is away, and who stands in, does (`sayso.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from sayso import clock, errors
 from sayso.model import teamwork
@@ -23,22 +22,14 @@ from sayso.model.teamwork import comment, mentions_in
 from sayso.stores import delegations
 from sayso.stores.delegations import AWAY, MOST, counting, read, stood_in_for
 from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, row_of
+from sayso.stores.request_store import RequestStore
 from sayso.stores.transaction import CHANNEL, Transaction, changed, delivery_kind
 
 _LOOKED_THROUGH = 20
 
-T = TypeVar("T")
 
-
-class PeopleVerbs(RecordVerbs):
+class PeopleVerbs(RecordVerbs, RequestStore):
     """The part of `sayso.stores.base.Store` that is about reviewers among each other."""
-
-    @abstractmethod
-    def now(self) -> datetime:
-        """Return the store's instant."""
-
-    @abstractmethod
-    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T: ...
 
     def comment(self, request_id: str, by: Identity, *, text: str, channel: str) -> Request:
         """In one transaction, write a comment into the journal; the request stays as it is.
@@ -138,8 +129,7 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
         if row is None or (request.channels and channel not in request.channels):
             continue
         for name in map(str, cast("list[Any]", _body(row).get("people") or [])):
-            issuer, _, subject = name.partition(":")
-            person = Identity(issuer, subject)
+            person = Identity.named(name)
             absent = stand_ins.get(person.folded)
             if person.is_same(by) or (absent is None and not is_meant(person)):
                 continue

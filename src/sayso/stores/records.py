@@ -149,8 +149,8 @@ class RecordVerbs(ABC):
     """The part of `sayso.stores.base.Store` that is about records."""
 
     @abstractmethod
-    def _transact(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Run `work(tx, ...)` in one transaction, alone; what it raises undoes everything."""
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        """As `RequestStore._transact`."""
 
     @abstractmethod
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
@@ -225,7 +225,7 @@ class RecordVerbs(ABC):
 
     def drop(self, kind: str, key: str) -> bool:
         """In one transaction, take a record away; return whether it was there."""
-        return self._transact(_drop, kind, key)
+        return self._transact(drop_if_there, kind, key)
 
 
 def _keep(tx: RecordTransaction, row: RecordRow, note: Note | None, *, only_new: bool = False) -> bool:
@@ -241,7 +241,8 @@ def _swap(tx: RecordTransaction, old: RecordRow, new: RecordRow, note: Note | No
     return tx.find_record(old.kind, old.key) == old and _keep(tx, new, note)
 
 
-def _drop(tx: RecordTransaction, kind: str, key: str) -> bool:
+def drop_if_there(tx: RecordTransaction, kind: str, key: str) -> bool:
+    """Take a record away; return whether it was there."""
     if tx.find_record(kind, key) is None:
         return False
     tx.drop_record(kind, key)

@@ -16,7 +16,7 @@ from sayso.model.reviewer import Identity
 from sayso.stores import worker
 from sayso.stores.codec import altered
 from sayso.stores.grants import give_back
-from sayso.stores.records import Record, record_of, row_of
+from sayso.stores.records import Record, drop_if_there, record_of, row_of
 from sayso.stores.transaction import LEASE, Transaction, changed, lapsed, update
 
 T = TypeVar("T")
@@ -66,8 +66,7 @@ def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
     span = None if execution is None else worker.lease_of(execution.worker)
     if execution is None or span is None or now < execution.started_at + span / 4:  # they begin after half of it
         return
-    if tx.find_record(LEASE, request.id) is not None:
-        tx.drop_record(LEASE, request.id)
+    drop_if_there(tx, LEASE, request.id)
 
 
 def put_lease(tx: Transaction, request: Request, now: datetime) -> None:

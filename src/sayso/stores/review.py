@@ -14,6 +14,7 @@ from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.stores.filter import Filter, Page
+from sayso.stores.records import drop_if_there
 from sayso.stores.request_store import RequestStore
 from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, Transaction, delivery_kind
 
@@ -150,8 +151,7 @@ def _purged(tx: Transaction, request_id: str, by: Identity, before: datetime, ch
         return request
     tx.update(change)
     for kind in (RESULT, SUBMISSION, *map(delivery_kind, tx.record_keys(CHANNEL))):
-        if tx.find_record(kind, request_id) is not None:
-            tx.drop_record(kind, request_id)
+        drop_if_there(tx, kind, request_id)
     return change.request
 
 

@@ -21,7 +21,7 @@ from sayso.model.reviewer import TOKENS, Identity
 from sayso.model.run import RunRecord, RunUpdate, Step
 from sayso.stores.codec import altered
 from sayso.stores.delegations import stand_in
-from sayso.stores.records import Record, RecordRow, RecordTransaction, record_of, row_of
+from sayso.stores.records import Record, RecordRow, RecordTransaction, drop_if_there, record_of, row_of
 
 
 class Transaction(RecordTransaction, Protocol):
@@ -123,8 +123,7 @@ def update(tx: Transaction, transition: Transition) -> None:
     if request.requester.issuer == TOKENS and transition.event not in _AFTER_DECISION:
         kind = waiting_kind(request.requester)
         if request.state is not State.PENDING:
-            if tx.find_record(kind, request.id) is not None:
-                tx.drop_record(kind, request.id)
+            drop_if_there(tx, kind, request.id)
         elif transition.event in _WAITS_AGAIN:
             tx.put_record(_waiting(request))
     if transition.event in SILENT:

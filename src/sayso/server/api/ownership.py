@@ -153,8 +153,7 @@ class Ownership(Context):
         if claimed is not None:
             return claimed
         for first in self.store.journal(run_id=run_id, limit=1):
-            issuer, _, subject = first.by.partition(":")
-            return Identity(issuer, subject)
+            return Identity.named(first.by)
         try:
             self.store.get_run(run_id)
         except errors.RunNotFoundError:
