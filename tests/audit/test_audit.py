@@ -28,6 +28,7 @@ from sayso.model.journal import Entry, Trail, chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.stores import review
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
@@ -379,7 +380,8 @@ def said() -> str:
 
 def test_entries_are_read_page_by_page_without_loss(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.written(journal.rows)
-    monkeypatch.setattr(verifier, "_PAGE", 7)
+    for module in (review, verifier):
+        monkeypatch.setattr(module, "_PAGE", 7)
     assert list(map(tuple, audit.entries(journal.store))) == journal.rows
     of_one = journal.rows[0][REQUEST]
     found = list(audit.entries(journal.store, request_id=of_one))

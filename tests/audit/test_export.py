@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from sayso import errors
-from sayso.audit import verifier
 from sayso.audit.checkpoint import checkpoint
 from sayso.audit.export import FORMATS, Format, exported
 from sayso.model.lifecycle import Outcome
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
+from sayso.stores import review
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
@@ -153,7 +153,7 @@ def test_only_the_span_and_the_run_that_were_asked_for_are_exported(scene: Scene
 
 
 def test_a_first_line_comes_before_the_whole_journal_was_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "_PAGE", 1)
+    monkeypatch.setattr(review, "_PAGE", 1)
     for run_id in "abc":
         scene.ask(run_id)
     pages, read = list[object](), scene.store.journal

@@ -14,12 +14,12 @@ import pytest
 
 import sayso
 from sayso import clock
-from sayso.audit import verifier
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.server.pages import bulk, listing
 from sayso.server.pages.alike import fold, folded_row, table_of
 from sayso.server.pages.listing import alike_to
+from sayso.stores import review
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE, Browser, fields_of, text_of
@@ -231,7 +231,7 @@ def test_a_group_is_looked_for_once_and_shows_the_newest_comment(
     monkeypatch.setattr(bulk, "alike_to", counted)
     page = ada.get("/bulk?" + "&".join(f"alike={one}" for one in ids * 20)).text
     assert (looked, len(items_of(page))) == (ids[:1], 3)
-    monkeypatch.setattr(verifier, "_PAGE", 2)
+    monkeypatch.setattr(review, "_PAGE", 2)
     rows, journal = 2, store.journal
 
     def paged(*, limit: int = rows, **wanted: Any) -> Any:

@@ -25,11 +25,12 @@ from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
 from sayso.audit.signing import Signer, signed_by
-from sayso.audit.verifier import ExpectedRow, row_problem, rows_of
+from sayso.audit.verifier import ExpectedRow, row_problem
 from sayso.clock import instant, microseconds
 from sayso.model.journal import Entry, Head, first_link
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.stores.base import Store
+from sayso.stores.review import rows_of
 
 CHAIN = "sayso:checkpoints"
 """The run id of the chain of checkpoints."""

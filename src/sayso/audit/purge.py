@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.audit.verifier import requests_in, rows_of
 from sayso.model.journal import ended_at
 from sayso.model.request import FINAL, LIVE, Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
+from sayso.stores.review import requests_in, rows_of
 
 _PAGE = 200
 _WORDS = ('"comment":"', '"reason":"')

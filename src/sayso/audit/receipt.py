@@ -16,13 +16,14 @@ from typing import Any, cast
 from sayso import errors
 from sayso.audit.checkpoint import first_of, history
 from sayso.audit.signing import SignedDocument, Signer, document_text, read_bytes, read_document
-from sayso.audit.verifier import rows_of, verify
+from sayso.audit.verifier import verify
 from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.ids import shown_digest
 from sayso.model.journal import Entry, Trail, chained, first_link
 from sayso.model.request import Call, Question, Request
 from sayso.stores.base import Store
+from sayso.stores.review import rows_of
 
 _KIND = "receipt"
 _LIMIT = 64 << 20

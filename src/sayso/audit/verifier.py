@@ -15,13 +15,11 @@ from typing import NamedTuple
 
 from sayso import errors
 from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, first_link
-from sayso.model.request import Request
-from sayso.stores.base import Filter, Store
+from sayso.stores.base import Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
 from sayso.stores.records import digest_of, row_of
-
-__all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "requests_in", "row_problem", "rows_of", "verify"]
+from sayso.stores.review import rows_of
 
 _PAGE = 1000
 _OF_RECORDS = tuple(chain_of(kind, "") for kind in RECORDS)
@@ -138,28 +136,6 @@ def entries(store: Store, *, run_id: str | None = None, request_id: str | None =
     """Yield the journal by run and place; what the store seals is opened where the key is here."""
     for entry in rows_of(store, run_id=run_id, request_id=request_id):
         yield store.legible(entry)
-
-
-def rows_of(
-    store: Store, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None
-) -> Iterator[Entry]:
-    """Yield the stored rows by run and place, after `after`, a (run, seq)."""
-    while True:
-        page = store.journal(run_id=run_id, request_id=request_id, after=after, limit=_PAGE)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        after = page[-1].run_id, page[-1].seq
-
-
-def requests_in(store: Store, wanted: Filter, *, newest: bool = False) -> Iterator[Request]:
-    """Yield requests page by page, in the order of asking; what has expired by now is not recorded."""
-    cursor, has_more = None, True
-    while has_more:
-        page = store.list(wanted, cursor=cursor, limit=500, newest=newest)
-        yield from page.requests
-        cursor = page.cursor
-        has_more = cursor is not None
 
 
 def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:

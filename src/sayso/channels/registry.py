@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sayso import clock, config
-from sayso.audit.verifier import requests_in
 from sayso.channels.notification import Channel
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.records import Record
+from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
 
 # The module of each type, imported where it is configured, and the extra that it needs.

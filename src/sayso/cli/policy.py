@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import click
 
 from sayso import clock, config, errors
-from sayso.audit.verifier import requests_in
 from sayso.cli.context import CliContext, NoStoreYetError, as_date, json_option
 from sayso.cli.output import WRONG, plural
 from sayso.model import canonical
@@ -29,6 +28,7 @@ from sayso.policy.replay import Replay
 from sayso.policy.replay import replay as replayed
 from sayso.policy.rules import short_name
 from sayso.stores.base import Filter
+from sayso.stores.review import requests_in
 from sayso.view.summary import short
 
 _DAYS = 30

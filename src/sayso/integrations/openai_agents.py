@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from sayso import aio, clock, config, errors
-from sayso.audit.verifier import requests_in
 from sayso.effects import Suspended, offload
 from sayso.gates import scope
 from sayso.gates.hold import HoldOptions
 from sayso.integrations.tool_calls import acall_tool, check_options, options_of
 from sayso.model.request import State, not_run
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 
 T = TypeVar("T")
 Wait = Literal["block", "pause"]

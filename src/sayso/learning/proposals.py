@@ -18,7 +18,6 @@ from statistics import NormalDist, median_low
 from typing import Any, Literal, NamedTuple, cast
 
 from sayso import errors
-from sayso.audit.verifier import requests_in
 from sayso.learning.data import HASTE, proposed_and_approved, span_of
 from sayso.model.canonical import display
 from sayso.model.canonical.tags import MASK, dumps
@@ -31,6 +30,7 @@ from sayso.policy import Policy
 from sayso.policy.condition import Condition, ConditionError, library
 from sayso.policy.replay import verdict_on
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 
 FEWEST = 20
 """So many decisions of a function, or of a reviewer, are enough to say something."""

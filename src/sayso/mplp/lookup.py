@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
-from sayso.audit.verifier import requests_in
 from sayso.model import lifecycle
 from sayso.model.request import Request, State
 from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
@@ -21,8 +20,8 @@ from sayso.mplp.plan import Plan
 from sayso.mplp.schema import ConfirmNotFoundError, is_id
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in, rows_of
 
-_PAGE = 500
 _SURE = 12  # hexadecimal digits of an id that say nothing but what the request's own id says
 
 
@@ -151,17 +150,9 @@ def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
 
 
 def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    after: tuple[str, int] | None = None
-    while True:
-        try:
-            page = store.journal(run_id=journal_run_of(confirm_id), after=after, limit=_PAGE)
-        except errors.RunNotFoundError:  # a server shows a program no run that it has not begun
-            return
-        for entry in page:
+    with suppress(errors.RunNotFoundError):  # a server shows a program no run that it has not begun
+        for entry in rows_of(store, run_id=journal_run_of(confirm_id)):
             with suppress(ValueError, RecursionError):  # a row that somebody altered; `sayso log --verify` finds it
                 detail: Any = json.loads(entry.detail)
                 if isinstance(detail, dict):
                     yield entry.event, cast("dict[str, Any]", detail)
-        if len(page) < _PAGE:
-            return
-        after = page[-1].run_id, page[-1].seq

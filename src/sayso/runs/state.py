@@ -46,11 +46,11 @@ from sayso.runs.events import (
 )
 from sayso.runs.events import plain as plain_json
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 from sayso.stores.worker import Lease
 
 Body = dict[str, Any]
 T = TypeVar("T")
-_PAGE = 1000
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
@@ -176,18 +176,13 @@ class _Requests:
         self._keyed: dict[str, Request] = {}
 
     def read(self) -> None:
-        wanted, cursor, has_more = Filter(run_id=self._run.id, kind="call"), None, True
-        while has_more:
-            page = self._store.list(wanted, cursor=cursor, limit=_PAGE)
-            for request in page.requests:
-                if request.key is not None:
-                    self._keyed[request.id] = request
-                if request.place:
-                    self.at[request.place] = request
-                elif request.state is State.DONE and request.created_at >= self._run.created_at:
-                    self.made.setdefault(request.call.digest, []).append(request)
-            cursor = page.cursor
-            has_more = cursor is not None
+        for request in requests_in(self._store, Filter(run_id=self._run.id, kind="call")):
+            if request.key is not None:
+                self._keyed[request.id] = request
+            if request.place:
+                self.at[request.place] = request
+            elif request.state is State.DONE and request.created_at >= self._run.created_at:
+                self.made.setdefault(request.call.digest, []).append(request)
         self.is_read = True
 
     def keyed(self, request_id: str, tool: str) -> Request | None:

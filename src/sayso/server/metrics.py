@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -31,6 +32,7 @@ from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.server.hosts import LOOPBACK
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -41,7 +43,7 @@ TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
 
 _SHORTEST = 16
 _FRESH = timedelta(seconds=5)
-_PAGE, _MOST_PAGES = 500, 20
+_MOST_READ = 10_000
 _AGES = {"0s": 0, "1m": 60, "10m": 600, "1h": 3_600, "1d": 86_400}
 _BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400)
 _VERBS = {
@@ -60,18 +62,12 @@ Numbers = list[tuple[int, dict[str, str]]]
 def _pending(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield how many requests wait by their least age; beyond ten thousand, what was asked last counts as new."""
     now = clock.now()
-    wanted, cursor = Filter(states=frozenset({State.PENDING}), at=now), None
-    found = dict.fromkeys(_AGES, 0)
+    wanted, found = Filter(states=frozenset({State.PENDING}), at=now), dict.fromkeys(_AGES, 0)
     found["0s"] = store.count(wanted)
-    for _ in range(_MOST_PAGES):
-        page = store.list(wanted, cursor=cursor, limit=_PAGE)
-        for request in page.requests:
-            seconds = (now - request.created_at).total_seconds()
-            for age, least in _AGES.items():
-                found[age] += least > 0 and seconds >= least
-        cursor = page.cursor
-        if cursor is None:
-            break
+    for request in islice(requests_in(store, wanted), _MOST_READ):
+        seconds = (now - request.created_at).total_seconds()
+        for age, least in _AGES.items():
+            found[age] += least > 0 and seconds >= least
     yield from ((count, {"sayso.older_than": age}) for age, count in found.items())
 
 

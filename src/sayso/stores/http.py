@@ -28,6 +28,7 @@ from sayso.stores.base import Filter, Page, Store, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
 from sayso.stores.records import RecordRow
+from sayso.stores.review import requests_in
 from sayso.stores.watch import Bell, forget_after_fork
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class HttpStore(Store):
 
     def sweep(self) -> int:
         changed = self._look(messages.Sweep(), messages.Swept).changed
-        for request in self._every(Filter(states=frozenset({State.RUNNING}))):
+        for request in requests_in(self, Filter(states=frozenset({State.RUNNING}))):
             changed += self.settle(request.id).state is not State.RUNNING
         return changed
 
@@ -210,7 +211,7 @@ class HttpStore(Store):
         return Page(tuple(found.requests), found.cursor)
 
     def count(self, wanted: Filter) -> int:
-        return len(self._every(wanted))
+        return sum(1 for _ in requests_in(self, wanted))
 
     def journal(
         self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
@@ -299,16 +300,6 @@ class HttpStore(Store):
             self._etags.clear()
         self._etags[message.request.id] = message.etag
         return message.request
-
-    def _every(self, wanted: Filter) -> list[Request]:
-        found: list[Request] = []
-        cursor, has_more = None, True
-        while has_more:
-            page = self.list(wanted, cursor=cursor, limit=200)
-            found += page.requests
-            cursor = page.cursor
-            has_more = cursor is not None
-        return found
 
     def _after_loss(self, refusal: errors.StartRefusedError, request_id: str) -> Request:
         """Return what a request became; raises the refusal again unless the answer to an earlier try was lost."""

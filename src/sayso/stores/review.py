@@ -98,14 +98,10 @@ class ReviewStore(RequestStore):
     def heads(self) -> Iterator[Head]:
         """Yield the newest row of every chain, ordered by run."""
         last: Head | None = None
-        while True:
-            page = self.journal(after=None if last is None else last[:2], limit=_PAGE)
-            for entry in page:
-                if last is not None and entry.run_id != last.run_id:
-                    yield last
-                last = Head(entry.run_id, entry.seq, entry.link)
-            if len(page) < _PAGE:
-                break
+        for entry in rows_of(self):
+            if last is not None and entry.run_id != last.run_id:
+                yield last
+            last = Head(entry.run_id, entry.seq, entry.link)
         if last is not None:
             yield last
 
@@ -136,6 +132,32 @@ class ReviewStore(RequestStore):
             Whether nothing remains; where not, others were reading meanwhile, and it is to be tried again.
         """
         return True
+
+
+# -- page by page --------------------------------------------------------------------------------------------------
+
+
+def requests_in(store: ReviewStore, wanted: Filter, *, newest: bool = False) -> Iterator[Request]:
+    """Yield requests in the order of asking, or the other way round; what has expired by now is not recorded."""
+    cursor, has_more = None, True
+    while has_more:
+        page = store.list(wanted, cursor=cursor, limit=500, newest=newest)
+        yield from page.requests
+        cursor = page.cursor
+        has_more = cursor is not None
+
+
+def rows_of(
+    store: ReviewStore, *, run_id: str | None = None, request_id: str | None = None,
+    after: tuple[str, int] | None = None,
+) -> Iterator[Entry]:  # fmt: skip
+    """Yield the stored rows of the journal by run and place, after `after`, a (run, seq)."""
+    while True:
+        page = store.journal(run_id=run_id, request_id=request_id, after=after, limit=_PAGE)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = page[-1].run_id, page[-1].seq
 
 
 # -- inside of a transaction ---------------------------------------------------------------------------------------
@@ -208,13 +230,7 @@ class Search:
         """Return how many there are."""
         if self._is_indexed:
             return store.count(self.wanted)
-        number, cursor = 0, None
-        while True:
-            page = store.list(self.wanted, cursor=cursor, limit=_CHUNK)
-            number += sum(map(self._passes, page.requests))
-            cursor = page.cursor
-            if cursor is None:
-                return number
+        return sum(map(self._passes, requests_in(store, self.wanted)))
 
     @property
     def _is_indexed(self) -> bool:

@@ -31,6 +31,7 @@ from sayso.server.api.endpoint import Context, Principal, Router, is_still_good
 from sayso.server.api.messages import EventsQuery
 from sayso.server.events import Hub, PerLoop, Stream, event_stream
 from sayso.stores.base import Filter, Store, Unwatch
+from sayso.stores.review import requests_in
 
 __all__ = ["Broadcaster", "EventLog", "Listener", "LoggedEvent", "router"]
 
@@ -166,15 +167,9 @@ class EventLog:
         self._tracked = found  # all of them or none
 
     def _track_open(self, found: dict[str, _Tracked]) -> None:
-        cursor = None
-        while True:
-            page = self._store.list(_LIVE, cursor=cursor, limit=_PAGE)
-            for request in page.requests:
-                tracked = found[request.id] = _Tracked(0, self._watch(request.id))
-                tracked.seq = max((row.seq for row in self._rows_after(request.id, 0)[1]), default=0)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        for request in requests_in(self._store, _LIVE):
+            tracked = found[request.id] = _Tracked(0, self._watch(request.id))
+            tracked.seq = max((row.seq for row in self._rows_after(request.id, 0)[1]), default=0)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
