@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["cached_property"]
-
 if sys.version_info >= (3, 12):
     from functools import cached_property
 else:

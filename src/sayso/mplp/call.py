@@ -24,11 +24,6 @@ from sayso.model.request import Call
 from sayso.mplp.plan import Plan, PlanStep, TargetType
 from sayso.mplp.schema import NotConformantError, id_of
 
-__all__ = [
-    "PLAN_TOOL", "TARGET_TOOL", "Step", "carry_out_plan", "edited_plan", "gate_for", "is_ours", "plan_with",
-    "running_as", "target_of", "use_target",
-]  # fmt: skip
-
 _Text = Annotated[str, Field(min_length=1)]
 _running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_running", default=None)
 

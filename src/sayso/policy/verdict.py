@@ -16,8 +16,6 @@ from sayso.model import duration
 from sayso.model.grant import Budget
 from sayso.model.reviewer import Escalation, Quorum, Reviewer
 
-__all__ = ["Budget", "Happened", "Verdict", "allow", "deny", "describe", "hold", "verdict_of"]
-
 
 @dataclass(frozen=True)
 class Verdict:

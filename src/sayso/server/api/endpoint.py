@@ -41,11 +41,6 @@ from sayso.server.context import is_same_origin, is_signed_in, settings_of
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 
-__all__ = [
-    "MAX_BODY", "Api", "Context", "Endpoint", "Principal", "Router", "in_thread", "is_still_good", "parsed",
-    "principal_of", "read_bytes", "validated",
-]  # fmt: skip
-
 _log = logging.getLogger("sayso.server")
 _M = TypeVar("_M", bound=BaseModel)
 T = TypeVar("T")

@@ -20,8 +20,6 @@ from limits.strategies import MovingWindowRateLimiter
 from sayso import errors
 from sayso.server.api.problems import Problem
 
-__all__ = ["InFlight", "Rate", "Slot"]
-
 _SOON = 1  # seconds until who has too much under way may try again
 _MOST_KNOWN = 10_000  # of those who ask, until it is looked who has not asked lately
 _QUEUE_TIMEOUT = 5.0  # seconds in which a request that waits for a change has to get a slot

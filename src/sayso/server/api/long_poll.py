@@ -23,8 +23,6 @@ from sayso.server.connections import GONE
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
 
-__all__ = ["StoreVersion", "until_changed"]
-
 T = TypeVar("T")
 C = TypeVar("C", bound=Context)
 _SHUTDOWN_CHECK = 0.25  # seconds between two looks whether the server ends

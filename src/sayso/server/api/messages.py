@@ -24,14 +24,6 @@ from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
 from sayso.view.document import budget_document, grant_document, request_document
 
-__all__ = [
-    "Approve", "Assign", "Away", "Budget", "Cancel", "Change", "Decision", "Delegation", "Delegations", "Empty",
-    "Entry", "Escalation", "EventsQuery", "Execution", "Extend", "Feedback", "Grant", "GrantTerms", "Grants",
-    "GrantsQuery", "Input", "Journal", "JournalQuery", "Me", "Output", "PageQuery", "ProblemDocument", "Query",
-    "Quorum", "Reason", "Reject", "Release", "Remark", "Reply", "Request", "Requests", "RequestsQuery", "Resolve",
-    "Run", "Runs", "RunsQuery", "Snooze", "Stop", "Token", "Tokens",
-]  # fmt: skip
-
 
 class Query(BaseModel):
     """What may stand after the question mark: texts, out of which numbers and booleans are read."""

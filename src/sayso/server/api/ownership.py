@@ -21,8 +21,6 @@ from sayso.server.api.limits import Slot
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.records import Record
 
-__all__ = ["AAP_RUNS", "Ownership"]
-
 AAP_RUNS = "aap:"
 """How the run of a call begins that came by the Agent Approval Protocol; behind it the program's name and a digest."""
 

@@ -17,8 +17,6 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 
-__all__ = ["MEDIA_TYPE", "Problem", "ProblemKind", "document_of", "kind_of", "kinds", "problem_of", "response"]
-
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "https://sayso.invalid/problems/"
 

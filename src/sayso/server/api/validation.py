@@ -33,8 +33,6 @@ from sayso.stores.http_messages import AskedRequest
 from sayso.view.card import headline, subject_rows
 from sayso.view.summary import higher_risk
 
-__all__ = ["Denied", "validate_arguments", "validate_request"]
-
 _log = logging.getLogger("sayso.server")
 
 _MAX_BYTES = 65_536  # of a call, or of what is said beside it: every list of requests reads them
