@@ -22,17 +22,10 @@ from sayso.reviews import Review
 from sayso.stores.base import Store
 
 __all__ = [
-    "ConfirmationRejected",
-    "ConfirmationRequired",
-    "ResumeState",
-    "ToolCall",
-    "clear_all_confirmations",
-    "clear_confirmation",
-    "confirm_first",
-    "get_confirmation_context",
-    "get_confirmation_status",
+    "ConfirmationRejected", "ConfirmationRequired", "ResumeState", "ToolCall", "clear_all_confirmations",
+    "clear_confirmation", "confirm_first", "get_confirmation_context", "get_confirmation_status",
     "respond_to_confirmation",
-]
+]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")

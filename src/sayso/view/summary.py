@@ -18,26 +18,9 @@ from sayso.model.words import later, say, say_n
 from sayso.view.layout import Layout, columns
 
 __all__ = [
-    "RUN_ROOM",
-    "SHORT",
-    "Change",
-    "absence",
-    "changes",
-    "channel_name",
-    "columns",
-    "higher_risk",
-    "in_short",
-    "is_high",
-    "line",
-    "lines",
-    "name_of",
-    "padded",
-    "short",
-    "time_left",
-    "token",
-    "value",
-    "warnings",
-]
+    "RUN_ROOM", "SHORT", "Change", "absence", "changes", "channel_name", "columns", "higher_risk", "in_short",
+    "is_high", "line", "lines", "name_of", "padded", "short", "time_left", "token", "value", "warnings",
+]  # fmt: skip
 
 SHORT = len("rq_") + 8
 RUN_ROOM = 48

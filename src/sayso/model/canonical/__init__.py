@@ -29,27 +29,10 @@ from sayso.model.canonical.tags import MASK, Json, Unfit, dump, dump_sorted, tag
 from sayso.model.escaping import Text
 
 __all__ = [
-    "LIMIT_BYTES",
-    "LIMIT_DEPTH",
-    "LIMIT_DIGITS",
-    "LIMIT_VALUES",
-    "MASK",
-    "Form",
-    "Json",
-    "check_round_trip",
-    "class_name",
-    "decode",
-    "digest_input",
-    "display",
-    "dump",
-    "encode",
-    "form_of",
-    "function_name",
-    "is_same",
-    "load",
-    "read",
-    "value_of",
-]
+    "LIMIT_BYTES", "LIMIT_DEPTH", "LIMIT_DIGITS", "LIMIT_VALUES", "MASK", "Form", "Json", "check_round_trip",
+    "class_name", "decode", "digest_input", "display", "dump", "encode", "form_of", "function_name", "is_same",
+    "load", "read", "value_of",
+]  # fmt: skip
 
 LIMIT_BYTES = 1_048_576
 LIMIT_DIGITS = 4300
