@@ -178,9 +178,10 @@ class Hooks:
         try:
             request = _decided(self._review(hook, message.reviewer.subject), message)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
-            return _as_answer(problems.problem_of(fault))
-        except Problem as fault:
-            return _as_answer(fault)
+            problem = problems.problem_of(fault)
+            return problem.kind.status, problems.document_of(problem)
+        except Problem as problem:
+            return problem.kind.status, problems.document_of(problem)
         return 200, {
             "request_id": request.id, "state": str(request.state), "fingerprint": request.current_fingerprint,
             "missing_votes": request.missing_votes if request.state == "pending" else 0,
@@ -214,12 +215,6 @@ def _decided(review: Review, message: _Message) -> Request:
             return review.answer(request_id, message.answer, comment=comment)
         case "cancel":
             return review.cancel(request_id, comment)
-
-
-def _as_answer(fault: Problem) -> tuple[int, dict[str, Any]]:
-    """Return a problem as status and content, so that a repeated message can be answered by the same."""
-    answer = problems.response(fault)
-    return answer.status_code, cast("dict[str, Any]", json.loads(bytes(answer.body)))
 
 
 async def receive(http: Http) -> Response:

@@ -122,18 +122,17 @@ class Push:
         base_url: How people reach the inbox: push services are told whom to ask about messages.
         sign_in: Says who may review.
         allow_private: Take push services in private networks, for tests.
-        ca_file: Certificates that are trusted, in place of the system's.
     """
 
     name = "push"
 
     def __init__(
         self, store: Store, signer: TokenSigner, *, base_url: str | None = None, sign_in: SignIn | None = None,
-        allow_private: bool = False, ca_file: str | None = None,
+        allow_private: bool = False,
     ) -> None:  # fmt: skip
         self._store, self._signer, self._sign_in = store, signer, sign_in or SignIn()
         self._contact = f"https://{urlsplit(base_url or '').hostname or 'localhost'}"
-        self._allow_private, self._ca_file = allow_private, ca_file
+        self._allow_private = allow_private
         # Which devices have a message that is tried again for others; the oldest are forgotten first.
         self._reached: dict[str, set[str]] = {}
         self._lock = threading.Lock()
@@ -299,7 +298,7 @@ class Push:
             claims = {"aud": origin, "sub": self._contact, "exp": ends}
             headers |= {name.lower(): value for name, value in self._vapid().sign(claims).items()}
             body = _encrypted(device, message)
-            status, _ = self._receivers.post(self._where(device.endpoint), body, headers, ca_file=self._ca_file)
+            status, _ = self._receivers.post(self._where(device.endpoint), body, headers)
         except (OSError, ValueError, errors.SaysoError) as error:
             return str(error)
         if status in _GONE:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -54,7 +54,6 @@ from sayso.stores.transaction import SUBMISSION
 
 __all__ = ["Webhooks", "error", "router"]
 
-_T = TypeVar("_T")
 _M = TypeVar("_M", bound=BaseModel)
 router = Router(kinds=("ask",))
 
@@ -171,11 +170,6 @@ def _request_id(own: Ownership) -> str:
 def _answer(text: str, status: int = 200) -> Response:
     """Return a response with a JSON text."""
     return Response(text, status, media_type="application/json")
-
-
-async def _in_thread_of(own: Context, work: Callable[..., _T], *args: Any) -> _T:
-    """Return what `work(own, *args)` returns, done in a thread."""
-    return await own.look(work, *args)
 
 
 # -- a request as the protocol shows it ----------------------------------------------------------------------------
@@ -342,7 +336,7 @@ def consume(own: Ownership) -> Response:
 @router.post("/aap/v1/requests/{id}/outcome", "Say how a consumed call ended")
 async def outcome(own: Ownership) -> Response:
     request_id, (report, _) = _request_id(own), await _read(own, _Outcome)
-    return await _in_thread_of(own, _report, request_id, report)
+    return await own.look(_report, request_id, report)
 
 
 def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
@@ -396,7 +390,7 @@ class _Instance(_Strict):
 async def provision(context: Context) -> Response:
     key = _idempotency_key(context)
     wanted, text = await _read(context, _Instance)
-    return await _in_thread_of(context, _provision, key, wanted, _digest_of(text))
+    return await context.look(_provision, key, wanted, _digest_of(text))
 
 
 def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Response:

@@ -139,6 +139,11 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
+def unfit(error: Exception) -> Problem:
+    """Return the problem of an input that something else than its schema refuses."""
+    return Problem("invalid_input", f"{error}; nothing was done")
+
+
 def document_of(problem: Problem) -> dict[str, Any]:
     """Return the problem details of a problem."""
     code, status, title = problem.kind

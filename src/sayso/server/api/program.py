@@ -26,7 +26,7 @@ from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Router, in_thread, validated
 from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.ownership import Ownership
-from sayso.server.api.problems import Problem, document_of, problem_of
+from sayso.server.api.problems import Problem, document_of, problem_of, unfit
 from sayso.server.api.validation import Denied, validate_request
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
@@ -358,7 +358,7 @@ def list_requests(own: Ownership, message: messages.List) -> messages.Requests:
     try:
         page = own.page(wanted, message.cursor, message.limit, newest=message.newest)
     except ValueError as error:
-        raise _unfit(error) from None
+        raise unfit(error) from None
     return messages.Requests.of(requests=page.requests, cursor=page.cursor)
 
 
@@ -366,10 +366,6 @@ def _must_be_short(*texts: str | None) -> None:
     """Refuse what a store would search for long, or not at all: SQLite has a limit for patterns."""
     if any(text is not None and len(text) > _MAX_SEARCHED for text in texts):
         raise Problem("invalid_input", f"a filter has at most {_MAX_SEARCHED:,} characters; nothing was done")
-
-
-def _unfit(error: ValueError) -> Problem:
-    return Problem("invalid_input", f"{error}; nothing was done")
 
 
 @_verb("Write all ends that were reached")
@@ -475,7 +471,7 @@ def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
         try:
             page, cursor = own.store.runs(message.wanted, cursor=cursor, limit=message.limit - len(found))
         except ValueError as error:
-            raise _unfit(error) from None
+            raise unfit(error) from None
         found += [run for run in page if own.is_my_run(run.id)]
         looked_at += len(page)
         if cursor is None or len(found) == message.limit or looked_at >= _MAX_LOOKED_AT:

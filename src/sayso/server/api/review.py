@@ -23,7 +23,7 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.run import RunState
 from sayso.server.api import messages
 from sayso.server.api.endpoint import Context, Endpoint, Router
-from sayso.server.api.problems import Problem
+from sayso.server.api.problems import Problem, unfit
 from sayso.server.auth.people import doubt_about, with_roles
 from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.stores.filter import RunFilter
@@ -61,7 +61,7 @@ def list_requests(context: Context, query: messages.RequestsQuery) -> messages.R
             cursor=query.cursor, limit=query.limit,
         )  # fmt: skip
     except (ValueError, errors.ConfigError) as error:
-        raise _unfit(error) from None
+        raise unfit(error) from None
     found = [messages.Request.of(one, context.review) for one in page.requests]
     return messages.Requests(requests=found, cursor=page.cursor)
 
@@ -76,10 +76,6 @@ def _person(name: str) -> Reviewer:
     """Return whom `issuer:subject` names, or the subject of a local person; raises `ValueError`."""
     issuer, colon, subject = name.partition(":")
     return Reviewer(subject, issuer=issuer) if colon else Reviewer(issuer, issuer=LOCAL)
-
-
-def _unfit(error: Exception) -> Problem:
-    return Problem("invalid_input", f"{error}; nothing was done")
 
 
 @router.get(
@@ -144,7 +140,7 @@ def list_runs(context: Context, query: messages.RunsQuery) -> messages.Runs:
     try:
         found, cursor = context.store.runs(wanted, cursor=query.cursor, limit=query.limit)
     except ValueError as error:
-        raise _unfit(error) from None
+        raise unfit(error) from None
     return messages.Runs(runs=list(map(messages.Run.of, found)), cursor=cursor)
 
 
@@ -246,7 +242,7 @@ def assign(context: Context, request: Request, body: messages.Assign) -> Request
     try:
         to = _person(body.to)
     except ValueError as error:
-        raise _unfit(error) from None
+        raise unfit(error) from None
     who = with_roles(context.store, to.identity) or to.identity
     after = context.review.assign(request.id, who, force=body.force)
     if isinstance(who, Identity) and after.wanted_roles:
@@ -259,7 +255,7 @@ def snooze(context: Context, request: Request, body: messages.Snooze) -> Request
     try:
         return context.review.snooze(request.id, body.until)
     except errors.ConfigError as error:
-        raise _unfit(error) from None
+        raise unfit(error) from None
 
 
 @_verb("Give a claimed request back", "not_claimed", kinds=_READERS)
