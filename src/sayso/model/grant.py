@@ -15,15 +15,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 from sayso import errors
-from sayso.model import canonical
-from sayso.model.canonical.tags import dumps_sorted
+from sayso.model import canonical, duration
+from sayso.model.canonical.tags import dumps, dumps_sorted
 from sayso.model.escaping import escape
 from sayso.model.ids import new_grant_id
 from sayso.model.rendering import value as shown_value
@@ -33,12 +33,6 @@ from sayso.model.words import say
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-from dataclasses import field
-from datetime import timedelta
-
-from sayso.errors import ConfigError
-from sayso.model import duration
-from sayso.model.canonical.tags import dumps
 
 MOST_CALLS = 10_000
 """The most calls that one grant may allow."""
@@ -402,12 +396,12 @@ class Budget:
     def __post_init__(self) -> None:
         found = _FORM.fullmatch(self.text.strip()) if isinstance(self.text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if found is None:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{self.text!r} is no budget; write `sum(args.amount) <= 1000 per 24h per agent` or"
                 " `count() <= 20 per 1h per run`"
             )
         if self.name is not None and (not isinstance(self.name, str) or not self.name.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"the name of a budget is a text, not {self.name!r}")
+            raise errors.ConfigError(f"the name of a budget is a text, not {self.name!r}")
         derived = {
             "limit": Decimal(found["limit"]), "span": duration.parse(found["span"].replace(" ", "")),
             "path": found["path"], "per": found["per"],

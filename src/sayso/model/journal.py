@@ -169,7 +169,7 @@ class Trail(NamedTuple):
             event: What happened.
             detail: The row's detail, a JSON object as text.
         """
-        read = _read(detail)
+        read = detail_of(detail)
         asked = _text(read, "asked") if event == "purged" or not self.states else self.asked
         approved = _text(read, "fingerprint") if event == "approved" else self.approved
         new = Trail(self._states_after(event, read), asked, _text(read, "row_digest"), approved)
@@ -202,7 +202,7 @@ class Trail(NamedTuple):
 
 def row_digest_in(detail: str) -> str | None:
     """Return the digest of the whole row of its request that a row of the journal carries."""
-    return _text(_read(detail), "row_digest")
+    return _text(detail_of(detail), "row_digest")
 
 
 def _text(read: dict[str, Any], name: str) -> str | None:
@@ -210,7 +210,8 @@ def _text(read: dict[str, Any], name: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _read(detail: str) -> dict[str, Any]:
+def detail_of(detail: str) -> dict[str, Any]:
+    """Return the detail of a row as JSON values; empty where somebody altered it."""
     try:
         found: Any = json.loads(detail)
     except (ValueError, RecursionError):

@@ -7,7 +7,6 @@ call is masked in a comment before it is written.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
-from sayso.model.journal import Entry
+from sayso.model.journal import Entry, detail_of
 from sayso.model.lifecycle import Transition, must_be_allowed, must_be_pending
 from sayso.model.request import Request, State, without_secrets
 from sayso.model.reviewer import Identity
@@ -120,11 +119,7 @@ def comments_in(entries: Iterable[Entry]) -> list[Comment]:
 
 
 def _read(entry: Entry) -> Comment:
-    try:
-        found: Any = json.loads(entry.detail)
-        detail = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    except (ValueError, RecursionError):
-        detail = {}
+    detail = detail_of(entry.detail)
     text, names = detail.get("comment"), detail.get("mentions")
     mentions = tuple(str(name) for name in cast("list[Any]", names)) if isinstance(names, list) else ()
     try:

@@ -7,13 +7,13 @@ from the request's own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from sayso import clock, errors
 from sayso.model import lifecycle
+from sayso.model.journal import detail_of
 from sayso.model.request import Request, State
 from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
 from sayso.mplp.plan import Plan
@@ -152,7 +152,5 @@ def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
 def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
     with suppress(errors.RunNotFoundError):  # a server shows a program no run that it has not begun
         for entry in rows_of(store, run_id=journal_run_of(confirm_id)):
-            with suppress(ValueError, RecursionError):  # a row that somebody altered; `sayso log --verify` finds it
-                detail: Any = json.loads(entry.detail)
-                if isinstance(detail, dict):
-                    yield entry.event, cast("dict[str, Any]", detail)
+            if detail := detail_of(entry.detail):  # none of a row that was altered; `sayso log --verify` finds it
+                yield entry.event, detail

@@ -8,7 +8,6 @@ a chain of the journal, whose newest row carries its digest, so that one which s
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from sayso import clock, errors
 from sayso.clock import instant, microseconds
 from sayso.model import lifecycle
 from sayso.model.grant import Budget, BudgetUse, Grant, Grantor, Taking
-from sayso.model.journal import Entry
+from sayso.model.journal import Entry, detail_of
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
@@ -56,11 +55,7 @@ def chain_of(kind: str, key: str) -> str:
 
 def digest_in(detail: str) -> str | None:
     """Return the digest of the record that a row of the journal left; None where it left none."""
-    try:
-        found: Any = json.loads(detail)
-    except (ValueError, RecursionError):
-        return None
-    digest = cast("dict[str, Any]", found).get("record") if isinstance(found, dict) else None
+    digest = detail_of(detail).get("record")
     return digest if isinstance(digest, str) else None
 
 
