@@ -423,8 +423,7 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
     else:
         edits = [] if after.edited is None else changed(after.call, after.edited, after.redact)
         say(
-            f"sayso  {short(after.id)} {decided(after, clock.now())}",
-            *(f"{INDENT}{change.line()}" for change in edits),
+            f"sayso  {short(after.id)} {decided(after, clock.now())}", *(f"{INDENT}{change.line()}" for change in edits)
         )
     return after
 

@@ -21,9 +21,7 @@ from sayso.gates.call import Started, begin, end, gated_call, send_back, wanted_
 from sayso.gates.caller import Block, Caller, started_before, withdraw
 from sayso.gates.hooks import under_record
 from sayso.gates.keys import replay
-from sayso.gates.options import (
-    Gate,
-)
+from sayso.gates.options import Gate
 from sayso.gates.signals import trim
 from sayso.gates.wait import Waiter, until_ended
 from sayso.model import canonical, duration

@@ -28,16 +28,7 @@ from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution,
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
-from sayso.runs.state import (
-    RunAttempt,
-    RunHistory,
-    StepContext,
-    bodies,
-    given_arguments,
-    in_loop,
-    live_value,
-    verb,
-)
+from sayso.runs.state import RunAttempt, RunHistory, StepContext, bodies, given_arguments, in_loop, live_value, verb
 from sayso.stores.worker import Lease
 from sayso.view import line
 

@@ -335,8 +335,7 @@ class EvidenceContract(Scene):
             request = self.in_state(state)
             end = self.clock() + timedelta(days=9) if state not in FINAL else self.clock() - timedelta(days=9)
             refusal(
-                errors.PurgeRefusedError,
-                lambda r=request, b=end: self.store.purge(r.id, ADA, before=b, channel="test"),
+                errors.PurgeRefusedError, lambda r=request, b=end: self.store.purge(r.id, ADA, before=b, channel="test")
             )
             assert self.store.get(request.id) == request
 

@@ -16,14 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, cast
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical.decode import (
-    LIMIT_DEPTH,
-    Reader,
-    dataclass_fields,
-    dataclass_parts,
-    display,
-    is_model,
-)
+from sayso.model.canonical.decode import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, display, is_model
 from sayso.model.canonical.names import class_name, function_name, place
 from sayso.model.canonical.tags import MASK, Json, Unfit, dump, dump_sorted, tag_of
 from sayso.model.escaping import Text

@@ -211,8 +211,7 @@ class Snooze(Input):
     """Keep a request out of your own list; nobody else's changes, and its end stays."""
 
     until: str | None = Field(
-        max_length=100,
-        description="A span from now, `1h`, or ISO 8601, in UTC where it has no zone. null: it is back.",
+        max_length=100, description="A span from now, `1h`, or ISO 8601, in UTC where it has no zone. null: it is back."
     )
 
 
