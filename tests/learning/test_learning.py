@@ -82,7 +82,7 @@ def test_decisions_are_chosen_by_when_they_were_asked_and_by_function(memory: St
 
 
 def test_reading_stops_where_older_requests_begin(memory: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.learning.data._PAGE", 2)
+    monkeypatch.setattr("sayso.stores.review._REQUESTS", 2)
     for _ in range(6):
         decide(memory, clock)
     since, pages, read = clock.at, list[int](), memory.list

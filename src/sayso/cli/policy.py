@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, NamedTuple
 
 import click
@@ -234,8 +234,7 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     """
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
     new, before = Policy.load(file), Policy.load() if file is not None else None
-    requests = takewhile(lambda one: one.created_at >= begin, requests_in(cli.store, Filter(), newest=True))
-    found = replayed(requests, new, before)
+    found = replayed(requests_in(cli.store, Filter(), since=begin), new, before)
     return cli.answer({"since": clock.written(begin), **found.as_json()}, _shown(found))
 
 

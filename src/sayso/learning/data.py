@@ -18,6 +18,7 @@ from sayso.mplp.confirm import round_facts
 from sayso.mplp.lookup import find_confirm
 from sayso.mplp.sample import answer_of, export_of, secrets_of
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 
 HASTE = timedelta(seconds=3)
 """Who decides sooner than this after a request was asked cannot have read it."""
@@ -28,7 +29,6 @@ COLUMNS = (
     "is_edited", "edited", "reviewer", "channel", "votes", "reason", "question", "proposed", "approved", "answer",
 )  # fmt: skip
 
-_PAGE = 500
 _DECIDED = frozenset(State) - {State.PENDING}
 _REFUSED = frozenset({State.REJECTED, State.FEEDBACK})
 _NO_SAMPLE = (ArgumentError, ConfirmRefusedError, NotConformantError, ValueError)
@@ -49,22 +49,9 @@ def decided(
         until: Only those that were asked before.
         tool: Only of this function, by its name or `module:name`.
     """
-    for request in asked_since(store, Filter(states=_DECIDED, name=tool), since):
+    for request in requests_in(store, Filter(states=_DECIDED, name=tool), newest=True, since=since):
         if _is_decided(request) and (until is None or request.created_at < until):
             yield request
-
-
-def asked_since(store: Store, wanted: Filter, since: datetime | None) -> Iterator[Request]:
-    """Yield the requests that were asked since an instant, the newest first."""
-    cursor = None
-    while True:
-        page = store.list(wanted, cursor=cursor, limit=_PAGE, newest=True)
-        recent = [request for request in page.requests if since is None or request.created_at >= since]
-        yield from recent
-        cursor = page.cursor
-        # Clocks of two programs differ, so only a whole page of older ones is the end.
-        if cursor is None or not recent:
-            return
 
 
 def _is_decided(request: Request) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from sayso import clock, config, errors, telemetry
@@ -28,10 +29,10 @@ from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.grants import Stop
 from sayso.stores.request_store import is_lost
-from sayso.stores.review import Search
+from sayso.stores.review import Search, requests_in
 from sayso.stores.transaction import LEASE
 
-_CHUNK, _MOST_EARLIER = 200, 2_000
+_MOST_EARLIER = 2_000
 
 
 @dataclass(frozen=True)
@@ -478,16 +479,9 @@ class Review(Teamwork):
             request, call, count=1, until=now + timedelta(hours=1), now=now, here=here,
             without=tuple(without), at_most=at_most, exactly=tuple(exactly),
         )  # fmt: skip
-        found: list[Request] = []
-        cursor, wanted, oldest = None, Filter(name=grant.tool, kind="call"), now - duration.parse(since)
-        for _ in range(_MOST_EARLIER // _CHUNK):
-            page = self.store.list(wanted, cursor=cursor, limit=_CHUNK, newest=True)
-            recent = [one for one in page.requests if one.created_at >= oldest]
-            found += [one for one in recent if one.id != request.id and grant.lacks(one) is None]
-            cursor = page.cursor
-            if cursor is None or len(recent) < len(page.requests):
-                break
-        return grant, found
+        wanted, oldest = Filter(name=grant.tool, kind="call"), now - duration.parse(since)
+        earlier = islice(requests_in(self.store, wanted, since=oldest), _MOST_EARLIER)
+        return grant, [one for one in earlier if one.id != request.id and grant.lacks(one) is None]
 
     def grants(self, *, ended: bool = False) -> Sequence[Grant]:
         """Return the grants that count, newest first; with `ended`, those that were revoked or used up as well."""

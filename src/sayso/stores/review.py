@@ -18,7 +18,7 @@ from sayso.stores.records import drop_if_there
 from sayso.stores.request_store import RequestStore
 from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, Transaction, delivery_kind
 
-_PAGE = 1000
+_PAGE, _REQUESTS = 1000, 500
 
 
 class ReviewStore(RequestStore):
@@ -137,14 +137,22 @@ class ReviewStore(RequestStore):
 # -- page by page --------------------------------------------------------------------------------------------------
 
 
-def requests_in(store: ReviewStore, wanted: Filter, *, newest: bool = False) -> Iterator[Request]:
-    """Yield requests in the order of asking, or the other way round; what has expired by now is not recorded."""
+def requests_in(
+    store: ReviewStore, wanted: Filter, *, newest: bool = False, since: datetime | None = None
+) -> Iterator[Request]:
+    """Yield requests in the order of asking, or the newest first; what has expired by now is not recorded.
+
+    Args:
+        since: The newest first, and only those that were asked then or later.
+    """
     cursor, has_more = None, True
     while has_more:
-        page = store.list(wanted, cursor=cursor, limit=500, newest=newest)
-        yield from page.requests
+        page = store.list(wanted, cursor=cursor, limit=_REQUESTS, newest=newest or since is not None)
+        found = [request for request in page.requests if since is None or request.created_at >= since]
+        yield from found
         cursor = page.cursor
-        has_more = cursor is not None
+        # Clocks of two programs differ, so only a whole page of older ones is the end.
+        has_more = cursor is not None and (since is None or bool(found))
 
 
 def rows_of(

@@ -22,7 +22,6 @@ from starlette.responses import Response
 
 from sayso import clock
 from sayso.learning import HASTE, Report, decisions_by_person, report
-from sayso.learning.data import asked_since
 from sayso.model import duration
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
@@ -30,6 +29,7 @@ from sayso.model.words import later, say
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 from sayso.view.summary import name_of, token
 
 MOST = 5_000
@@ -165,7 +165,7 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
     tools: dict[str, Tally] = {}
     names: dict[str, Identity] = {}  # two spellings of one person are one, under the newest of them
     reviewers: dict[Identity, Tally] = {}
-    for request in asked_since(store, Filter(), begin):
+    for request in requests_in(store, Filter(), since=begin):
         if whole.asked == most:
             is_cut = True
             break
