@@ -1,6 +1,6 @@
 """Makes text safe to show: invisible, look-alike and direction-changing characters are written as escapes.
 
-Also `storable` (text that a store can keep), CSV cells that a spreadsheet does not take for formulas, and `Text`.
+Also `storable` (what a store can keep), CSV cells that a spreadsheet does not take for formulas, and `Text`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 
 class Text(str):
@@ -65,9 +67,16 @@ def escape(text: str, *, block: bool = False) -> str:
     return _ODD.sub(_escaped, text)
 
 
-def storable(text: str) -> str:
-    r"""Return `text` with lone surrogates, which no file or stream takes, as `\udcff`: file names may bring them."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+def storable(value: T) -> T:
+    r"""Return a text, or JSON values, with lone surrogates, which no file takes, as `\udcff`: file names bring them."""
+    found: Any = value
+    if isinstance(value, str):
+        found = value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    elif isinstance(value, dict):
+        found = {storable(name): storable(each) for name, each in cast("dict[str, Any]", value).items()}
+    elif isinstance(value, list | tuple):
+        found = [storable(each) for each in cast("list[Any]", value)]
+    return found
 
 
 def hidden_in(text: str) -> list[str]:

@@ -412,7 +412,7 @@ class Review(Teamwork):
         """
         if not isinstance(happened, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise TypeError(f"happened is True or False, not {happened!r}; nothing was decided")
-        who, words = self._who(by), None if comment is None else storable(comment)
+        who, words = self._who(by), storable(comment)
         return self.store.resolve(
             self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
             channel=channel or self.channel, force=force,
@@ -454,7 +454,7 @@ class Review(Teamwork):
         edited = None if changes is None or request.state is not State.PENDING else edited_call(request, changes)
         if edited is not None and edited.digest == request.effective.digest:
             edited = None
-        words = None if comment is None else storable(comment)
+        words = storable(comment)
         decision = Decision("approve", who.identity, clock.now(), channel, words, "", edited is not None)
         looked_at = request.current_fingerprint if seen is None and edited is not None else seen
         after, grant = self.store.grant(
@@ -496,18 +496,18 @@ class Review(Teamwork):
         self, grant_id: str, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None
     ) -> Grant:
         """End a grant; what it approved and has not started waits for a person. Durable on return."""
-        found, words = self.store.find_grant(grant_id), None if reason is None else storable(reason)
+        found, words = self.store.find_grant(grant_id), storable(reason)
         by_whom = self._who(by).identity
         return self.store.revoke_grant(found.id, by_whom, channel=channel or self.channel, reason=words)
 
     def stop(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> Stop:
         """Block every start, approved ones too, until `go`; no approval is spent. Durable on return."""
-        words = None if reason is None else storable(reason)
+        words = storable(reason)
         return self.store.stop(self._who(by).identity, channel=channel or self.channel, reason=words)
 
     def go(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> bool:
         """Let calls start again; return whether they were stopped. Durable on return."""
-        words = None if reason is None else storable(reason)
+        words = storable(reason)
         return self.store.go(self._who(by).identity, channel=channel or self.channel, reason=words)
 
     def stopped(self) -> Stop | None:
@@ -526,7 +526,7 @@ class Review(Teamwork):
         channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
         who = self._who(by)
-        words, channel = None if comment is None else storable(comment), channel or self.channel
+        words, channel = storable(comment), channel or self.channel
         decision = build_decision(
             verb=verb, by=who.identity, at=clock.now(), channel=channel, comment=words, fingerprint="",
             edited=edited is not None, answer=answer, again=again,

@@ -100,11 +100,11 @@ class HttpStore(Store):
         return changed
 
     def withdraw(self, request_id: str, by: Identity, reason: str | None = None, *, is_brief: bool = False) -> Request:
-        message = messages.Withdraw.of(request_id=request_id, reason=None if reason is None else storable(reason))
+        message = messages.Withdraw.of(request_id=request_id, reason=storable(reason))
         return self._request(message, is_brief=is_brief)
 
     def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
-        return self._request(messages.SendBack.of(request_id=request_id, problems=[storable(one) for one in problems]))
+        return self._request(messages.SendBack.of(request_id=request_id, problems=storable(list(problems))))
 
     def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
         if seen is not None:
@@ -131,11 +131,10 @@ class HttpStore(Store):
         return lost
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
-        error = None if outcome.error is None else storable(outcome.error)
         result, why = (None, None)
         if outcome.kept is not None or outcome.not_kept is not None:
             result, why = keepable(outcome)
-        outcome = outcome._replace(error=error, kept=result, not_kept=why)
+        outcome = outcome._replace(error=storable(outcome.error), kept=result, not_kept=why)
         try:
             return self._request(
                 messages.Finish.of(request_id=request_id, token=token, outcome=outcome, update=saved)
@@ -159,9 +158,8 @@ class HttpStore(Store):
         return self._request(messages.Verify.of(request_id=request_id, happened=happened, token=token))
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
-        words = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
         with beginning_run(run_id):
-            self._send(messages.Note.of(run_id=run_id, event=event, detail=words), messages.Done, run_id)
+            self._send(messages.Note.of(run_id=run_id, event=event, detail=storable(detail)), messages.Done, run_id)
 
     # -- what programs read ------------------------------------------------------------------------------------
 

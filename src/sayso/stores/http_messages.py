@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -96,21 +96,8 @@ class AskedRequest(Message):
         """Return what a program sends of a new request."""
         fields = {name: getattr(request, name) for name in cls.model_fields if name != "lasts"}
         for name in ("title", "summary", "prompt", "description", "rule", "context"):
-            fields[name] = _storable(fields[name])
+            fields[name] = storable(fields[name])
         return cls.of(**fields, lasts=request.expires_at - request.created_at)
-
-
-def _storable(value: Any) -> Any:
-    """Return a JSON value with lone surrogates written out, which no JSON text takes."""
-    match value:
-        case str():
-            return storable(value)
-        case dict():
-            return {storable(name): _storable(each) for name, each in cast("dict[str, Any]", value).items()}
-        case list() | tuple():
-            return [_storable(each) for each in cast("list[Any]", value)]
-        case _:
-            return value
 
 
 class Begin(Message):
