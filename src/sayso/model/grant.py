@@ -1,9 +1,8 @@
 """Grants: a reviewer's permission for the next calls like one that they looked at.
 
-A grant is drawn from a call: its fields are kept as they are, its numbers are an upper bound. Here is what a grant
-allows and whether a request fits it; `sayso.stores.grants` finds, takes and ends grants inside a transaction.
-Invariant: whatever a grant does not say does not fit it, so a call with one more field, or of another version of the
-tool, waits.
+A grant is drawn from a call: its fields are kept as they are, its numbers are an upper bound. Invariant: whatever a
+grant does not say does not fit it, so a call with one more field, or of another version of the tool, waits.
+`sayso.stores.grants` finds, takes and ends grants inside a transaction.
 
 Here are also budgets: how much the calls that a policy allows may use in a rolling span of time, before a person is
 asked. `sum(args.amount) <= 1000 per 24h per agent` is one, `count() <= 20 per 1h per run` another.

@@ -5,9 +5,7 @@ a foreign tool supplies its own, of draft 2020-12, 2019-09 or 7 (`Schema.of_json
 request, and its digest is part of the call's. A reviewer's process validates an edit by this text alone; the program
 validates it by the function's own types as well. Names in a schema are never imported, and `$ref` is never fetched.
 
-Schemas of signatures have keywords of our own, `x-sayso-...`, for what JSON Schema cannot express: the type of a text
-that stands for a date, the class of an object, the kinds of parameters. `docs/reference/schema.md` lists them.
-
+`docs/reference/schema.md` lists the keywords of our own, `x-sayso-...`, which say what JSON Schema cannot express.
 Invariant: values that fit in a reviewer's process are passed to the function unchanged, to the byte.
 """
 

@@ -1,10 +1,9 @@
 """One step of a run, first or resumed, streamed or collected, free or gated.
 
-A step is a runnable at a place. If the run's history says that it ended, it is not done again: its value, its error or
-its denial is given once more. If it waits, the request decides what becomes of it, and no rule, prompt or default is
-asked a second time. Otherwise it begins. What the gate records of a call is saved in one transaction with the step.
-Gated functions that a handler calls by itself are kept as well (`NestedCalls`): a handler that runs again from its top
-gets what they returned.
+A step is a runnable at a place. If the run's history says that it ended, its value, its error or its denial is given
+once more. If it waits, the request decides what becomes of it, and no rule, prompt or default is asked a second time.
+Otherwise it begins. What the gate records of a call is saved in one transaction with the step. Gated functions that a
+handler calls by itself are kept as well (`NestedCalls`): a handler that runs again gets what they returned.
 """
 
 from __future__ import annotations

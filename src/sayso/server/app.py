@@ -1,11 +1,8 @@
 """The ASGI application: its routes, and what they share.
 
-`create_app` is all that a program needs to mount it; `sayso serve` is one such program. Pages are made by `get_route`,
-forms by `post_route` (`sayso.server.context`). No route that changes something takes GET.
-
-Errors become pages with their status: not signed in, not found, not allowed, not valid. A refused decision is shown on
-the request's own page instead (`sayso.server.pages.request`). The page of an unexpected error says nothing about it;
-the log does.
+`create_app` is all that a program needs to mount it; `sayso serve` is one such program. No route that changes something
+takes GET. Errors become pages with their status; a refused decision is shown on the request's own page instead. The
+page of an unexpected error says nothing about it; the log does.
 """
 
 from __future__ import annotations

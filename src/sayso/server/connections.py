@@ -1,10 +1,9 @@
 """Limits for the connections of `sayso serve`: how many, and how long one may stay idle or leave an answer unread.
 
-uvicorn waits without end for the rest of a request's header, and a process may open only so many files: a client that
-sends half a request a thousand times would lock everybody else out. So a header must arrive in time, and where all
-places are taken the connection that has waited longest without a request is closed. uvicorn also waits without end for
-a client to read, so an answer must be read in time. A connection whose request is being answered is never closed for
-another one.
+uvicorn waits without end for the rest of a header and for a client to read, and a process may open only so many files:
+half a request, sent a thousand times, would lock everybody else out. So a header must arrive and an answer be read in
+time, and where all places are taken the connection that has waited longest without a request is closed; one whose
+request is being answered never is.
 """
 
 from __future__ import annotations

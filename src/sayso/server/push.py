@@ -1,11 +1,9 @@
 """Web push: notifications in reviewers' browsers, through the push service that each browser has chosen.
 
 A *device* is a browser in which a reviewer has turned notifications on; it is a record of the store. The channel `push`
-sends what requests owe through the outbox, encrypted for the device, so that the push service in between reads
-nothing. A device is told only of what its reviewer could decide, and for 30 days after they last signed in there.
-
-The server signs each message (VAPID, RFC 8292) with a key that is derived from the server's secret. Where a message
-may go is decided as for webhooks (`sayso.channels.http_post`), because the address comes from a browser.
+sends what requests owe through the outbox, encrypted for the device and signed (VAPID, RFC 8292) with a key that is
+derived from the server's secret. A device is told only of what its reviewer could decide, and for 30 days after they
+last signed in there. Where a message may go is decided as for webhooks, because the address comes from a browser.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ change is durable when the verb returns. If the verb raises `DecisionRefusedErro
 changed, with one exception: a request found past its end is stored as `expired`. Times are compared inside the
 transaction, by the store's clock (`Transaction.now`).
 
-The verbs are in `sayso.stores.program` and `sayso.stores.review`. A new store implements `Transaction`, `_transact` and
-the readers, and must pass `sayso.testing.StoreContract`. No verb takes SQL or a predicate.
+A new store implements `Transaction`, `_transact` and the readers, and must pass `sayso.testing.StoreContract`.
 """
 
 from __future__ import annotations

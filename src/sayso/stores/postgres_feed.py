@@ -3,8 +3,7 @@
 What is asked and what is decided notifies in its own transaction, and is heard at once by LISTEN. Everything else, as
 starts and runs, is found by looking: the journal's rows carry the transaction that wrote them, and each look takes
 those that the snapshot of the look before did not see. An order by time or by number would miss who began earlier and
-committed later. A lost connection, a server that was restarted and notifications that nobody heard are all made good by
-the next look.
+committed later. The next look makes good what a lost connection missed.
 """
 
 from __future__ import annotations

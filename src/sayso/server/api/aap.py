@@ -1,12 +1,9 @@
 """The provider's side of the Agent Approval Protocol (AAP), below `/api/aap`, for its official clients.
 
-A program submits a call, polls for the decision, takes the right to run it (`consume`) and reports how it ended; each
-is a verb of the store that programs of sayso use as well. An idempotency key is the key of the request, a consume key
-makes the fencing token of the start, and an id is the request's as a UUID. A submission is returned as it came, to the
-byte; what people see of it is masked. An instance is a token of the kind `ask`, which whoever has one of the kind
-`admin` makes, and a webhook that has answered a challenge: it is sent which request was decided, and not how.
-
-Invariant: nothing here decides, and what a person approved is what the submission says: no edit is possible.
+Each operation is a verb of the store that programs of sayso use as well: the idempotency key is the key of the request,
+a consume key makes the fencing token of the start, an id is the request's as a UUID. A submission is returned as it
+came, to the byte; what people see of it is masked. An instance is a token of the kind `ask`, and a webhook that has
+answered a challenge: it is sent which request was decided, and not how. Nothing here decides, and no edit is possible.
 """
 
 from __future__ import annotations

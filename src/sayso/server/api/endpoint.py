@@ -1,13 +1,10 @@
 """Endpoints of the API: who may call one, how its input is checked, and the JSON that it answers.
 
-A `Router` collects functions; the annotations of each name the message that it takes (the query of a GET, else the
-JSON body) and the one that it answers, from which its OpenAPI operation is made, too. FastAPI was not taken: it reads a
+A `Router` collects functions, whose annotations name the message that they take (the query of a GET, else the JSON
+body) and the one that they answer; their OpenAPI operations are made of these, too. FastAPI was not taken: it reads a
 body before it knows who asks, and lets a key or a parameter stand twice. `Api` answers all of them, as plain ASGI
-beside Starlette, whose routing and middleware cost more than most verbs.
-
-A function runs only for a known principal, with a token of a kind that may, below its limits, and with checked input.
-Whether a token was revoked is looked up where the function runs: what `is_brief` is one transaction with that look, in
-the thread of the server's writer, and anything else has a thread to itself.
+beside Starlette, whose routing and middleware cost more than most verbs. Whether a token was revoked is looked up where
+the function runs: what `is_brief` is one transaction with that look, in the thread of the server's writer.
 """
 
 from __future__ import annotations

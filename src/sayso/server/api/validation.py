@@ -1,7 +1,5 @@
 """Checks of what a program asks: nothing that an agent sent is believed that the server can work out itself.
 
-What the policy file in effect here asks for a call counts beside what the program asks (`_under_policy`).
-
 The digests are computed anew from the arguments, what people will be shown is compared with what would run, times and
 the requester are the server's own, and what cannot be drawn is refused now and not on a reviewer's page. Arguments must
 be all those that a gate binds, written as `canonical.encode` writes them.

@@ -2,9 +2,8 @@
 
 The key is `SAYSO_SECRET`, or a file beside the store's own file, created at the first use, so every process of one
 machine that uses a store has the same one. A signed token is valid for one purpose and a limited time. Tokens that
-work once are marked as used in the store, so they stay used after a restart and on every server of that store.
-A token is read only after its whole signature was compared, in constant time, and a key file that somebody else
-could read or have written is refused.
+work once are marked as used in the store, so they stay used after a restart and on every server of that store. A key
+file that somebody else could read or have written is refused.
 """
 
 from __future__ import annotations
