@@ -16,7 +16,7 @@ import stat
 import sys
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -423,6 +423,15 @@ def stores_at_hand() -> list[Store]:
     first = default_store()
     with _lock:
         return [first, *(store for store in _open.values() if store is not first)]
+
+
+def store_with(request_id: str) -> Store | None:
+    """Return the store that has the request: the configured one, or another that this process opened."""
+    for store in stores_at_hand():
+        with suppress(errors.RequestNotFoundError):
+            store.get(request_id)
+            return store
+    return None
 
 
 def _make(address: str) -> Store:

@@ -19,7 +19,6 @@ from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
 from sayso.reviews import Review
-from sayso.stores.base import Store
 
 __all__ = [
     "ConfirmationRejected", "ConfirmationRequired", "ResumeState", "ToolCall", "clear_all_confirmations",
@@ -140,10 +139,9 @@ def respond_to_confirmation(
         raise TypeError(f"approved is True or False, not {approved!r}; nothing was decided")
     said = _status(approved=approved, data=data, status=status)
     here = scope.current()
-    found = _found(confirmation_id)
-    if found is not None:
-        store, known = found
-        request = _decide(Review(store), known, said, data)
+    store = config.store_with(confirmation_id)
+    if store is not None:
+        request = _decide(Review(store), store.get(confirmation_id), said, data)
         if isinstance(request.subject, Call):
             here.adopted[request.subject.digest] = request.id
     else:
@@ -190,16 +188,6 @@ def _decide(review: Review, request: Request, said: str, data: Any) -> Request:
     return review.approve(request_id, arguments=cast("Mapping[str, Any]", data))
 
 
-def _found(request_id: str) -> tuple[Store, Request] | None:
-    """Return the request and its store: the default one, or another that this process opened."""
-    for store in config.stores_at_hand():
-        try:
-            return store, store.get(request_id)
-        except errors.RequestNotFoundError:
-            continue
-    return None
-
-
 def get_confirmation_status(confirmation_id: str) -> str | None:
     """Return where the request `confirmation_id` stands, as decided through any channel.
 
@@ -207,11 +195,11 @@ def get_confirmation_status(confirmation_id: str) -> str | None:
         `pending` (also for an id that was never asked), `approved`, `edited`, `rejected`, `feedback`, `answered`,
         `cancelled` or `expired`; for an id that only this context knows, the status that it was told.
     """
-    found = _found(confirmation_id)
-    if found is None:
+    store = config.store_with(confirmation_id)
+    if store is None:
         known = [s.responses[confirmation_id] for s in scope.current().lineage() if confirmation_id in s.responses]
         return known[0]["status"] if known else "pending"
-    request = found[0].settle(confirmation_id)
+    request = store.settle(confirmation_id)
     match request.state:
         case State.APPROVED | State.RUNNING | State.DONE | State.FAILED | State.UNKNOWN:
             return "approved" if request.edited is None else "edited"
@@ -243,9 +231,9 @@ def clear_confirmation(confirmation_id: str) -> None:
     """
     for here in scope.current().lineage():
         here.forget(confirmation_id)
-    found = _found(confirmation_id)
-    if found is not None:
-        found[0].withdraw(confirmation_id, scope.requester())
+    store = config.store_with(confirmation_id)
+    if store is not None:
+        store.withdraw(confirmation_id, scope.requester())
 
 
 def clear_all_confirmations() -> None:

@@ -55,15 +55,6 @@ def read_resume_state(state: Any, response: Response = None) -> tuple[Any, Respo
     return cast("Any", state), response
 
 
-def store_of(request_id: str) -> Store | None:
-    """Return the store that has the request: the configured one, or another that this process opened."""
-    for store in config.stores_at_hand():
-        with suppress(errors.RequestNotFoundError):
-            store.get(request_id)
-            return store
-    return None
-
-
 def record(store: Store, request: Request, response: Response, *, seen: str | None = None) -> None:
     """Take a response for a decision. Durable on return; nothing happens where the request is decided already.
 
@@ -127,7 +118,7 @@ def respond(saved: Any, response: Response) -> None:
     if not isinstance(saved, ConfirmationRequired):
         raise TypeError(f"cannot go on from {type(saved).__name__}: a pause is a ConfirmationRequired or a ResumeState")
     request_id = saved.confirmation_id
-    store = store_of(request_id)
+    store = config.store_with(request_id)
     if store is None:
         _note(request_id, response)
         return

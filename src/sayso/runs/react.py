@@ -26,7 +26,7 @@ from sayso.model.schema import SchemaError
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import ModelCall, reply_to, text_of
 from sayso.runs.models import model_of
-from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record, store_of
+from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record
 from sayso.runs.react_state import ReActState, Waiting
 from sayso.runs.signature import Prediction, Signature
 from sayso.runs.state import result_shown, verb
@@ -254,7 +254,7 @@ class ReAct(Module):
             raise no
         if no.confirmation_id is not None:
             # It was heard: if the model comes back with the same call, a person is asked again.
-            where = store_of(no.confirmation_id) or store
+            where = config.store_with(no.confirmation_id) or store
             await verb(where, where.withdraw, no.confirmation_id, scope.requester())
         return _Observation(no.message_for_model, is_error=True)
 
@@ -380,7 +380,7 @@ def _having(own: Store, request_id: str) -> Store:
     try:
         own.get(request_id)
     except errors.RequestNotFoundError:
-        return store_of(request_id) or own
+        return config.store_with(request_id) or own
     return own
 
 
