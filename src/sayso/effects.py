@@ -18,6 +18,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
@@ -233,6 +234,20 @@ if hasattr(os, "register_at_fork"):
 async def at_once(function: Callable[[], T]) -> T:
     """Run a function that does not block, where one is awaited."""
     return function()
+
+
+async def until_done(work: asyncio.Future[Any]) -> None:
+    """Wait for the end of a future, and pass a cancellation of this task on that comes meanwhile."""
+    import asyncio
+
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def offload(function: Callable[[], T]) -> T:

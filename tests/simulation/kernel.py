@@ -341,20 +341,14 @@ class _Lock:
         self._is_held = False
 
 
-class _Thread:
-    """What stands for a thread that renews leases."""
-
-    def __init__(self, target: Callable[[], object], name: str, daemon: bool) -> None:
-        del daemon
-        self._target, self._name = target, name
-
-    def start(self) -> None:
-        world = _here()
-        owner = world.running
-        assert owner is not None
-        owner = owner.thread_of or owner
-        name = f"{owner.name}, {self._name}"
-        world.start(owner.machine, name, lambda _: self._target(), comes_back=False, thread_of=owner)
+def _started(name: str, work: Callable[[], object]) -> object:
+    """Start what stands for a thread that renews leases."""
+    world = _here()
+    owner = world.running
+    assert owner is not None
+    owner = owner.thread_of or owner
+    world.start(owner.machine, f"{owner.name}, {name}", lambda _: work(), comes_back=False, thread_of=owner)
+    return work
 
 
 class _Pause:
@@ -396,7 +390,8 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (ids, "_random", lambda: f"{_here().rng.getrandbits(128):032x}"),
             (worker, "current", _current),
             (worker, "_exists", _exists),
-            (worker, "threading", SimpleNamespace(Thread=_Thread, Event=_Pause, Lock=threading.Lock)),
+            (worker, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
+            (worker, "started", _started),
             (worker, "monotonic", _Time.monotonic),
             (jsonl, "threading", SimpleNamespace(Lock=_Lock)),
             (worker, "_is_own_proc", lambda: False),

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import Any
 
 from sayso import config
-from sayso.effects import Effects, adrive, drive
+from sayso.effects import Effects, adrive, drive, until_done
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates import scope, signals
 from sayso.gates.ask import Asking
@@ -136,8 +135,9 @@ class HumanInputRequest:
             else:
                 working.result()
         finally:
-            await _ended(deciding)
-            await _ended(working)
+            for ending in (deciding, working):
+                ending.cancel()
+                await until_done(ending)
             is_decided = deciding.done() and not deciding.cancelled()
             if is_decided and not working.cancelled() and working.exception() is not None and not _came_second(working):
                 report = {"message": "a requester failed after its question was decided"}
@@ -199,19 +199,6 @@ def _text() -> Schema:
 
 def _came_second(work: asyncio.Future[None]) -> bool:
     return not work.cancelled() and isinstance(work.exception(), AlreadyDecidedError | RequestExpiredError)
-
-
-async def _ended(work: asyncio.Future[Any]) -> None:
-    """Cancel a future and wait until it has ended, even if this task is cancelled meanwhile."""
-    work.cancel()
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait([work])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 @trimmed

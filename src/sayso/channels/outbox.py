@@ -24,13 +24,13 @@ from typing import Any, Protocol, runtime_checkable
 from sayso import clock, errors
 from sayso.channels import registry
 from sayso.channels.notification import Channel, Event, UndeliverableError, notification_for
-from sayso.channels.registry import ChannelHealth, all_records, forget, health
+from sayso.channels.registry import ChannelHealth, forget, health
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State
 from sayso.stores import worker
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import delivery_kind
 from sayso.stores.worker import Lease
 
@@ -250,7 +250,7 @@ class Deliverer:
 
     def take_over(self) -> None:
         """Make due at once what a deliverer that died had taken."""
-        for record in all_records(self._store, self._kind):
+        for record in records_in(self._store, self._kind):
             holder = record.body.get("holder")
             if isinstance(holder, str) and worker.is_free(holder):
                 freed = {name: value for name, value in record.body.items() if name != "holder"}

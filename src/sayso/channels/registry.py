@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,7 @@ from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
-from sayso.stores.records import Record
+from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
 
@@ -194,7 +194,7 @@ def _waiting() -> Filter:
 def forget(store: Store, name: str) -> bool:
     """Forget a channel and all that is owed to it; return whether it was registered."""
     was_there = store.drop(CHANNEL, name)
-    for record in list(all_records(store, delivery_kind(name))):
+    for record in list(records_in(store, delivery_kind(name))):
         store.drop(record.kind, record.key)
     return was_there
 
@@ -204,7 +204,7 @@ def health(store: Store) -> list[ChannelHealth]:
     found, now = list[ChannelHealth](), clock.now()
     for channel in store.records(CHANNEL):
         body, waiting, failing, given_up = channel.body, 0, 0, 0
-        for record in all_records(store, delivery_kind(channel.key)):
+        for record in records_in(store, delivery_kind(channel.key)):
             if record.body.get("given_up"):
                 given_up += 1
             elif record.body.get("tries"):
@@ -215,14 +215,6 @@ def health(store: Store) -> list[ChannelHealth]:
         counts = waiting, failing, given_up
         found.append(ChannelHealth(channel.key, body["kind"], *counts, error=body.get("error"), **times))
     return found
-
-
-def all_records(store: Store, kind: str) -> Iterator[Record]:
-    """Yield all records of a kind, page by page."""
-    after = ""
-    while found := store.records(kind, after=after):
-        yield from found
-        after = found[-1].key
 
 
 class ChannelCheck(NamedTuple):

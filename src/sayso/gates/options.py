@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,6 +28,7 @@ from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import mapped
 from sayso.policy import Policy, Verdict, describe, in_effect
+from sayso.policy.rules import template_fields
 
 _LONGEST_NAME = 200
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -214,7 +214,7 @@ def check_text(
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{option}= takes a text, a template or a callable, not {text!r}")
     try:
-        fields = _template_fields(text)
+        fields = template_fields(text)
     except ValueError as error:
         raise ConfigError(f"{option}= {text!r} is no template: {error}; write {{{{ for a brace") from None
     for part in fields:
@@ -224,14 +224,6 @@ def check_text(
             raise ConfigError(f"{option}= {text!r} names {part!r}, which {tool} does not take (it takes {listed})")
         if is_secret is not None and any(map(is_secret, part.replace("[", ".").replace("]", "").split("."))):
             raise ConfigError(f"{option}= {text!r} names {part!r}, which is secret; it would be shown as it is")
-
-
-def _template_fields(text: str) -> list[str]:
-    found: list[str] = []
-    for _, part, spec, _ in string.Formatter().parse(text):
-        if part is not None:
-            found += [part, *_template_fields(spec or "")]
-    return found
 
 
 def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:

@@ -18,6 +18,7 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from sayso import errors
+from sayso.effects import until_done
 from sayso.gates import scope
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
@@ -325,18 +326,6 @@ async def _released(run_id: str) -> None:
         await stream.leaving()
 
 
-async def _ended(going: asyncio.Future[OutputEvent]) -> None:
-    """Wait for the end of a run, and pass a cancellation on that comes meanwhile."""
-    cancelled: asyncio.CancelledError | None = None
-    while not going.done():
-        try:
-            await asyncio.wait([going])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-
-
 def _caller() -> tuple[str, int]:
     """Return the file and the line that called the runnable."""
     frame = inspect.currentframe()
@@ -410,7 +399,7 @@ class Run:
                 self._listener = None
                 self.stop()
                 # Not cancelled: a handler that has begun ends, and the record says how.
-                await _ended(going)
+                await until_done(going)
 
     def stop(self) -> None:
         """Begin nothing new: what is under way ends and is recorded, and the run is handed back, to be gone on with."""

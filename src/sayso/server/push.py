@@ -27,14 +27,13 @@ from sayso import clock, errors
 from sayso.channels import registry
 from sayso.channels.http_post import Destination, Receivers
 from sayso.channels.notification import DeliveryError, Notification
-from sayso.channels.registry import all_records
 from sayso.model.lifecycle import must_be_allowed
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Reviewer
 from sayso.server.auth.options import SignIn
 from sayso.server.auth.signing import TokenSigner
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.view import card
 from sayso.view.summary import time_left, token
@@ -172,7 +171,7 @@ class Push:
     def devices(self, reviewer: Reviewer | None = None) -> list[Device]:
         """Return the devices that are told, of one person or of all; those whose time is over are removed."""
         found: list[Device] = []
-        for record in all_records(self._store, _KIND):
+        for record in records_in(self._store, _KIND):
             with suppress(errors.StoreCorruptError):  # one that somebody altered is told nothing; the others are
                 found.append(Device.of(record))
         now, key = clock.now(), self.public_key() if found else ""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from sayso.stores.base import Store
+from sayso.stores.watch import started
 
 T = TypeVar("T")
 _MOST = 256  # works in one commit: those behind them wait for it
@@ -57,9 +58,7 @@ class Writer:
         with self._has_jobs:  # so that the thread either finds the job or has ended, never neither
             jobs.append(job)
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="sayso-writer", daemon=True)
-                thread.start()
-                self._thread = thread  # not before: where no thread could be started, the next job tries again
+                self._thread = started("sayso-writer", self._run)
             else:
                 self._has_jobs.notify()
 

@@ -25,7 +25,7 @@ from sayso.model.journal import Entry, detail_of
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.stores.records import Record, RecordVerbs, digest_of, drop_if_there, record_of, row_of
+from sayso.stores.records import Record, RecordVerbs, digest_of, drop_if_there, record_of, records_in, row_of
 from sayso.stores.transaction import Transaction, changed, update
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
@@ -333,7 +333,7 @@ class GrantVerbs(RecordVerbs):
         """Return the grants that count, newest first; with `ended`, those that have ended as well."""
         now, found = clock.now(), list[Grant]()
         for kind in (GRANT, ENDED_GRANT) if ended else (GRANT,):
-            for record in _every(self, kind):
+            for record in records_in(self, kind):
                 grant = Grant.from_body(record.key, record.body)
                 if grant.ended is None and now >= grant.until:
                     grant = replace(grant, ended="expired", ended_at=grant.until)
@@ -360,7 +360,7 @@ class GrantVerbs(RecordVerbs):
 
     def budgets(self) -> Iterator[BudgetUse]:
         """Yield each account that something was taken from, with how much of it is used now; write nothing."""
-        for record in _every(self, BUDGET):
+        for record in records_in(self, BUDGET):
             takings = cast("list[list[Any]]", record.body.get("takings") or [])
             try:
                 budget = Budget(str(record.body.get("budget")))
@@ -398,13 +398,6 @@ class GrantVerbs(RecordVerbs):
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
         """Return rows of the journal, as `sayso.stores.review.ReviewStore.journal` says."""
-
-
-def _every(store: RecordVerbs, kind: str) -> Iterator[Record]:
-    after = ""
-    while page := store.records(kind, after=after):
-        yield from page
-        after = page[-1].key
 
 
 def _granted(

@@ -29,7 +29,7 @@ from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
 from sayso.stores.records import RecordRow
 from sayso.stores.review import requests_in
-from sayso.stores.watch import Bell, forget_after_fork
+from sayso.stores.watch import Bell, forget_after_fork, started
 
 T = TypeVar("T")
 _M = TypeVar("_M", bound=messages.Message)
@@ -370,9 +370,7 @@ class Listener:
                 self._requests.pop(request_id, None)  # of one who has left
             self._break_off()
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="sayso-listener", daemon=True)
-                thread.start()
-                self._thread = thread  # not before: where no thread could be started, who waits next tries again
+                self._thread = started("sayso-listener", self._run)
 
     def heard(self, request_id: str) -> messages.RequestMessage | None:
         """Return what came with the last news of a request, once; None where there is none."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from sayso.stores.postgres_statements import translated
-from sayso.stores.watch import BUSY, IDLE, Bell
+from sayso.stores.watch import BUSY, IDLE, Bell, started
 
 _log = logging.getLogger("sayso")
 _SINCE = "tx >= pg_snapshot_xmin(CAST(? AS pg_snapshot)) AND NOT pg_visible_in_snapshot(tx, CAST(? AS pg_snapshot))"
@@ -75,9 +75,7 @@ class Feed:
         with self._lock:
             is_listening = self._is_listening
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="sayso-feed", daemon=True)
-                thread.start()
-                self._thread = thread  # not before: where no thread could be started, who waits next tries again
+                self._thread = started("sayso-feed", self._run)
         self._nudge.set()
         return is_listening
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -239,6 +239,14 @@ def _keep(tx: RecordTransaction, row: RecordRow, note: Note | None, *, only_new:
 
 def _swap(tx: RecordTransaction, old: RecordRow, new: RecordRow, note: Note | None) -> bool:
     return tx.find_record(old.kind, old.key) == old and _keep(tx, new, note)
+
+
+def records_in(store: RecordVerbs, kind: str) -> Iterator[Record]:
+    """Yield all records of a kind, page by page."""
+    after = ""
+    while found := store.records(kind, after=after):
+        yield from found
+        after = found[-1].key
 
 
 def drop_if_there(tx: RecordTransaction, kind: str, key: str) -> bool:

@@ -24,6 +24,13 @@ _LINGER = 100  # polls at the busy pace after the last change, before it slows d
 _REST = 4  # times the processor time of a look, before the next: many who wait must not cost a whole core
 
 
+def started(name: str, work: Callable[[], None]) -> threading.Thread:
+    """Return a thread that runs already; raises where none could be started, and who needs it next tries again."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 class Bell:
     """Who wants to be woken for which request, or for any change at all."""
 
@@ -109,9 +116,7 @@ class Watcher:
             if self._is_slow:  # else it looks soon enough: many who come would each cost a look
                 self._nudge.set()
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="sayso-watcher", daemon=True)
-                thread.start()
-                self._thread = thread  # not before: where no thread could be started, who waits next tries again
+                self._thread = started("sayso-watcher", self._run)
 
     def _run(self) -> None:
         last, quiet = -1, 0

@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 from sayso import errors
 from sayso.model import duration
 from sayso.model.ids import new_token
+from sayso.stores.watch import started
 
 _log = logging.getLogger("sayso")
 _DEFAULT_LEASE = timedelta(seconds=30)
@@ -258,9 +259,7 @@ class _Keeper:
         with self._lock:
             self._held[secret] = _Held(item_id, monotonic() + self._half)
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="sayso-leases", daemon=True)
-                thread.start()
-                self._thread = thread  # not before: where no thread could be started, the next call tries again
+                self._thread = started("sayso-leases", self._run)
 
     def remove(self, secret: str) -> None:
         self._held.pop(secret, None)
