@@ -347,3 +347,22 @@ def test_how_often_an_approval_may_start_a_call_is_told(store: Store, clock: Clo
     told = caller(app).get(f"/api/v1/requests/{request.id}").json()
     assert (told["retries"], told["idempotent"]) == (2, False)
     assert "up to 3 times, again after each failure" in browser(app).get(f"/r/{request.id}").text
+
+
+def test_a_fault_of_the_store_is_logged_once_however_often_a_program_asks(
+    app: Starlette, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = caller(app)
+    headers = bearer(store, "ask")
+
+    def sealed(*_: Any, **__: Any) -> Any:
+        raise errors.StoreSealedError("the token record t1 is not sealed")
+
+    monkeypatch.setattr(Tokens, "find", sealed)
+    for wait in (0, 1, 601):
+        clock.tick(seconds=wait)
+        answer = client.get("/api/v1/me", headers=headers)
+        assert code_of(answer) == (500, "store_sealed")  # which no client repeats
+        client.get("/", headers=headers)
+    lines = [line.getMessage() for line in caplog.records if "not sealed" in line.getMessage()]
+    assert len(lines) == 2

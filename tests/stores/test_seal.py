@@ -175,3 +175,17 @@ def test_doctor_seals_when_asked_and_says_what_it_did(path: Path) -> None:
     assert "1 of 1 requests" in done.out
     assert "1 rows keep readable words" in done.out
     assert sayso(*store, "ls", "--all", SAYSO_KEY=KEY).code == 0
+
+
+def test_a_server_with_the_key_says_what_was_written_without_it_and_doctor_mends_it(path: Path) -> None:
+    store = ("--store", f"sqlite:///{path}")
+    made = sayso(*store, "token", "new", "--kind", "ask", "--name", "bot", SAYSO_KEY="")
+    assert made.code == 0
+    for command in (["serve", "--port", "0"], ["doctor"]):
+        refused = sayso(*store, *command, SAYSO_KEY=KEY)
+        words = refused.out + refused.err
+        assert refused.code == 1
+        assert "the token record" in words
+        assert "`sayso doctor --seal` seals" in words
+    assert sayso(*store, "doctor", "--seal", SAYSO_KEY=KEY).code == 0
+    assert "bot" in sayso(*store, "token", "ls", SAYSO_KEY=KEY).out

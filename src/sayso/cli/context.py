@@ -26,7 +26,8 @@ from sayso.model.cached import cached_property
 from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
+from sayso.stores.transaction import CHANNEL
 from sayso.view.summary import in_short, short
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -130,6 +131,24 @@ class CliContext:
         """Raise `NoRunError` for a run of which nothing was ever recorded: it was mistyped or never used."""
         if not self.store.journal(run_id=run_id, limit=1):
             raise NoRunError(run_id)
+
+
+# Records of which one that does not open would fail every request to a server.
+_READ_OFTEN = ("token", "session", "run", "device", CHANNEL)
+
+
+def check_key(store: Store) -> None:
+    """Look whether what the store holds opens with `SAYSO_KEY`, or without one.
+
+    Raises:
+        StoreSealedError: Something was written without the key, or with another one.
+    """
+    for kind in _READ_OFTEN:
+        after = ""
+        while page := store.records(kind, after=after):
+            after = page[-1].key
+    for is_newest in (False, True):
+        store.list(Filter(), limit=1, newest=is_newest)
 
 
 def file_of(address: str) -> Path | None:

@@ -22,7 +22,7 @@ from sayso import __version__, clock, config
 from sayso.audit.checkpoint import first_of, history, problems
 from sayso.channels.registry import ChannelHealth, check, health
 from sayso.cli.audit import checkpoint_text, signer
-from sayso.cli.context import CliContext, NoStoreYetError, file_of, json_option
+from sayso.cli.context import CliContext, NoStoreYetError, check_key, file_of, json_option
 from sayso.cli.output import WRONG, paint
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
@@ -100,6 +100,7 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
         yield from _content(store)
         try:
             known = health(store)
+            check_key(store)
         except StoreForbiddenError:
             return  # the channels of a server, and its checkpoints, are looked at there
         past = history(store)  # whether its rows follow from each other says `log --verify`

@@ -31,7 +31,7 @@ from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli.audit import signer
-from sayso.cli.context import CliContext, Number, handling_signals, needing_web, reviewer_options
+from sayso.cli.context import CliContext, Number, check_key, handling_signals, needing_web, reviewer_options
 from sayso.cli.output import complain, out
 from sayso.model import duration
 from sayso.model.escaping import escape
@@ -130,6 +130,7 @@ def serve(
     who, signs, limit = cli.reviewer, signer(), table.get("rate", str, "") if rate is None else rate
     limit = f"{limit}/minute" if limit.isascii() and limit.isdigit() else limit or None
     store, named = cli.store_or_new, None
+    check_key(store)
     if rules is None and place.can_be_named and not is_plain and not table.get("plain_address", bool, False):
         from sayso.server.hosts import local_hostname
 

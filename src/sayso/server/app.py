@@ -34,7 +34,7 @@ from sayso.server import events, metrics
 from sayso.server.api.events import Broadcaster, EventLog
 from sayso.server.api.limits import InFlight, Rate
 from sayso.server.api.openapi import api
-from sayso.server.api.problems import kind_of
+from sayso.server.api.problems import FaultLog, kind_of
 from sayso.server.assets import assets
 from sayso.server.auth import login
 from sayso.server.auth.options import SignIn
@@ -161,7 +161,7 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
     fault = cast("errors.SaysoError", fault)
     status = kind_of(type(fault)).status
     if status >= 500:
-        _log.error("%s %s: %s", http.method, http.url.path, fault)
+        http.app.state.faults.error(http.method, http.url.path, fault)
     return _page(http, status, told(fault), is_english=not is_told(fault))
 
 
@@ -256,7 +256,7 @@ def create_app(
     state.provider_threads = CapacityLimiter(login.AT_PROVIDER)
     state.tokens, state.rate, state.stranger_rate = Tokens(store), Rate(rate), Rate(stranger_rate)
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
-    state.writer = Writer(store)
+    state.writer, state.faults = Writer(store), FaultLog()
     state.event_log = EventLog(store)
     state.broadcasters = events.PerLoop(partial(Broadcaster, state.event_log))
     state.live_pages = events.PerLoop(partial(events.PageHub, store))

@@ -52,10 +52,14 @@ class Seal:
         """
         if self.is_open:
             if text.startswith(_ANY):
-                raise errors.StoreSealedError(f"request {owner} is sealed; set SAYSO_KEY to the key of this store")
+                raise errors.StoreSealedError(
+                    f"{_owner(owner, column)} is sealed; set SAYSO_KEY to the key of this store"
+                )
             return text
         if not text.startswith(_MARK):
-            raise errors.StoreSealedError(f"{column} of request {owner} is not sealed, and SAYSO_KEY is set; {_HOW}")
+            what = _owner(owner, column)
+            what = f"{column} of {what}" if what.startswith("request ") else what
+            raise errors.StoreSealedError(f"{what} is not sealed, and SAYSO_KEY is set; {_HOW}")
         return self._opened(text, owner, column)
 
     def open_any(self, text: str, owner: str, column: str) -> str:
@@ -68,12 +72,18 @@ class Seal:
             return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], _place(owner, column).encode()).decode()
         except Exception as error:  # the cipher's own error class must not be imported without the extra
             raise errors.StoreSealedError(
-                f"request {owner} does not open with this SAYSO_KEY: another key sealed it, or it was altered"
+                f"{_owner(owner, column)} does not open with this SAYSO_KEY: another key sealed it, or it was altered"
             ) from error
 
 
 def _place(owner: str, column: str) -> str:
     return f"{owner}/{column}"
+
+
+def _owner(owner: str, column: str) -> str:
+    """Return whose text it is, for a message: a record, a step of a run, or a request."""
+    table, _, name = column.partition("/")
+    return f"the {name} record {owner}" if table == "record" else f"{'run' if table == 'step' else 'request'} {owner}"
 
 
 def _cipher(key: str) -> Any:

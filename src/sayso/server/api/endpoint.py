@@ -31,7 +31,7 @@ from sayso.model.cached import cached_property
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
 from sayso.server.api.limits import InFlight, Rate, Slot
-from sayso.server.api.problems import Problem, problem_of, response
+from sayso.server.api.problems import FaultLog, Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import is_same_origin, is_signed_in, settings_of
@@ -449,7 +449,8 @@ class Api:
         except errors.SaysoError as fault:
             problem = problem_of(fault)
             if problem.kind.status >= 500:
-                _log.error("%s %s: %s", http.method, http.url.path, fault)
+                faults: FaultLog = http.app.state.faults
+                faults.error(http.method, http.url.path, fault)
             answer = self._error(path, problem)
         except ClientDisconnect:
             return

@@ -7,9 +7,10 @@ id that is not there and one that the asker must not know of get the same answer
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 
+_log = logging.getLogger("sayso.server")
+
+_QUIET, _MOST_FAULTS = timedelta(minutes=10), 1_000
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "https://sayso.invalid/problems/"
 
@@ -71,6 +75,7 @@ _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.AskRefusedError, 422),
     (errors.ConfigError, 422),
     (errors.StoreCorruptError, 500),  # to ask again does not help
+    (errors.StoreSealedError, 500),  # nor here
     (errors.StoreError, 503),
 )
 _PLAIN = (str, int, datetime, tuple, type(None))
@@ -104,6 +109,24 @@ def kinds() -> dict[str, ProblemKind]:
     """Return all kinds of problems by their codes."""
     faults = [kind_of(getattr(errors, name)) for name in errors.__all__]
     return {kind.code: kind for kind in (*_OF_HTTP, *faults)}
+
+
+class FaultLog:
+    """Writes a fault into the log once in ten minutes: programs ask again and again, each time with the same fault."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, datetime] = {}
+
+    def error(self, method: str, path: str, fault: errors.SaysoError) -> None:
+        """Log a fault of a request, unless it was logged lately."""
+        text, now = f"{type(fault).__name__}: {fault}", clock.now()
+        last = self._logged.get(text)
+        if last is not None and timedelta(0) <= now - last < _QUIET:
+            return
+        if len(self._logged) >= _MOST_FAULTS:
+            self._logged.clear()
+        self._logged[text] = now
+        _log.error("%s %s: %s", method, path, fault)
 
 
 def problem_of(fault: errors.SaysoError) -> Problem:
