@@ -159,7 +159,7 @@ def _day(name: str, browser: Any, inbox: Inbox, count: int) -> Row:
     for number in range(count - 1):
         page.evaluate(READY, "")
         is_question = page.locator("[data-choice]").count() > 0
-        keys = ["1", "a"] if is_question else ["r"] if number % 5 == 4 else ["a"]
+        keys = ["1", "a"] if is_question else ["r", "Control+Enter"] if number % 5 == 4 else ["a"]
         for key in keys[:-1]:
             page.keyboard.press(key)
         is_asked = keys[-1] == "a" and page.locator("[data-approve][data-risk]").count() > 0

@@ -336,6 +336,8 @@ ANSWERS: list[tuple[Any, dict[str, str], Any]] = [
     (Line, {"f0.0": "x"}, {"sku": "x", "count": 1}),
     (list[int], {"f0": "1\n2"}, [1, 2]),
     (int | None, {"f0.way": "null"}, None),
+    (str, {"f0": " a\nb"}, " a\nb"),
+    (Annotated[str, Field(min_length=0)], {"f0": ""}, ""),
 ]
 
 
@@ -354,7 +356,18 @@ def test_an_answer_has_the_type_of_its_question(ada: Browser, kind: Any, typed: 
     assert (request.state, request.answer) == (State.ANSWERED, wanted)
 
 
-@pytest.mark.parametrize(("kind", "typed"), [(int, {"f0": "x"}), (bool, {"f0": ""}), (int, {}), (Line, {})])
+OPEN = [
+    (int, {"f0": "x"}),
+    (bool, {"f0": ""}),
+    (int, {}),
+    (Line, {}),
+    (str, {}),
+    (str, {"f0": " \n"}),
+    (Any, {"f0": ""}),
+]
+
+
+@pytest.mark.parametrize(("kind", "typed"), OPEN)
 def test_an_answer_that_does_not_fit_leaves_the_question_open(ada: Browser, kind: Any, typed: dict[str, str]) -> None:
     request_id = asked(kind)
     answer = ada.decide(request_id, "answer", **typed)

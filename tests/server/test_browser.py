@@ -309,8 +309,10 @@ def test_filters_stay_while_one_request_after_the_other_is_decided(surf: Surf) -
     page = surf.tab("/?tool=pay")
     page.get_by_role("link", name='pay(amount=1, to="alice")').click()
     expect(page.locator("[data-queued]")).to_have_count(2)
+    page.get_by_label("Note to the program").fill("no")
     pressed(page, "Reject")
     page.wait_for_url(f"**/r/{second}?in=tool%3Dpay&done={first}")
+    page.get_by_label("Note to the program").fill("no")
     pressed(page, "Reject")
     state_is(page, "rejected")
     expect(page.get_by_role("navigation", name="Requests")).to_contain_text("Nothing else fits. The whole inbox (1)")
@@ -450,6 +452,35 @@ def test_whatever_is_announced_above_it_the_call_keeps_its_place_while_a_note_is
         sayso.Review().go(by="bob")
 
 
+def test_a_click_that_rejects_asks_for_the_reason_first_and_a_second_one_needs_none(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.get_by_role("button", name="Reject").dblclick()  # two at once are one
+    expect(page.locator(".aimed")).to_have_text("Rejectr")
+    expect(page.locator("#note")).to_be_focused()
+    assert stands(request_id).state is State.PENDING
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
+    pressed(page, "Reject")
+    state_is(page, "rejected")
+    decision = stands(request_id).decision
+    assert decision is not None
+    assert decision.comment is None
+
+
+def test_a_question_is_not_answered_with_nothing(surf: Surf) -> None:
+    request_id = asked("What shall I write?")
+    page = surf.page(request_id)
+    expect(page.locator("[data-decides]:disabled")).to_have_count(0)
+    page.keyboard.press("a")
+    expect(page.locator("textarea#f0")).to_be_focused()
+    page.keyboard.press("Control+Enter")  # the browser says that it is missing
+    assert stands(request_id).state is State.PENDING
+    page.keyboard.type("two\nlines")
+    page.keyboard.press("Control+Enter")
+    state_is(page, "answered")
+    assert stands(request_id).answer == "two\nlines"
+
+
 def test_a_request_far_down_the_list_opens_at_the_top_of_its_page(surf: Surf) -> None:
     ids = [held(pay, amount) for amount in range(20)]
     page = surf.tab(f"/r/{ids[-1]}", viewport={"width": 1280, "height": 600})
@@ -462,8 +493,10 @@ def test_the_next_request_is_one_that_this_person_can_decide(surf: Surf) -> None
     first, claimed, third = (held(pay, amount) for amount in (1, 2, 3))
     sayso.Review().claim(claimed, by="bob")
     page = surf.page(first)
+    page.get_by_label("Note to the program").fill("no")
     pressed(page, "Reject")
     page.wait_for_url(f"**/r/{third}?done={first}")
+    page.get_by_label("Note to the program").fill("no")
     pressed(page, "Reject")
     state_is(page, "rejected")  # what bob claimed is left to him
     assert page.url == f"{surf.base}/r/{third}"

@@ -91,6 +91,9 @@ def read_answer(
     (widget,) = widgets
     if reader.way(widget) == "null":
         return None, [], filled
+    if widget.is_needed and not form.get(widget.key, "").strip():
+        missing = say("write an answer; there is none yet")
+        return None, [f"{widget.path}: {missing}"], filled
     if widget.kind == "json":  # any type at all: people type it as at a terminal
         try:
             return schema.parse("answer", _unified(form.get(widget.key, ""))), [], filled

@@ -75,6 +75,7 @@ class Widget:
         problem: What is wrong with what was sent.
         entry: The name that was sent for an `entry`.
         said: What it is called on the page, where the name is ours.
+        is_needed: Whether nothing, or only spaces, is refused.
     """
 
     kind: Kind
@@ -98,6 +99,7 @@ class Widget:
     problem: str | None = None
     entry: str = ""
     said: str = ""
+    is_needed: bool = False
 
     @property
     def label(self) -> str:
@@ -168,13 +170,25 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
 
 
 def answer_fields(schema: Schema) -> tuple[Widget, ...]:
-    """Return the field of a question's answer, with nothing in it."""
+    """Return the field of a question's answer, with nothing in it; a text has room for several lines."""
     builder = _Builder(schema)
     made = (builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
     yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))
-    return tuple(
-        replace(one, said=say("answer"), **({"options": yes_no} if one.kind == "bool" else {})) for one in made
-    )
+    found = list[Widget]()
+    for one in made:
+        given: dict[str, Any] = {"options": yes_no} if one.kind == "bool" else {}
+        if one.kind in {"text", "json"}:
+            given = {
+                "kind": "long" if one.kind == "text" else "json", "is_needed": not _may_be_empty(schema, one.name),
+            }  # fmt: skip
+        found.append(replace(one, said=say("answer"), **given))
+    return tuple(found)
+
+
+def _may_be_empty(schema: Schema, name: str) -> bool:
+    """Return whether a question's type says in its own words that a text with nothing in it is an answer."""
+    node = schema.resolved(schema.properties[name])
+    return node.get("minLength") == 0 or node.get("default") == ""
 
 
 class _Builder:

@@ -414,6 +414,20 @@
     if (button) button.classList.add("aimed");
     note.placeholder = words;
   };
+  // A click asks for the reason as the key does: the first one leads to the note, another one rejects.
+  const whyNot = say("Why? Reject once more, or Ctrl+Enter, rejects it");
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest('[data-key="r"]');
+    if (!button || !event.isTrusted || !note || note.value.trim()) return;
+    const isAimed = button.classList.contains("aimed");
+    if (isAimed && !("soonLive" in button.dataset)) return;
+    event.preventDefault();
+    aim(button, whyNot);
+    reach(note);
+    if (isAimed) return;  // the second click of a double one is none
+    button.dataset.soonLive = "";
+    setTimeout(() => { delete button.dataset.soonLive; }, 500);
+  });
   const refuse = (key, words) => {
     const button = ready(key);
     if (!button || !note || note.value.trim()) { press(key); return; }
@@ -443,8 +457,13 @@
       if (box) box.click();
     },
     z: () => press("z"), s: () => press("s"), e: edit, n: write,
-    a: () => one('[data-key="a"]') ? press("a") : ask("approve"),
-    r: () => one('[data-key="r"]') ? refuse("r", say("Why? Ctrl+Enter rejects it")) : ask("reject"),
+    a: () => {
+      const unwritten = one(".answer :required:invalid");  // an answer is written first
+      if (unwritten) reach(unwritten);
+      else if (one('[data-key="a"]')) press("a");
+      else ask("approve");
+    },
+    r: () => one('[data-key="r"]') ? refuse("r", whyNot) : ask("reject"),
     i: () => { const to = one("#to"); if (to && !to.value.trim()) reach(to); else press("i"); },
     m: () => { if (comment && !comment.value.trim()) reach(comment); else press("m"); },
     f: () => refuse("f", say("What should be different? Ctrl+Enter sends it back")),
