@@ -180,11 +180,9 @@ class _Run:
         for verb in few:
             for entry in entries:
                 values = taken[entry].get(verb, [])
-                ratio = f"{median(values) / median(few[verb]):.2f}x that beside {sizes[0]:,} (aim: at most 1.3x)"
-                rows.append(
-                    Row.of(
-                        name, f"{entry.who}: {verb}", self._store, values, note=ratio if values is not few[verb] else ""
-                    )
-                )
+                who, times = f"{entry.who}: {verb}", median(values) / median(few[verb])
+                ratio = f"{times:.2f}x that beside {sizes[0]:,} (aim: at most 1.3x)"
+                compared = {} if values is few[verb] else {"note": ratio, "times": times}
+                rows.append(Row.of(name, who, self._store, values, **compared))
         assert many is not few
         return rows

@@ -27,6 +27,11 @@ class Figures:
                 return row.figures.get(figure)
         return None
 
+    def greatest(self, measure: str, who: str, figure: str) -> float | None:
+        """Return the greatest such figure of all rows whose measure and name begin so."""
+        rows = [row for row in self._rows if row.measure.startswith(measure) and row.who.startswith(who)]
+        return max((row.figures[figure] for row in rows if figure in row.figures), default=None)
+
     def times(self, measure: str, who: str, other: str, store: str = "") -> float | None:
         """Return how many times the median of `other` that of `who` is."""
         mine, theirs = self.find(measure, who, store), self.find(measure, other, store)
@@ -62,6 +67,11 @@ def _clock(text: str, limit: float, measure: str, rival: str, who: str = "sayso"
 
 def _over_timbal(figures: Figures) -> float | None:
     return figures.times("gated tool", "timbal, 100 ", "sayso, 100 ", "sqlite")
+
+
+def _beside_a_million(figures: Figures) -> float | None:
+    """Return what the verb costs most beside a million stored requests that costs most more there."""
+    return figures.greatest("Postgres: a verb beside", "sayso, 1,000,000:", "times")
 
 
 def _packages(figures: Figures) -> float | None:
@@ -109,11 +119,11 @@ TARGETS = (
         seconds,
         is_by_clock=True,
     ),
+    Target("1,000,000 requests: cost of a verb beside 1,000", 1.3, _beside_a_million),
 )
 APART = (
     ("server: cycles a second, 2 cores", "at least 500"),
     ("server: a verb's p99, 64 agents, 200 cycles/s", "at most 10.0 ms"),
-    ("1,000,000 requests: cost of a verb beside 1,000", "at most 1.30x"),
 )
 
 
