@@ -143,6 +143,15 @@ def test_replay_counts_what_would_have_been_decided_otherwise(folder: Path, caps
     assert main(["policy", "replay", "--policy", "new.toml", "--json"]) == 0
     changes = json.loads(capsys.readouterr().out)["changes"]
     assert [(one["from"], one["to"], one["ids"]) for one in changes] == [("uncertain", "allow", [ids[1]])]
+    write("new.toml", "version = 1")
+    for words in (
+        ["replay", "--policy", "new.toml"],
+        ["test", "new.toml"],
+        ["explain", "refund", "--policy", "new.toml"],
+    ):
+        assert main(["policy", *words]) == 1
+        said = capsys.readouterr().err
+        assert ("new.toml:1:1: unknown key" in said, "not run" in said) == (True, False)
 
 
 def test_what_a_budget_allowed_was_not_held(capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ def explain(
             """the arguments are a JSON object, by name; write '{"amount": 40}'""", param_hint="ARGUMENTS"
         )
     tools, asked_by = _tools(cli)
-    answer, misfit = _answer(Policy.load(file), tool, given, tools, run, agent)
+    answer, misfit = _answer(_rules(file), tool, given, tools, run, agent)
     verdict = answer.verdict
     steps = [
         {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note} for one in answer.steps
@@ -206,7 +206,7 @@ def test(cli: CliContext, file: str | None) -> int:
 
     A file without examples is an error: nothing was tested.
     """
-    rules = Policy.load(file)
+    rules = _rules(file)
     rows: list[dict[str, Any]] = []
     for rule in rules.rules:
         for one in rule.examples:
@@ -233,7 +233,7 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     allowed it. How much of a budget was used is not looked at.
     """
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
-    new, before = Policy.load(file), Policy.load() if file is not None else None
+    new, before = _rules(file), _rules(None) if file is not None else None
     found = replayed(requests_in(cli.store, Filter(), since=begin), new, before)
     return cli.answer({"since": clock.written(begin), **found.as_json()}, _shown(found))
 
@@ -252,6 +252,14 @@ def _shown(found: Replay) -> Iterator[str]:
 
 
 # -- what the commands share ---------------------------------------------------------------------------------------
+
+
+def _rules(file: str | None) -> Policy:
+    """Return the rules of a file; its mistakes are said without a word about calls, as none was made."""
+    try:
+        return Policy.load(file)
+    except errors.PolicyError as error:
+        raise errors.ConfigError(f"{error.rule} {error.reason}") from None
 
 
 def _tools(cli: CliContext) -> tuple[dict[str, Schema], dict[str, str]]:
