@@ -349,6 +349,16 @@ def address_nearby() -> str:
     return f"{scheme}{path.parent / Path(name).expanduser()}" if scheme else address
 
 
+def store_source() -> str:
+    """Return where the address of the store comes from, where none was given: `SAYSO_STORE`, the file, or nowhere."""
+    if os.environ.get("SAYSO_STORE"):
+        return "from SAYSO_STORE"
+    name, path = _from_file("store")
+    if path is None:
+        return "the default: there is no sayso.toml here or above, and SAYSO_CONFIG is not set"
+    return f"from {path}" if name is not None else f"the default: {path} names none"
+
+
 def _file_of(address: str) -> tuple[str, str]:
     """Return the scheme of an address that names a file, and the file; twice nothing for any other address."""
     for scheme, begins in (("sqlite:///", "sqlite:///"), ("jsonl:", "jsonl://"), ("jsonl:", "jsonl:")):

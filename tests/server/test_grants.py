@@ -201,7 +201,7 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     request = store.ask(sample_call())
     submit(ada, "/stop", note="fire")
     for page in ("/", "/history", "/runs", "/insights", "/settings", "/grants", f"/r/{request.id}"):
-        assert "Every start is stopped by ada" in text_of(ada.get(page).text), page
+        assert "Every start was stopped by ada" in text_of(ada.get(page).text), page
     ada.decide(request.id, "approve")
     with pytest.raises(errors.StoppedError):
         store.start(request.id, "t")

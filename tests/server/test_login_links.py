@@ -249,6 +249,25 @@ def test_failed_attempts_are_held_up_and_a_good_link_is_not(app: Starlette, monk
     assert attempt("guess").status_code == 401
 
 
+def test_a_refused_link_says_why_and_is_logged_once_without_itself(
+    app: Starlette, memory: Store, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    links: Links = app.state.settings.links
+    used, ended = links.token(ADA), links.token(ADA, timedelta(seconds=1))
+    assert links.use(used) == ADA
+    clock.tick(seconds=2)
+    told = {used: "was used before", ended: "has ended", used[:-1] + "z": "no login link of this server"}
+    client = Browser(app, base_url=BASE)
+    for token, why in told.items():
+        for _ in range(2):
+            answer = client.post("/login", data={"token": token}, headers=ORIGIN)
+            assert (answer.status_code, why in answer.text) == (401, True)
+    lines = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    assert len(lines) == 3
+    assert all("signed nobody in" in line and "from testclient" in line for line in lines)
+    assert not any(token[:20] in line for token in told for line in lines)
+
+
 # -- the command -------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +278,8 @@ def test_login_prints_a_link_that_begins_one_session(file_store: Store, capsys: 
     out, err = capsys.readouterr()
     found = re.fullmatch(rf"{re.escape(BASE)}/login\?token=([0-9a-f]+)\n", out)
     assert found is not None
-    assert err == "it begins one session of ada (finance), once, within 15m\n"
+    store = f"store {file_store.public_url} (from --store)\n"
+    assert err == f"{store}it begins one session of ada (finance), once, within 15m\n"
     client = Browser(create_app(file_store), base_url=BASE)
     assert client.get(out.strip()).status_code == 200
     assert client.post("/login", data={"token": found[1]}, headers=ORIGIN).status_code == 200
@@ -343,3 +363,23 @@ def test_over_two_servers_a_link_begins_one_session(file_store: Store) -> None:
             answers = list(pool.map(use, range(16)))
     assert answers.count(303) == 1
     assert set(answers) <= {303, 401, 429}
+
+
+def test_login_says_which_store_it_is_for_and_refuses_where_a_proxy_signs_in(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["login", "ada"]) == 0
+    assert "(the default: there is no sayso.toml here or above" in capsys.readouterr().err
+    forget_settings()
+    (place / "sayso.toml").write_text('store = "sqlite:///here.db"\n')
+    for words in (["login", "ada"], ["token", "new", "--kind", "ask", "--name", "bot"]):
+        assert main(words) == 0
+        assert f"here.db (from {place / 'sayso.toml'})" in capsys.readouterr().err
+    forget_settings()
+    monkeypatch.setenv("SAYSO_STORE", "sqlite:///there.db")
+    (place / "sayso.toml").write_text('[serve]\nproxy_header = "X-Forwarded-User"\n')
+    assert main(["token", "new", "--kind", "ask", "--name", "bot"]) == 0
+    assert "there.db (from SAYSO_STORE)" in capsys.readouterr().err
+    assert main(["login", "ada"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, "people sign in by the proxy's header X-Forwarded-User" in err) == ("", True)

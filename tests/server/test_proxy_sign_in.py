@@ -21,6 +21,7 @@ from sayso.server import create_app, login_path
 from sayso.server.auth.options import SignIn
 from sayso.server.auth.proxy import PROXY, Proxy, networks, sender_of
 from sayso.stores.base import Store
+from tests.conftest import Clock
 from tests.server.test_where_it_listens import running
 from tests.support.acting import Pay, held, payer, state_of
 from tests.support.browsing import BASE, Browser, fields_of
@@ -152,6 +153,30 @@ def test_login_links_lead_nowhere_behind_a_proxy_that_signs_people_in(app: Starl
     client = at(app, "203.0.113.9")
     assert client.post("/login", data={"token": token}, headers={"origin": BASE}).status_code == 403
     assert client.get("/").status_code == 401
+
+
+def test_who_is_not_let_in_is_told_and_the_log_says_why_once(
+    memory: Store, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ways = SignIn(has_links=False, reviewers=["ada", "bob"], role="finance", proxy=Proxy(
+        networks(["10.0.0.5"]), "X-Forwarded-User", "X-Forwarded-Groups"
+    ))  # fmt: skip
+    app = create_app(memory, base_url=BASE, sign_in=ways)
+    stranger = "A proxy signs people in here"
+    for peer, headers, page, line in [
+        ("10.0.0.6", {"x_forwarded_user": "ada"}, stranger, "10.0.0.6: trusted_proxies does not list that address"),
+        ("10.0.0.5", {"x_forwarded_user": ""}, stranger, "X-Forwarded-User is empty"),
+        ("10.0.0.5", {}, stranger, "X-Forwarded-User is missing"),
+        ("10.0.0.5", {"x_forwarded_user": "bob", "x_forwarded_groups": "ops"}, "without the role finance",
+         "required_role is 'finance', and their roles are 'ops'"),
+        ("10.0.0.5", {"x_forwarded_user": "bob"}, "without the role finance", "their roles are none"),
+        ("10.0.0.5", {"x_forwarded_user": "eve", "x_forwarded_groups": "finance"}, "list of reviewers does not name",
+         "reviewers does not list 'proxy:eve'"),
+    ]:  # fmt: skip
+        caplog.clear()
+        for _ in range(2):
+            assert page in at(app, peer, **headers).get("/").text
+        assert [line in record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [True]
 
 
 def test_somebody_whom_the_proxy_knows_and_who_may_not_review_is_told_so(memory: Store) -> None:

@@ -60,7 +60,7 @@ def served(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any
 
     monkeypatch.setattr("socket.create_server", lambda address, **_: Listener(address))
     monkeypatch.setattr(
-        "sayso.cli.serve._run", lambda app, listeners, place, _: began.append((app, listeners[0].address, place))
+        "sayso.cli.serve._run", lambda app, listeners, config: began.append((app, listeners[0].address, config))
     )
     return began
 
@@ -297,7 +297,9 @@ def test_a_certificate_that_cannot_be_used_is_told(
     (place / "bad.pem").write_text("nothing")
     assert serve(file_store, "--port", "0", "--tls-cert", str(place / "bad.pem")) == 1
     assert serve(file_store, "--port", "0", "--tls-cert", str(cert)) == 1
-    assert capsys.readouterr().err.count("cannot be used") == 2
+    out, err = capsys.readouterr()
+    assert err.count("cannot be used") == 2
+    assert "open https" not in out
     (place / "sayso.toml").write_text('[serve]\ntls_cert = "/nowhere/gone.pem"')
     assert serve(file_store, "--port", "0") == 1
     assert "/nowhere/gone.pem" in capsys.readouterr().err

@@ -93,6 +93,11 @@ class CliContext:
             complain(f"{fault}; it is made now, and what programs ask there appears in the inbox")
             return config.open_store(self.address)
 
+    def say_store(self) -> None:
+        """Say on stderr which store a credential is for: made for another one, it opens nothing."""
+        source = "from --store" if self.address is not None else config.store_source()
+        complain(f"store {escape(config.open_store(self.address).public_url)} ({escape(source)})")
+
     @property
     def reader(self) -> Review:
         """The store's requests for looking only, in nobody's name."""

@@ -40,6 +40,7 @@ from sayso.stores.base import Store
 from sayso.view.summary import name_of
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
 
     from sayso.server.auth.oidc import Provider
@@ -144,10 +145,11 @@ def serve(
         app, first = _for_one(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
         stack.enter_context(delivering(store, url, also=[Webhooks(store), app.state.push]))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
+        settings = _uvicorn_config(app, place, url if named else None)
         _say_where(place, first, None if rules is None else taken)
         if opens:
             _open(app, first, stack)
-        _run(app, listeners, place, url if named else None)
+        _run(app, listeners, settings)
     return 0
 
 
@@ -293,12 +295,10 @@ def _open(app: Starlette, first: str, stack: ExitStack) -> None:
     app.state.on_link_used = used
 
 
-def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: str | None) -> None:
-    import uvicorn
-
+def _uvicorn_config(app: Starlette, place: Place, own_url: str | None) -> uvicorn.Config:
+    """Return what the server runs with, its certificate loaded; raises `ConfigError`."""
     from sayso.server.connections import Limits, config, raise_file_limit
     from sayso.server.hosts import OwnName
-    from sayso.server.metrics import observe
 
     settings = config(
         OwnName(app, on_stranger=app.state.on_stranger) if own_url else app,
@@ -312,6 +312,14 @@ def _run(app: Starlette, listeners: list[socket.socket], place: Place, own_url: 
         raise errors.ConfigError(
             f"the certificate {place.certificate} cannot be used: {error}; nothing is served"
         ) from error
+    return settings
+
+
+def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Config) -> None:
+    import uvicorn
+
+    from sayso.server.metrics import observe
+
     observe(app.state.settings.store)
     with handling_signals(lambda _, __: None):  # the server raises them again when it has ended
         uvicorn.Server(settings).run(sockets=listeners)

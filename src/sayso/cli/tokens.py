@@ -87,6 +87,7 @@ def _new(
         raise click.UsageError(f"{error}; no token was made") from error
     cli.answer({**_document(made), "token": text}, [text])
     if not cli.as_json:
+        cli.say_store()
         complain(
             f"token {made.id} of {name_of(made.person)}, for {duration.text(span)}: {_MAY[kind]}",
             f"it is not shown again; `sayso token revoke {made.id}` ends it",
@@ -157,6 +158,12 @@ def login(
         raise click.UsageError("--role goes with NAME; without NAME the link is yours, with the roles that you have")
     who, lasts = cli.reviewer if name is None else reviewer_of(name, roles, option="NAME"), duration.parse(span)
     table = serve_table()
+    header = table.get("proxy_header", str, "")
+    if header:
+        raise errors.ConfigError(
+            f"people sign in by the proxy's header {header} (proxy_header in [serve]), so a link would open nothing;"
+            " no link was made"
+        )
     place = place_of(
         table.get("host", str, "127.0.0.1"), table.get("port", int, 8600) if port is None else port,
         base_url or config.base_url(),
@@ -168,6 +175,7 @@ def login(
     sender = None if channel is None or settings is None else make(channel, settings)
     token = _token(cli, who, lasts)
     url = f"{place.url(place.port, _own_name(cli) if is_named else None)}/login?token={token}"
+    cli.say_store()
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     note = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -141,19 +142,21 @@ def _of_http(http: Http, fault: Exception) -> Response:
         stranger: Callable[[], None] | None = http.app.state.on_stranger
         if stranger is not None:
             stranger()
-        return _stranger(http, has_terminal=stranger is not None)
+        return _stranger(http, has_terminal=stranger is not None, why=fault.detail)
     detail = say(fault.detail) if fault.detail in _PHRASES else fault.detail
     response = _page(http, fault.status_code, escape(unisolated(detail)))
     response.headers.update(fault.headers or {})
     return response
 
 
-def _stranger(http: Http, *, has_terminal: bool) -> Response:
+def _stranger(http: Http, *, has_terminal: bool, why: str) -> Response:
     sign_in = settings_of(http).sign_in
+    by_proxy = sign_in.proxy is not None and sign_in.proxy.header is not None
     wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
     return render_public(
         http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
-        provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
+        provider=None if sign_in.provider is None else sign_in.provider.oidc.name, by_proxy=by_proxy,
+        why="" if why == HTTPStatus.UNAUTHORIZED.phrase else why,
     )  # fmt: skip
 
 

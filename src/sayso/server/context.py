@@ -30,7 +30,7 @@ from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.model.words import Language, choose, say
 from sayso.reviews import Review
 from sayso.server.api.limits import Rate
-from sayso.server.api.problems import Problem
+from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.options import FAILURES, SignIn
 from sayso.server.auth.proxy import sender_of
 from sayso.server.auth.sessions import Session, Sessions
@@ -196,7 +196,7 @@ def session_of(http: Http) -> Session | None:
     if person is None:
         return None
     if not settings.sign_in.admits(person):
-        raise not_admitted(person)
+        raise not_admitted(http, person)
     return settings.sessions.find_unrecorded(cookie, person) or settings.sessions.begin_unrecorded(person)
 
 
@@ -269,11 +269,27 @@ def _parsed(body: bytes) -> Form:
             raise HTTPException(400, say("the form cannot be read")) from None
 
 
-def not_admitted(person: Reviewer) -> HTTPException:
-    """Return the answer to somebody who is known, but may not review here."""
-    return HTTPException(
-        403, say("you are %(who)s, and may not review here; nothing was decided", who=str(person.identity))
-    )
+def not_admitted(http: Http, person: Reviewer) -> HTTPException:
+    """Return the answer to somebody who is known, but may not review here, and log what they lack."""
+    role, who = settings_of(http).sign_in.role, str(person.identity)
+    if role is not None and role not in person.roles:
+        lacks = (
+            f"required_role is {role!a}, and their roles are {', '.join(map(ascii, sorted(person.roles))) or 'none'}"
+        )
+        message = say(
+            "you are %(who)s, and may not review here without the role %(role)s; nothing was decided",
+            who=who,
+            role=role,
+        )
+    else:
+        lacks = f"reviewers does not list {person.identity.qualified!a}"
+        message = say(
+            "you are %(who)s, and may not review here: the list of reviewers does not name you; nothing was decided",
+            who=who,
+        )
+    faults: FaultLog = http.app.state.faults
+    faults.warn(f"{who!a} may not review here: {lacks}")
+    return HTTPException(403, message)
 
 
 def return_address(http: Http, wanted: str) -> str:

@@ -119,14 +119,22 @@ class FaultLog:
 
     def error(self, method: str, path: str, fault: errors.SaysoError) -> None:
         """Log a fault of a request, unless it was logged lately."""
-        text, now = f"{type(fault).__name__}: {fault}", clock.now()
-        last = self._logged.get(text)
+        if self._is_new(f"{type(fault).__name__}: {fault}"):
+            _log.error("%s %s: %s", method, path, fault)
+
+    def warn(self, text: str) -> None:
+        """Log why somebody was not let in, unless the same was logged lately."""
+        if self._is_new(text):
+            _log.warning("%s", text)
+
+    def _is_new(self, text: str) -> bool:
+        now, last = clock.now(), self._logged.get(text)
         if last is not None and timedelta(0) <= now - last < _QUIET:
-            return
+            return False
         if len(self._logged) >= _MOST_FAULTS:
             self._logged.clear()
         self._logged[text] = now
-        _log.error("%s %s: %s", method, path, fault)
+        return True
 
 
 def problem_of(fault: errors.SaysoError) -> Problem:

@@ -27,7 +27,7 @@ from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
 from sayso.model.words import later, say
 from sayso.server.api.limits import Rate
-from sayso.server.api.problems import Problem
+from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.oidc import Provider, SignInError
 from sayso.server.context import (
     DEVICE_COOKIE,
@@ -54,6 +54,17 @@ T = TypeVar("T")
 _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
 AT_PROVIDER = 8  # people at a time for whom the provider is asked
 _ANSWER = ("code", "state", "iss", "error")
+_LINK_REFUSED = {
+    "foreign": later("This is no login link of this server, or not all of it was copied. Nobody was signed in."),
+    "ended": later("This login link has ended. Nobody was signed in."),
+    "used": later("This login link was used before, and each works once. Nobody was signed in."),
+}
+_LINK_LOGGED = {
+    "foreign": "it was not signed with this server's secret; make links with the store and the SAYSO_SECRET of the"
+    " server",
+    "ended": "its time is over",
+    "used": "it was used before",
+}
 _NO_FLOW = later("this sign-in did not begin in this browser, was used, or took too long; start again from the inbox")
 
 
@@ -79,7 +90,12 @@ async def use_link(http: Http) -> Response:
         return await run_in_threadpool(_start_session, http, person, path_to(http))
     if await run_in_threadpool(session_of, http) is not None:
         return redirect(path_to(http))  # the link was used here: a second click, or the button after going back
-    raise _count_failure(http, HTTPException(401))
+    why = await run_in_threadpool(settings.links.refusal, token)
+    fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[why])))
+    if fault.status_code == 401:
+        faults: FaultLog = http.app.state.faults
+        faults.warn(f"a login link signed nobody in: {_LINK_LOGGED[why]}; from {escape(settings.sender(http))}")
+    raise fault
 
 
 async def _sign_in_form(http: Http) -> Form:
@@ -102,7 +118,7 @@ def _start_session(http: Http, person: Reviewer, where: str) -> Response:
     """Begin the session of somebody who is known, and send the browser on."""
     settings = settings_of(http)
     if not settings.sign_in.admits(person):
-        raise not_admitted(person)
+        raise not_admitted(http, person)
     name = settings.cookie(http)[0]
     before = settings.sessions.find(http.cookies.get(name))
     if before is not None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from starlette.requests import Request as Http
 
 from sayso import errors
+from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
+from sayso.server.api.problems import FaultLog
 
 PROXY = "proxy"  # the issuer of people whom a proxy has signed in
 
@@ -51,6 +53,7 @@ class Proxy:
     header: str | None = None
     roles_header: str | None = None
     is_direct: bool = False
+    _log: FaultLog = field(default_factory=FaultLog, init=False, repr=False, compare=False)
 
     def is_peer(self, http: Http) -> bool:
         """Say whether a request comes from the proxy."""
@@ -70,21 +73,29 @@ class Proxy:
 
     def who(self, http: Http) -> Reviewer | None:
         """Return whom the proxy names; None where the request is not the proxy's, or names nobody properly."""
-        if self.header is None or not self.is_peer(http):
+        if self.header is None:
             return None
         names = http.headers.getlist(self.header)
-        if not names:
+        if not self.is_peer(http):
+            if names:
+                peer = http.client.host if http.client else "a socket"
+                self._refused(f"{escape(self.header)} from {escape(peer)}: trusted_proxies does not list that address")
             return None
+        if not "".join(names).strip():
+            return self._refused(f"the proxy's {escape(self.header)} is {'empty' if names else 'missing'}")
         roles = http.headers.getlist(self.roles_header) if self.roles_header else []
         if len(names) > 1 or len(roles) > 1:  # the proxy has let through what its client wrote
-            return _refused("it has a header of the person or of the roles twice")
+            return self._refused("it has a header of the person or of the roles twice")
         if "," in names[0]:  # as some proxies join what their client wrote to what they set
-            return _refused("the header of the person has a comma, and may name two")
+            return self._refused("the header of the person has a comma, and may name two")
         try:
             listed = [word.strip() for text in roles for word in _plain(text).split(",") if word.strip()]
             return Reviewer(_plain(names[0]), roles=listed, issuer=PROXY)
         except ValueError as error:
-            return _refused(str(error))
+            return self._refused(str(error))
+
+    def _refused(self, why: str) -> None:
+        self._log.warn(f"a request of the proxy signs nobody in: {why}")
 
     def origin_of(self, http: Http) -> str:
         """Return where a request came from (`sender_of`), as the proxy tells it, else by the connection."""
@@ -116,10 +127,6 @@ def _host(text: str) -> str:
 
 def _plain(value: str) -> str:
     return value.encode("latin-1").decode("utf-8")  # a server hands bytes over as Latin-1, whatever they are
-
-
-def _refused(why: str) -> None:
-    _log.warning("a request of the proxy signs nobody in: %s", why)
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from sayso import clock, errors
 from sayso.model.ids import new_token
@@ -122,14 +122,18 @@ class TokenSigner:
         Raises:
             ConfigError: The server's secret cannot be used.
         """
+        body = self.signed(purpose, text)
+        return None if body is None or clock.now() >= _end(body) else body
+
+    def signed(self, purpose: str, text: str) -> dict[str, Any] | None:
+        """Do as `read`, also with what has ended."""
         if not _MAC < len(text) <= _LONGEST:
             return None
         signed, mac = text[:-_MAC], text[-_MAC:]
         # As text and not as what it decodes to: digits in capitals would be other texts of the same bytes.
         if not hmac.compare_digest(self.mac(purpose, signed).encode(), mac.encode()):
             return None
-        body = cast("dict[str, Any]", json.loads(bytes.fromhex(signed)))
-        return None if clock.now() >= _end(body) else body
+        return cast("dict[str, Any]", json.loads(bytes.fromhex(signed)))
 
     def use_once(self, body: dict[str, Any]) -> bool:
         """Mark what was read as used, in one transaction; False where that was done before."""
@@ -190,3 +194,9 @@ class Links:
         if body is None or not self._signer.use_once(body):
             return None
         return Reviewer(body["name"], roles=body.get("roles", ()), issuer=body.get("by", LOCAL))
+
+    def refusal(self, token: str) -> Literal["foreign", "ended", "used"]:
+        """Return why `use` returned None: only who holds a link that was signed here learns more than `foreign`."""
+        if self._signer.signed(_LINK_PURPOSE, token) is None:
+            return "foreign"
+        return "ended" if self._signer.read(_LINK_PURPOSE, token) is None else "used"
