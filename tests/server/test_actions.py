@@ -571,3 +571,8 @@ def test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure(ada: Browse
             assert store.get(request.id).state is state, (risk, sent, verb)
         page = ada.get(f"/r/{request.id}").text
         assert ('name="sure"' in page) == (state is State.PENDING), risk  # for browsers without scripts
+        if state is State.PENDING:  # what nobody has to be sure of leaves the dialog, and what is folded, as they are
+            page = ada.submit(f"/r/{request.id}/feedback", **{**fields_of(page), "count": "5", "note": ""}).text
+            assert "write into the note" in page
+            assert "<noscript><label" in page
+            assert "data-grant open" not in page

@@ -55,6 +55,15 @@ def test_an_approval_is_undone_from_the_page_that_follows_it(store: Store, ada: 
         store.start(first, "t")
 
 
+def test_a_vote_that_can_be_undone_leaves_the_end_of_its_request_apart(ada: Browser) -> None:
+    @sayso.gate(wait="raise", quorum=2)
+    def wire(amount: int) -> None: ...
+
+    page = ada.decide(held(wire, 1).confirmation_id, "approve").text
+    assert "data-undo" in page
+    assert re.search(r"asked just now · ends in", text_of(page))
+
+
 def test_what_is_pressed_too_late_is_refused_and_starts(store: Store, ada: Browser, clock: Clock) -> None:
     request_id = held(payer(), 1).confirmation_id
     page = ada.decide(request_id, "approve")

@@ -128,10 +128,11 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         is_rare = calls is not None and same is not None and len(calls) >= _FEWEST and same * _RARE <= len(calls)
         is_free = not _is_fact(path) and condition.kind == "equal" and (is_rare or _is_prose(path, condition))
         found.append(Term(escape(path), _value(condition), condition.kind == "at_most", is_free, same))
+    is_open = terms is not None or context.http.path_params.get("verb") == "grant"
     past = None if terms is None or calls is None else _past(request, calls, terms, shown)
     return Offer(
         [one for one in found if one.is_free], [one for one in found if not one.is_free],
-        len(shown) < len(drawn.conditions), past, terms is not None or "count" in context.form, is_guess,
+        len(shown) < len(drawn.conditions), past, is_open, is_guess,
     )  # fmt: skip
 
 

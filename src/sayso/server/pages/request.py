@@ -90,6 +90,7 @@ def request_page(
     """Return the page of a request as it stands."""
     now, sent, same_effect = clock.now(), sent or Submitted(), context.review.same_effect(request)
     entries = list(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id))
+    asks = context.http.path_params.get("verb")
     widgets, unreadable = sent.widgets or (), None
     if sent.widgets is None and request.state is State.PENDING:
         try:
@@ -105,6 +106,7 @@ def request_page(
     return render(
         context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
         is_risky=is_high(request.risk),
+        is_unsure=sent.refusal is not None and asks in {"approve", "grant"} and context.form.get("sure") != "yes",
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
