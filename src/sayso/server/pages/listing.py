@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from math import inf
@@ -72,6 +72,7 @@ class Listing:
         asked: The filters, as they stand in the address; empty ones too.
         states: What can be chosen as a state.
         looked: How many requests were read for it.
+        cursor: Of the next page; None at the end.
     """
 
     groups: list[list[Request]]
@@ -79,6 +80,7 @@ class Listing:
     asked: dict[str, str]
     states: list[str]
     looked: int
+    cursor: str | None
 
     @property
     def requests(self) -> list[Request]:
@@ -147,10 +149,20 @@ def history(context: RequestContext) -> Response:
     )  # fmt: skip
 
 
-def queue_of(context: RequestContext, address: str) -> Listing:
-    """Return the first page of what waits by the filters of an inbox's address, for the list beside a request."""
-    asked = dict(parse_qsl(address))
-    return _listing(context, WAITING, asked={name: asked.get(name, "") for name in FILTERS})
+def queue_of(context: RequestContext, address: str, request_id: str) -> Listing:
+    """Return what waits by the filters of an inbox's address, page by page until a request has its neighbours.
+
+    Where it is not among the first 2,000, or `request_id` is empty, that is the first page.
+    """
+    given = dict(parse_qsl(address))
+    asked = {name: given.get(name, "") for name in FILTERS}
+    first = found = _listing(context, WAITING, asked=asked)
+    while request_id and found.cursor is not None and found.looked < LOOK:
+        if request_id in {one.id for one in found.requests[: -PAGE // 2]}:
+            break
+        page = _listing(context, WAITING, asked=asked, cursor=found.cursor)
+        found = replace(page, groups=found.groups + page.groups, looked=found.looked + page.looked)
+    return found if any(one.id == request_id for one in found.requests) else first
 
 
 def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
@@ -167,11 +179,11 @@ def alike_to(context: RequestContext, request_id: str, address: str, most: int) 
 
 def _listing(
     context: RequestContext, lists: Lists, *page: str, newest: bool = False, asked: dict[str, str] | None = None,
-    fold: bool = False,
+    fold: bool = False, cursor: str | None = None,
 ) -> Listing:  # fmt: skip
     """Return the page of a list that the address asks for; raises `HTTPException` where it holds no such filter."""
     search = _searched(context, lists, asked or _asked(context), newest=newest)
-    cursor = asked is None and context.query("cursor")
+    cursor = context.query("cursor") if asked is None else cursor
     try:
         if search.order or (fold and search.folds):
             found, cursor = search.window_page(cursor or "0.:0", fold=fold and search.folds)
@@ -182,7 +194,9 @@ def _listing(
         raise HTTPException(400, str(error)) from None
     next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
     offered = frozenset[State]().union(*lists)
-    return Listing(found, next_page, search.asked, [str(state) for state in State if state in offered], search.looked)
+    return Listing(
+        found, next_page, search.asked, [str(state) for state in State if state in offered], search.looked, cursor
+    )
 
 
 def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:

@@ -40,7 +40,7 @@ from sayso.server.pages.care import (
 )  # fmt: skip
 from sayso.server.pages.faults import told
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
-from sayso.server.pages.listing import queue_of
+from sayso.server.pages.listing import PAGE, queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, pending_filter, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
 from sayso.server.pages.sentences import translated
@@ -194,7 +194,7 @@ class _Queue(NamedTuple):
 
 def _queue(context: RequestContext, request: Request) -> _Queue:
     asked = context.form.get("in", "") or context.query("in")
-    listing = queue_of(context, asked)
+    listing = queue_of(context, asked, request.id if request.state is State.PENDING else "")
     ids = [one.id for one in listing.requests]
     at = ids.index(request.id) if request.id in ids else -1
     now, others = clock.now(), [*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]]
@@ -207,7 +207,8 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     back = context.path() + (f"?{listing.words}" if listing.words else "")
     place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
     rows: list[_Waiting] = []
-    for one in listing.requests:
+    start = max(0, min(at - PAGE // 2, len(ids) - PAGE))
+    for one in listing.requests[start : start + PAGE]:
         name, arguments = parts_of(one)
         line = card.program_words(one, 160) or arguments or name_of(one.requester, 30)
         rows.append(_Waiting(one.id, name, line, *risk_of(one)))
