@@ -293,6 +293,16 @@ def test_letters_lead_from_one_request_to_its_neighbours(surf: Surf) -> None:
     expect(page.get_by_role("searchbox")).to_be_focused()
 
 
+def test_a_request_beyond_the_first_page_of_the_list_has_its_neighbours(surf: Surf) -> None:
+    ids = [held(pay, amount) for amount in range(54)]
+    page = surf.page(ids[51])
+    expect(page.locator(".queue h2")).to_contain_text("52 of 54")
+    for key, to in (("j", 52), ("k", 51), ("k", 50), ("k", 49), ("j", 50)):
+        page.keyboard.press(key)
+        page.wait_for_url(f"**/r/{ids[to]}")
+    expect(page.locator("[data-queued]")).to_have_count(50)
+
+
 def test_a_digit_chooses_an_answer(surf: Surf) -> None:
     request_id = asked("Which warehouse?", choices=["berlin", "lyon"])
     page = surf.page(request_id)
@@ -319,12 +329,24 @@ def test_filters_stay_while_one_request_after_the_other_is_decided(surf: Surf) -
     assert stands(other).state is State.PENDING
 
 
-def test_whoever_cannot_decide_sees_why_and_has_no_buttons(surf: Surf) -> None:
+def test_whoever_cannot_decide_sees_why_until_they_can(surf: Surf) -> None:
     request_id = held(pay, 5)
     sayso.Review().claim(request_id, by="bob")
-    page = surf.page(request_id)
-    expect(page.locator("[data-why-not]")).to_contain_text("bob")
+    page, other = surf.page(request_id), surf.page(request_id)
+    why = page.locator("[data-why-not]:visible")
+    expect(why).to_contain_text("bob")
     expect(page.locator("[data-approve]")).to_be_disabled()
+    held(pay, 6)
+    expect(page.locator("#pending")).to_have_text("2")  # it was told how things stand, and that is as it was sent
+    expect(why).not_to_contain_text("Load the page")
+    other.fill("#note", "mine")
+    sayso.Review().release(request_id, by="bob")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    expect(page.locator("[data-why-not]")).to_have_count(0)
+    expect(other.locator("[data-why-not]:visible")).to_contain_text("bob does not have it any more")
+    other.reload()
+    expect(other.locator("[data-approve]")).to_be_enabled()
+    expect(other.locator("#note")).to_have_value("mine")
 
 
 def test_the_page_of_a_call_shows_its_result_as_soon_as_there_is_one(surf: Surf) -> None:

@@ -81,6 +81,7 @@
 
   // -- live updates ----------------------------------------------------------------------------------------
   const stateBefore = (one("[data-request] .lead .state") || {}).textContent?.trim();
+  const holder = () => one("[data-request] .lead .end")?.dataset.claimed, holderBefore = holder();
   let isSent = false;  // a form of this page is on its way, and its answer is the next page
   document.addEventListener("submit", (event) => {
     // One rule for what is risky: one request or several, with a grant or without, by key, click or Enter.
@@ -124,8 +125,9 @@
   const isWritten = () => isSent || comment !== null && comment.value.trim() !== "" || one("form[data-decide]") !== null && fields.some(isChanged);
   // Somebody else has it, or has decided it: what is written stays, and nothing can be decided.
   const shut = (words) => {
-    let why = one("[data-why-not]", form);
+    let why = one('[data-why-not="live"]', form);
     if (!why) {
+      all("[data-why-not]", form).forEach((old) => { old.hidden = true; });  // it is of what the page was sent with
       why = Object.assign(document.createElement("p"), { className: "why-not" });
       why.dataset.whyNot = "live";
       one(".bar", form).prepend(why);
@@ -139,6 +141,7 @@
   };
   const reopen = () => {
     all('[data-why-not="live"]', form).forEach((why) => why.remove());
+    all("[data-why-not]", form).forEach((why) => { why.hidden = false; });
     all("[data-shut]", form).forEach((button) => { button.disabled = false; delete button.dataset.shut; });
   };
   document.addEventListener("sayso:told", () => {
@@ -150,9 +153,12 @@
     if (state && form && !state.classList.contains("state-pending")) {
       shut(say("It is %(state)s: this can decide nothing any more. Load the page to see what became of it.", { state: state.textContent.trim() }));
     } else if (state && form) {
-      const by = one(`[id="at-${page.dataset.request}"]`).dataset.claimed;
-      if (by && !page.dataset.me.split("\n").includes(by)) shut(say("%(by)s has it now. Load the page to unclaim it and decide it yourself.", { by }));
-      else reopen();
+      const by = holder(), mine = ["", ...page.dataset.me.split("\n")];
+      if (by === holderBefore) reopen();  // as the page was sent, and it says so
+      else if (!mine.includes(by)) shut(say("%(by)s has it now. Load the page to unclaim it and decide it yourself.", { by }));
+      else if (mine.includes(holderBefore)) reopen();
+      else if (!isWritten()) location.reload();
+      else shut(say("%(by)s does not have it any more. Load the page to decide it; what you wrote stays.", { by: holderBefore }));
     }
     // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
     all(".row:has(.gone) [name=id]").forEach((box) => {
