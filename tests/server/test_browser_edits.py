@@ -60,6 +60,21 @@ def test_a_change_that_was_shown_and_is_taken_back_is_none(surf: Surf) -> None:
     assert arguments(request_id) == {}
 
 
+def test_of_a_long_text_and_of_json_the_lines_that_change_are_shown_and_those_around_them(surf: Surf) -> None:
+    text = "\n".join(f"line {number}" for number in range(60))
+    page = surf.page(held(taking({"body": str, "more": Any}, []), text, {"list": list(range(60))}))
+    page.locator("#f0").fill(text.replace("line 9\n", "line nine\n").replace("line 50", "line fifty"))
+    page.locator("#f1").fill(page.locator("#f1").input_value().replace("30,", "31,"))
+    around = [*["  line 6", "  line 7", "  line 8", "- line 9", "+ line nine", "  line 10", "  line 11", "  line 12"],
+              "…", *["  line 47", "  line 48", "  line 49", "- line 50", "+ line fifty"]]  # fmt: skip
+    bare = ["- line 9", "+ line nine", "…", "- line 50", "+ line fifty"]
+    for place, lines, signs in (("#call .is-edited", around, "…   -+   …"), ("[data-live-diff] li", bare, "…-+…")):
+        body, more = page.locator(f"{place} .lines").all()
+        assert [line.rstrip("\n") for line in body.locator(".line").all_text_contents()][1 : len(lines) + 1] == lines
+        assert [line[0] for line in more.locator(".line").all_text_contents()] == list(signs)
+    assert page.locator("#call .is-edited").first.bounding_box()["height"] < 400
+
+
 def test_changes_before_and_after_one_that_was_shown_are_both_counted(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.page(request_id)

@@ -203,16 +203,47 @@
     if (!isMoment(was) || !isMoment(is) || hasZone(was) === hasZone(is)) return "";
     return hasZone(was) ? say(". Warning: it had a time zone and has none any more") : say(". Warning: it had no time zone and has one now");
   };
-  // Of a text with lines, those that differ: the rest stands in the field.
-  const lines = (was, is) => {
-    const one = was.split("\n"), other = is.split("\n");
+  // Of a text with lines, those that differ and some around each: a sign and the line.
+  const differing = (was, is, around) => {
+    const one = was ? was.split("\n") : [], other = is ? is.split("\n") : [];
     let head = 0, tail = 0;
     while (head < Math.min(one.length, other.length) && one[head] === other[head]) head += 1;
     while (tail < Math.min(one.length, other.length) - head && one.at(-1 - tail) === other.at(-1 - tail)) tail += 1;
-    const part = (all) => all.slice(head, all.length - tail).join("\n") || say("(nothing)");
-    return `${say("from line %(line)s:", { line: head + 1 })} ${part(one)} → ${part(other)}`;
+    const old = one.slice(head, one.length - tail), now = other.slice(head, other.length - tail), steps = [];
+    // How many lines the rests have in common; of very long ones all counts as new, since this runs with each letter.
+    const common = old.length * now.length > 250_000 ? null : Array.from(old, () => new Uint16Array(now.length + 1));
+    if (common) common.push(new Uint16Array(now.length + 1));
+    for (let i = old.length - 1; common && i >= 0; i -= 1) {
+      for (let j = now.length - 1; j >= 0; j -= 1) {
+        common[i][j] = old[i] === now[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+      }
+    }
+    for (let i = 0, j = 0; i < old.length || j < now.length;) {
+      if (common && i < old.length && j < now.length && old[i] === now[j]) { steps.push([" ", old[i]]); i += 1; j += 1; }
+      else if (j === now.length || i < old.length && (!common || common[i + 1][j] >= common[i][j + 1])) steps.push(["-", old[i++]]);
+      else steps.push(["+", now[j++]]);
+    }
+    const same = (lines) => lines.map((line) => [" ", line]);
+    const every = [...same(one.slice(0, head)), ...steps, ...same(other.slice(other.length - tail))];
+    const isNear = every.map((_, at) => every.slice(Math.max(0, at - around), at + around + 1).some(([sign]) => sign !== " "));
+    return every.flatMap((line, at) => isNear[at] ? [line] : at && !isNear[at - 1] ? [] : [["…", ""]]);
   };
-  const told = (field) => [marked("del", before.get(field)[1] || say("(nothing)")), " → ", marked("ins", shown(field) || say("(nothing)"))];
+  const lined = (name, was, is, around) => {
+    const box = Object.assign(document.createElement("pre"), { className: "lines", tabIndex: 0 });
+    box.setAttribute("aria-label", say("%(path)s, line by line", { path: name }));
+    box.append(...differing(was, is, around).map(([sign, text]) => {
+      const line = document.createElement("span");
+      line.className = `line${{ "+": " added", "-": " removed", "…": " gap" }[sign] || ""}`;
+      line.append(sign === "…" ? sign : `${sign} `, sign === "-" ? marked("del", text) : sign === "+" ? marked("ins", text) : text, "\n");
+      return line;
+    }));
+    return box;
+  };
+  const told = (field) => {
+    const was = before.get(field)[1], is = shown(field);
+    if (`${was}${is}`.includes("\n")) return [lined(label(field), was, is, 3)];
+    return [marked("del", was || say("(nothing)")), " → ", marked("ins", is || say("(nothing)"))];
+  };
   // What is written must not lie under what decides, which grows with each change.
   const room = new CSSStyleSheet();
   document.adoptedStyleSheets.push(room);
@@ -247,8 +278,8 @@
     one("ul", box).replaceChildren(...found.map((field) => {
       const item = document.createElement("li");
       const was = before.get(field)[1], is = shown(field);
-      item.textContent = `${label(field)}` + (was && is && `${was}${is}`.includes("\n") ? `, ${lines(was, is)}`
-        : `: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`);
+      if (`${was}${is}`.includes("\n")) item.append(`${label(field)}:`, lined(label(field), was, is, 0));  // the card shows those around
+      else item.textContent = `${label(field)}: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`;
       return item;
     }));
     markCard(found);
