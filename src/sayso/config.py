@@ -499,7 +499,8 @@ def _reviewer_nearby(_: str, __: str | None) -> str | Reviewer:
     try:
         return _named(f"{getpass.getuser()}@{socket.gethostname()}")
     except (ImportError, KeyError, OSError) as error:
-        raise errors.ConfigError(f"who decides? {error}; set SAYSO_REVIEWER or pass a reviewer") from error
+        user = f"user id {os.geteuid()} has no name on this machine" if hasattr(os, "geteuid") else str(error)
+        raise errors.ConfigError(f"who decides? {user}; set SAYSO_REVIEWER or pass a reviewer") from error
 
 
 def _named(name: str) -> Reviewer:

@@ -321,3 +321,17 @@ def test_an_open_server_answers_to_its_one_name(file_store: Store) -> None:
         for host, status in [("approvals.example.com", 200), ("localhost", 421), (f"127.0.0.1:{port}", 421)]:
             answer = httpx2.get(f"http://127.0.0.1:{port}/healthz", headers={"host": host}, verify=False)
             assert answer.status_code == status
+
+
+def test_where_people_sign_in_the_servers_user_needs_no_name(
+    file_store: Store, served: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    words = ["--store", file_store.url, "serve", "--port", "0"]
+    assert main([*words, "--login-links", "--base-url", PUBLIC]) == 0
+    assert main(words) == 1
+    assert "has no name on this machine; set SAYSO_REVIEWER" in capsys.readouterr().err
+    assert len(served) == 1

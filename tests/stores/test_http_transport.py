@@ -723,3 +723,19 @@ def test_an_effect_starts_once_for_two_runs_on_a_server(there: Store) -> None:
     assert first.once(lambda _: "paid") == "paid"
     with pytest.raises(errors.EffectTakenError, match=str(first.id)):
         second.once(lambda _: pytest.fail("the effect was there already"))
+
+
+def test_the_words_of_another_server_are_passed_on_harmlessly_and_in_short(server: Serving) -> None:
+    async def other(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        await send({"type": "http.response.start", "status": 421, "headers": []})
+        body = b"this server is not known by that name\x1b[31m\n" + b"x" * 1_000
+        await send({"type": "http.response.body", "body": body})
+
+    here = HttpStore(server.url, "sst_x", patience=0)
+    server.app = other
+    with pytest.raises(errors.StoreError, match="not known by that name") as fault:
+        here.get("rq_1")
+    assert "base_url" in str(fault.value)
+    assert "\x1b" not in str(fault.value)
+    assert len(str(fault.value)) < 500
+    here.close()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -128,7 +129,7 @@ def serve(
 
         rules = _sign_in(table, has_links, header, roles_header, peers)
     place.check(is_known=rules is not None, is_insecure=insecure_http)
-    who, signs, limit = cli.reviewer, signer(), table.get("rate", str, "") if rate is None else rate
+    signs, limit = signer(), table.get("rate", str, "") if rate is None else rate
     limit = f"{limit}/minute" if limit.isascii() and limit.isdigit() else limit or None
     store, named = cli.store_or_new, None
     check_key(store)
@@ -136,13 +137,15 @@ def serve(
         from sayso.server.hosts import local_hostname
 
         named = local_hostname(store)
+    # Who this machine's user is matters only where nobody signs in: in a container they may have no name.
+    begin = partial(_for_one, store, cli.reviewer, named) if rules is None else partial(_for_many, store, rules)
     with ExitStack() as stack:
         listeners = [listening(place)] if named is None else listening_by_name(place)
         for one in listeners:
             stack.enter_context(one)
         taken: int = listeners[0].getsockname()[1]
         url = place.url(taken, named)
-        app, first = _for_one(store, who, url, limit, named) if rules is None else _for_many(store, rules, url, limit)
+        app, first = begin(url, limit)
         stack.enter_context(delivering(store, url, also=[Webhooks(store), app.state.push]))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
         settings = _uvicorn_config(app, place, url if named else None)
@@ -233,7 +236,7 @@ def _provider() -> Provider | None:
 # -- at work ---------------------------------------------------------------------------------------------------------
 
 
-def _for_one(store: Store, who: Reviewer, url: str, rate: str | None, named: str | None) -> tuple[Starlette, str]:
+def _for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str | None) -> tuple[Starlette, str]:
     from sayso.server import create_app, login_path
 
     last = time.monotonic()

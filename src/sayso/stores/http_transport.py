@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from sayso import errors
+from sayso.model.escaping import escape
 from sayso.model.ids import new_token
 from sayso.stores.http_messages import Message
 
@@ -32,7 +33,8 @@ _M = TypeVar("_M", bound=Message)
 
 # -- faults: the server names them by their classes in `sayso.errors`, and sends their facts along ----------------
 
-_NOT_KNOWN, _NOT_LET_IN = 401, 403
+_NOT_KNOWN, _NOT_LET_IN, _MISDIRECTED = 401, 403, 421
+_LONGEST_WORDS = 200  # bytes of an answer that is no problem document
 _INSTANTS = ("at", "expired_at", "until")
 _OF_DOCUMENT = ("type", "title", "status", "detail", "code")
 
@@ -72,7 +74,10 @@ def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
     if status >= 500:
         return errors.StoreUnavailableError(f"the sayso server failed ({detail}); nothing runs that it did not allow")
     if not code:
-        return errors.StoreError(f"this address does not answer as a sayso server ({detail}); look at SAYSO_STORE")
+        words = escape(" ".join(content[:_LONGEST_WORDS].decode(errors="replace").split()))
+        said = f"{detail}: {words}" if words and not words.startswith("<") else detail  # "<": a proxy's page
+        hint = "; let SAYSO_STORE be the server's own base_url, on its machine too" if status == _MISDIRECTED else ""
+        return errors.StoreError(f"this address does not answer as a sayso server ({said}); look at SAYSO_STORE{hint}")
     return errors.StoreError(f"the sayso server did not take what was sent ({code}: {detail})")
 
 
