@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.cli.learn import _csv_lines
+from sayso.cli.learn import _as_parquet, _csv_lines
 from sayso.clock import written
 from sayso.errors import ConfigError
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Proposal, Share, decided, label_of, pairs, report, samples, table
@@ -717,6 +718,21 @@ def test_csv_is_written_to_a_file(shop: Store, tmp_path: Path) -> None:
     assert "31 records written" in done.err
     with (tmp_path / "out.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 31
+
+
+def test_parquet_is_written_where_pyarrow_is_installed(shop: Store, tmp_path: Path) -> None:
+    words = ("--store", shop.url, "learn", "export", "--format", "parquet")
+    nowhere = run(*words)
+    assert (nowhere.code, "-o FILE" in nowhere.err) == (2, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(ConfigError, match="pip install pyarrow"):
+            _as_parquet([], COLUMNS, tmp_path / "none.parquet")
+    assert not [*tmp_path.glob("none*")]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run(*words, "-o", str(tmp_path / "out.parquet")).code == 0
+    found = parquet.read_table(tmp_path / "out.parquet")
+    assert (found.num_rows, found.column_names) == (31, list(COLUMNS))
 
 
 # -- the page -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,18 +18,20 @@ import click
 
 from sayso import clock
 from sayso.cli.context import CliContext, as_date, json_option, output_option
-from sayso.cli.output import complain, paint, plural, write_lines
+from sayso.cli.output import complain, file_to_write, paint, plural, write_lines
+from sayso.errors import ConfigError
 from sayso.learning import Share
 from sayso.model.canonical.tags import dumps
 from sayso.model.duration import text as span_text
-from sayso.model.escaping import csv_row, escape
+from sayso.model.escaping import csv_row, escape, storable
 from sayso.model.reviewer import Identity
 from sayso.view.summary import name_of, short, token
 
 if TYPE_CHECKING:
     from sayso.learning import Report
 
-_FORMATS = ("jsonl", "csv")
+_FORMATS = ("jsonl", "csv", "parquet")
+_BATCH = 5_000  # records that are written to Parquet at once
 _DAYS = 90
 _ROOM = 100
 _NAMED = 5
@@ -46,7 +50,9 @@ def learn() -> None:
     "--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="In which form."
 )
 @click.option("--pairs", "as_pairs", is_flag=True, help="What was proposed against what a reviewer made of it.")
-@click.option("--table", "as_table", is_flag=True, help="One flat row for each decision; csv is always so.")
+@click.option(
+    "--table", "as_table", is_flag=True, help="One flat row for each decision; csv and parquet are always so."
+)
 @output_option
 @click.pass_obj
 def export(
@@ -62,6 +68,8 @@ def export(
     unread: list[str] = []
     read = pairs if as_pairs else rows if as_table or form != "jsonl" else partial(samples, unread=unread)
     found = read(cli.store, since=since, until=until, tool=tool)
+    if form == "parquet":
+        return _as_parquet(found, columns, output)
     if form == "jsonl":
         lines: Iterable[str] = (dumps(record) + "\n" for record in found)
     else:
@@ -76,6 +84,25 @@ def export(
 def _csv_lines(records: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
     yield csv_row(columns)
     yield from (csv_row([record[name] for name in columns]) for record in records)
+
+
+def _as_parquet(records: Iterable[dict[str, Any]], columns: Sequence[str], output: Path | None) -> int:
+    if output is None:
+        raise click.UsageError("--format parquet is no text; where to? -o FILE")
+    try:
+        arrow: Any = import_module("pyarrow")
+        parquet: Any = import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError("--format parquet needs `pip install pyarrow`; nothing was written") from error
+    types = {"seconds": arrow.float64(), "votes": arrow.int64(), "is_edited": arrow.bool_()}
+    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in columns])
+    pending, count = iter(records), 0
+    with file_to_write(output) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
+        while batch := [storable(record) for record in islice(pending, _BATCH)]:
+            writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
+            count += len(batch)
+    complain(f"{plural(count, 'record')} written to {escape(str(output))}")
+    return 0
 
 
 @learn.command(short_help="Say what decisions teach.")
