@@ -52,7 +52,7 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready-test
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler
+test-all: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler $(VENV)/.postgres
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-frameworks:
@@ -135,12 +135,19 @@ $(VENV)/.browser: $(VENV)/.ready-test
 	  || absent="$$absent axe-core"; \
 	if [ -n "$$absent" ]; then echo "absent, the inbox is not fully tested in a browser:$$absent"; else touch $@; fi
 
-# PgBouncer for the contract behind a pooler, from the distribution where this user may install it. It leaves no stamp:
-# the machine may be another one than that of the environment.
+# PgBouncer for the contract behind a pooler, and a second version of Postgres beside that of the package index: from the
+# distribution where this user may install them. They leave no stamp: the machine may be another one than that of the
+# environment.
 $(VENV)/.pooler: $(VENV)/.ready-test
 	@command -v pgbouncer >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
 	  && apt-get -qq install --no-install-recommends pgbouncer >/dev/null; } \
 	  || echo "absent, the store is not tested behind a pooler: pgbouncer"
+
+$(VENV)/.postgres: $(VENV)/.ready-test
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	       && apt-get -qq install --no-install-recommends postgresql >/dev/null; } \
+	  || echo "absent, the store is not tested on a second version: postgresql"
 
 # A peer that cannot be installed is named and left out of the table; the next run tries again.
 $(BENCH)/.peers: $(BENCH)/.ready Makefile

@@ -22,6 +22,7 @@ from sayso.stores.base import Filter
 from sayso.stores.records import Record
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
+from tests.support import postgres as servers
 from tests.support.postgres import Server, installed, server
 from tests.support.tcp_proxy import Proxy
 
@@ -34,6 +35,18 @@ from sayso.stores.postgres_statements import translated
 
 ADA = Identity(LOCAL, "ada")
 PATIENCE = 30  # seconds in which a change must be noticed
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_version_that_is_missing_is_a_failure_in_ci_and_left_out_elsewhere(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "_GIVEN", None)
+    monkeypatch.setattr(servers, "installed", lambda: (Path("/nowhere"),) * place)
+    for is_required, raised in ((True, pytest.fail.Exception), (False, pytest.skip.Exception)):
+        monkeypatch.setattr(servers, "_REQUIRED", is_required)
+        with pytest.raises(raised, match="NOT TESTED: there is no"):
+            server(place)
 
 
 @pytest.fixture

