@@ -147,12 +147,14 @@ class Fleet:
         place: Where the store's file is, if that is elsewhere.
         postgres: For `postgres`, and for servers over it.
         servers: How many, with `server`.
+        lease: For how long a started call counts as running without a renewal; empty is the usual time.
     """
 
     def __init__(
-        self, kind: Kind, folder: Path, *, place: Path | None = None, postgres: Server | None = None, servers: int = 1
-    ) -> None:
-        self.kind, self.folder = kind, folder
+        self, kind: Kind, folder: Path, *, place: Path | None = None, postgres: Server | None = None, servers: int = 1,
+        lease: str = "",
+    ) -> None:  # fmt: skip
+        self.kind, self.folder, self._lease = kind, folder, lease
         folder.mkdir(parents=True, exist_ok=True)
         self.postgres = postgres
         self.behind = f"sqlite:///{(place or folder) / 'sayso.db'}" if postgres is None else postgres.new()
@@ -189,7 +191,7 @@ class Fleet:
         return config._make(self.behind)
 
     def _start(self, name: str, *words: str) -> Process:
-        known = {"SAYSO_TOKEN": self.token, "SAYSO_SECRET": "s" * 32}
+        known = {"SAYSO_TOKEN": self.token, "SAYSO_SECRET": "s" * 32, "SAYSO_LEASE": self._lease}
         process = Process(self.folder / "output", known, *words)
         self.processes[name] = process
         return process

@@ -321,16 +321,22 @@ def bad_network(kind: Kind, fault: str, times: int) -> Counts:
 
 
 def stopped_process(kind: Kind, times: int, seconds: float) -> Counts:
-    """Stop a program inside its calls for a while; another of the same name wants to go on; then wake the first."""
-    with fleet(kind) as here:
-        recovery: list[float] = []
+    """Stop a program inside a call for longer than its lease; another one is told `unknown`; then wake the first.
+
+    Its outcome is recorded when it wakes, so a call that was unknown meanwhile is counted here.
+    """
+    with fleet(kind, lease="2s") as here:
+        recovery, effects = list[float](), here.folder / "effects"
         for number in range(times):
             name = f"s{number}"
-            sleeper = here.load(name, "--threads", "2", "--takes", "0.2")
-            until(lambda name=name: any(who == name for _, who, _ in here.lines("done")), "calls")
+            # It has one thread, and is stopped in its call: in a transaction it would keep locks.
+            sleeper = here.load(name, "--threads", "1", "--takes", "0.8")
+            until(lambda name=name: effects.exists() and f"{name}-" in effects.read_text(), "a call")
+            before = time.monotonic()
             sleeper.send_signal(signal.SIGSTOP)
             other = here._start("other", "load", here.address, str(here.folder), name, "--threads", "2")
             time.sleep(seconds)
+            until(lambda name=name, before=before: _is_told(here, name, before), "somebody is told `unknown`")
             other.kill()
             other.wait()
             here.processes.pop("other")
@@ -338,7 +344,11 @@ def stopped_process(kind: Kind, times: int, seconds: float) -> Counts:
             sleeper.send_signal(signal.SIGCONT)
             recovery.append(here.recovered(before))
             here.kill(name)
-        return here.counted(times, recovery)
+        return here.counted(times, recovery) + Counts(unknown=times, told=times)
+
+
+def _is_told(here: Fleet, name: str, since: float) -> bool:
+    return any(at > since and who == name for at, who, _ in here.lines("unknown"))
 
 
 def _all(kinds: tuple[Kind, ...], name: str, trial: Callable[..., Counts], full: int, short: int | None = None) -> Any:
@@ -365,6 +375,6 @@ TRIALS: list[tuple[str, str, Callable[[int], Counts], int, int | None]] = [
     ("messages up to 0.3 s late", "server", lambda times: bad_network("server", "late", times), 300, None),
     ("messages up to 0.3 s late", "Postgres", lambda times: bad_network("postgres", "late", times), 300, None),
     ("requests sent twice", "server", lambda times: bad_network("server", "twice", times), 300, 20),
-    *_all(EVERY, "program stopped (SIGSTOP) for 5 s, inside its calls",
+    *_all(EVERY, "program stopped (SIGSTOP) for 5 s, past its lease of 2 s",
           lambda kind, times: stopped_process(kind, times, 5.0), 3),
 ]  # fmt: skip
