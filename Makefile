@@ -3,6 +3,8 @@
 #   make demo             watch a destructive call wait for a person   (DIR=… takes a folder of yours)
 #   make test             the fast tests, enough to commit by          (ARGS='-k expired' passes on to pytest)
 #   make test-all         every test, with kill sweeps and browsers    (ARGS=… as above)
+#   make test-full        every test with as many rounds as were ever asked for, and 100,000 schedules; takes hours
+#                         (ARGS=tests/gates plays those alone, without the schedules)
 #   make test-frameworks  the adapters, in an environment with their frameworks   (FRAMEWORK=langgraph: one alone, at its
 #                         newest and its lowest version; FRAMEWORK=each: each of them; ARGS=… as above)
 #   make lint             format, lint, types, layers
@@ -41,7 +43,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-frameworks lint format pictures screenshots words mutants simulate bench bench-scale contrast faults docs clean
+.PHONY: help demo test test-all test-full test-frameworks lint format pictures screenshots words mutants simulate bench bench-scale contrast faults docs clean
 
 help:
 	@sed -n 's/^#   make /  make /p' Makefile
@@ -54,6 +56,10 @@ test: $(VENV)/.ready-test
 
 test-all: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler $(VENV)/.postgres
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-full: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler $(VENV)/.postgres
+	SAYSO_FULL=1 $(VENV)/bin/python -m pytest -n auto --dist worksteal --timeout 7200 $(ARGS)
+	$(if $(ARGS),,$(VENV)/bin/python -m tests.simulation --schedules 100000)
 
 test-frameworks:
 	@$(PYTHON) tests/integrations/adapters/environments.py $(FRAMEWORK) -- $(ARGS)

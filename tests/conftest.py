@@ -22,6 +22,7 @@ from hypothesis import settings
 
 from sayso import clock as sayso_clock
 from tests.support import tables
+from tests.support.rounds import IS_FULL
 
 ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = ["tests.support.stores", "tests.support.browser", "tests.support.postgres"]
@@ -29,10 +30,10 @@ _MEMORY, _ENOUGH = Path("/dev/shm"), 4 << 30
 FOREIGN = ("EDITOR", "VISUAL", "PAGER", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 # No deadline: how fast an example runs is the benchmark's business. In CI the same examples are drawn on every run;
-# `--hypothesis-profile=deep` looks further.
+# `make test-full` looks further.
 settings.register_profile("sayso", deadline=None, print_blob=True)
-settings.register_profile("deep", parent=settings.get_profile("sayso"), max_examples=20_000)
-settings.load_profile("ci" if os.environ.get("CI") else "sayso")
+settings.register_profile("full", parent=settings.get_profile("sayso"), max_examples=1_000)
+settings.load_profile("full" if IS_FULL else "ci" if os.environ.get("CI") else "sayso")
 
 
 def in_memory() -> bool:

@@ -35,7 +35,7 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.scene import BOB, Scene
 
-CHANGES = 600
+CHANGES = 2_000
 RUNS = [f"run_{letter}" for letter in "abcdef"]
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -188,7 +188,7 @@ def test_the_journal_as_it_was_written_is_whole(journal: Journal) -> None:
 
 
 @pytest.mark.slow
-def test_many_single_changes_are_all_found(journal: Journal) -> None:
+def test_two_thousand_single_changes_are_all_found(journal: Journal) -> None:
     draw, missed, made = random.Random(4721), list[str](), Counter[str]()
     while made.total() < CHANGES:
         kind = draw.choice(KINDS)

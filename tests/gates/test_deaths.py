@@ -1,7 +1,7 @@
 """SIGKILL at every write: never two effects, every interrupted start is reported `unknown`, everything else goes on.
 
 The program that dies is `doomed.py`; it is killed by the real signal, and effects are counted in a file that only it
-appends to. With `SAYSO_DEATH_TABLE=FILE` the figures are written there as a table in Markdown.
+appends to. `make test-full` writes the figures to `build/deaths.md`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import sayso
 from sayso import errors
 from sayso.stores.sqlite import SqliteStore
 from tests.gates import doomed
+from tests.support.rounds import IS_FULL, rounds
 
-TIMES = 10 if "SAYSO_DEATH_TABLE" in os.environ else 3
-STORMS = 50
+TIMES = rounds(3, 10)
+STORMS = rounds(50, 150)
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 # What stands in the store after a death there: not asked, waiting, approved, started, or ended.
@@ -113,9 +114,8 @@ def outcome_of(here: list[dict[str, Any]]) -> tuple[str, str, str, str]:
 
 
 def write_table(deaths: list[dict[str, Any]]) -> None:
-    """Write the figures where they are asked for."""
-    path = os.environ.get("SAYSO_DEATH_TABLE")
-    if not path:
+    """Write the figures of all rounds."""
+    if not IS_FULL:
         return
     rows = [
         "| killed at | kills | then in the store | effects by then | effects after a restart | reported as | twice |",
@@ -129,7 +129,9 @@ def write_table(deaths: list[dict[str, Any]]) -> None:
         rows.append(f"| {where} | {len(here)} | {' | '.join(outcome)} | {twice} |")
     doubles = sum(len(death["told"]["effects"]) > 1 for death in deaths)
     rows.append(f"| **all {len(doomed.POINTS)} points** | **{len(deaths)}** | | | | | **{doubles}** |")
-    Path(path).write_text("\n".join(rows) + "\n", encoding="utf-8")
+    path = Path(__file__).resolve().parents[2] / "build" / "deaths.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 # -- at any moment -------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 
 RACER = Path(__file__).with_name("racer.py")
+ROUNDS = 20
 
 
 class Racers:
@@ -71,16 +72,16 @@ def where(request: pytest.FixtureRequest, store: Store) -> Store:
 
 
 @pytest.mark.slow
-def test_fifty_processes_start_one_approval_exactly_once_in_each_of_ten_rounds(store: Store, tmp_path: Path) -> None:
+def test_fifty_processes_start_one_approval_exactly_once_in_each_of_twenty_rounds(store: Store, tmp_path: Path) -> None:
     review = sayso.Review(store, reviewer="ada")
     with racers(store, tmp_path, "ask", 1) as one:
-        asked = [one.round(number)[0].removeprefix("asked ") for number in range(10)]
+        asked = [one.round(number)[0].removeprefix("asked ") for number in range(ROUNDS)]
     for request_id in asked:
         review.approve(request_id)
     with racers(store, tmp_path, "start", 50) as fifty:
-        said = [Counter(fifty.round(number)) for number in range(10)]
+        said = [Counter(fifty.round(number)) for number in range(ROUNDS)]
         effects = Counter(int(line.split()[0]) for line in fifty.effects.read_text().splitlines())
-    assert effects == dict.fromkeys(range(10), 1)
+    assert effects == dict.fromkeys(range(ROUNDS), 1)
     assert all(round_["paid"] == 1 and round_.total() == 50 for round_ in said)
     assert {review.get(request_id).state for request_id in asked} == {State.DONE}
 

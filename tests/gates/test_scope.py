@@ -29,6 +29,7 @@ from sayso.confirmation import (
 from sayso.model.ids import is_random
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, aheld, approved, concurrently, held, program, running
+from tests.support.rounds import rounds
 
 
 def test_each_thread_confirms_for_itself(delete: Callable[..., str], disk: Disk) -> None:
@@ -248,7 +249,7 @@ with sayso.run("order-4721"):
 @pytest.mark.slow
 def test_id_is_the_same_in_every_process_and_under_every_hash_seed(file_store: Store) -> None:
     ids: set[str] = set()
-    for first in range(0, 4, 2):
+    for first in range(0, rounds(4, 20), 2):
         pair = [program(IDS, file_store.url, PYTHONHASHSEED=str(seed)) for seed in (first, first + 1)]
         ids |= {running(process) for process in pair}
     assert len(ids) == 1

@@ -52,6 +52,7 @@ from tests.model.schema_samples import (
     Span,
 )
 from tests.support.ids import stable
+from tests.support.rounds import rounds
 
 HERE = Path(__file__).resolve().parent
 REAL = {function.__name__: Schema.of(function) for function in samples.FUNCTIONS}
@@ -113,7 +114,7 @@ def digest_of(annotation: Any) -> str:
 @pytest.mark.slow
 def test_schemas_are_the_same_in_every_process_and_under_every_hash_seed() -> None:
     here = json.loads(samples.written())
-    for seed in range(3):
+    for seed in range(rounds(3, 20)):
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         found = subprocess.run(
             [sys.executable, samples.__file__], env=environment, capture_output=True, text=True, check=True

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sayso.mplp import Confirm, LearningSample, NotConformantError, Plan, schema
 from sayso.mplp.schema import id_of
 from tests.support.protocol import DATA, frozen, misfits, needs_frozen
+from tests.support.rounds import rounds
 
 pytestmark = needs_frozen
 
@@ -171,21 +172,21 @@ def judged(kind: type[Confirm | Plan], theirs: str, document: Any) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=rounds(300, 1_000))
 @given(document=CONFIRM)
 def test_ours_and_theirs_agree_on_every_confirm(document: Any) -> None:
     judged(Confirm, "mplp-confirm", document)
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=rounds(150, 1_000))
 @given(document=PLAN)
 def test_ours_and_theirs_agree_on_every_plan(document: Any) -> None:
     judged(Plan, "mplp-plan", document)
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=rounds(150, 1_000))
 @given(document=CONFIRM)
 def test_what_is_taken_in_another_spelling_leaves_in_the_right_one(document: Any) -> None:
     try:

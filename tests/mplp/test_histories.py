@@ -18,6 +18,7 @@ from sayso.mplp.schema import new_id
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.support.protocol import DATA, misfits, needs_frozen
+from tests.support.rounds import rounds
 from tests.support.submitting import STEPS, World
 
 FREE = [TargetType.PLAN, TargetType.CONTEXT, TargetType.TRACE, TargetType.EXTENSION, TargetType.OTHER]
@@ -40,21 +41,21 @@ def lived(world: World, steps: list[str]) -> World:
 
 @pytest.mark.slow
 @needs_frozen
-@settings(max_examples=150)
+@settings(max_examples=rounds(150, 1_000))
 @given(kind=st.sampled_from(FREE), quorum=st.integers(1, 2), steps=st.lists(st.sampled_from(STEPS), max_size=8))
 def test_every_history_exports_what_the_frozen_schemas_take(kind: TargetType, quorum: int, steps: list[str]) -> None:
     lived(World(MemoryStore(), kind, by_frozen, quorum), ["submit", *steps])
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=rounds(40, 1_000))
 @given(kind=st.sampled_from(FREE[:2]), steps=st.lists(st.sampled_from(STEPS), min_size=8, max_size=25))
 def test_no_history_starts_a_target_whose_confirm_is_not_approved(kind: TargetType, steps: list[str]) -> None:
     lived(World(MemoryStore(), kind, by_ours), ["submit", *steps])
 
 
 @pytest.mark.slow
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=rounds(10, 1_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=12))
 def test_no_history_on_disk_starts_a_plan_that_is_not_approved(steps: list[str], tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / f"{new_id()}.db")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import sayso
 from sayso import Tool, Workflow
+from tests.support.rounds import rounds
 from tests.support.running import ids, yes
 
 Graph = list[tuple[set[int], bool, bool]]
@@ -57,7 +58,7 @@ def without(graph: Graph) -> set[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=rounds(40, 1_000))
 @given(graph=graphs(), data=st.data())
 def test_gates_change_nothing_but_what_was_denied(graph: Graph, data: st.DataObject) -> None:
     sayso.configure(store="memory:")

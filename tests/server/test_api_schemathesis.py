@@ -23,9 +23,10 @@ from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE
 from tests.support.calling import bearer
+from tests.support.rounds import rounds
 from tests.support.running import paying, started
 
-CASES, FEWEST = 10, 700
+CASES, FEWEST = rounds(10, 28), rounds(700, 2_000)
 KINDS = ("ask", "review", "admin")
 
 

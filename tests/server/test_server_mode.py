@@ -182,8 +182,8 @@ asyncio.run(all_of_them(int(sys.argv[1])))
 
 
 @pytest.mark.slow
-def test_two_hundred_who_wait_all_hear_after_restarts_and_none_fails(scene: Scene) -> None:
-    count, waiting = 200, Filter(states=frozenset({State.PENDING}))
+def test_five_hundred_who_wait_all_hear_after_restarts_and_none_fails(scene: Scene) -> None:
+    count, waiting = 500, Filter(states=frozenset({State.PENDING}))
 
     def until_asked(many: int) -> None:
         until = time.monotonic() + 3 * PATIENCE

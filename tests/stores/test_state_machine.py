@@ -33,6 +33,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import Clock, sample_call, sample_edit, sample_question
 from tests.stores.reference import Model, Wait
+from tests.support.rounds import rounds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 PEOPLE = st.sampled_from(["ada", "ADA", "bob", "carol", "dave", "agent"])
@@ -336,10 +337,8 @@ def _said(entry: Entry) -> tuple[Any, ...]:
 
 
 TestLives = Lives.TestCase
-# Under the profile `deep` the number of examples is that profile's, and lives are longer.
-_is_deep = settings.default.max_examples > 1_000
 TestLives.settings = settings(
-    max_examples=settings.default.max_examples if _is_deep else 80,
-    stateful_step_count=100 if _is_deep else 40,
+    max_examples=rounds(80, 1_000),
+    stateful_step_count=rounds(40, 100),
     deadline=None,
 )
