@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sayso import audit, errors
+from sayso.cli.context import check_key
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
@@ -189,3 +190,14 @@ def test_a_server_with_the_key_says_what_was_written_without_it_and_doctor_mends
         assert "`sayso doctor --seal` seals" in words
     assert sayso(*store, "doctor", "--seal", SAYSO_KEY=KEY).code == 0
     assert "bot" in sayso(*store, "token", "ls", SAYSO_KEY=KEY).out
+
+
+def test_one_altered_record_keeps_no_server_from_its_start(path: Path) -> None:
+    assert sayso("--store", f"sqlite:///{path}", "token", "new", "--kind", "ask", "--name", "bot").code == 0
+    with by_hand(path) as rows:
+        rows.execute("UPDATE record SET body = x'00' WHERE kind = 'token'")
+    store = SqliteStore(path)
+    with pytest.raises(errors.StoreCorruptError):
+        store.records("token")
+    check_key(store)
+    store.close()
