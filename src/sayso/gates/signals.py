@@ -303,7 +303,7 @@ def trim(error: BaseException) -> None:
 
 def _own_frame(error: BaseException) -> TracebackType | None:
     step = error.__traceback__
-    while step is not None and _module(step).partition(".")[0] in _INSIDE:
+    while step is not None and str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         step = step.tb_next
     return step
 
