@@ -112,7 +112,7 @@ clean:
 # Set-up. A stamp is newer than pyproject.toml once its environment holds what that asks for.
 
 EXTRAS := web
-$(BENCH)/.ready: EXTRAS := web,policy,browser
+$(BENCH)/.ready: EXTRAS := web,policy
 $(DOCS)/.ready: EXTRAS := docs
 $(VENV)/.ready $(BENCH)/.ready $(DOCS)/.ready: %/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("sayso needs Python 3.11 or newer, and $(PYTHON) is %d.%d; try make PYTHON=python3.12" % v[:2])'
