@@ -31,7 +31,8 @@ def of_all_kinds(surf: Surf) -> list[str]:
     sayso.Review().reject(held(pay, 5), "x" * 300, by="bob")
     approved = held(wipe, "/dev/sda")
     sayso.Review().approve(approved, by="bob", changes={"disk": "/dev/sdb"})
-    alike = [held(pay, amount) for amount in (1, 2, 3, 4, 90)]
+    alike = [held(pay, amount, f"/backups/{'x' * 60}/{amount}") for amount in (1, 2, 3, 4)]
+    held(pay, 90, f"/home/{'y' * 60}/5")
     return [
         *every_page(request_id),
         f"/bulk?alike={alike[0]}",
@@ -50,6 +51,9 @@ def test_on_a_telephone_every_page_fits_and_can_be_read(surf: Surf, scheme: str)
         page.goto(surf.base + address)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.ask = true; })")
         assert not is_wide(page), address
+        marked = page.locator(".noted").evaluate_all("found => found.map((one) => one.getBoundingClientRect().right)")
+        assert max(marked, default=0) < PHONE["width"], address
+        assert len(marked) == 2 * address.startswith("/bulk?alike"), address
         assert page.evaluate(DIM) == [], address
         assert page.evaluate(SMALL) == [], address
         picture(page, f"telephone-{scheme}-{at:02}")

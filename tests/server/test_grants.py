@@ -10,6 +10,8 @@ from starlette.testclient import TestClient
 
 from sayso import errors
 from sayso.model.request import State
+from sayso.model.reviewer import Quorum
+from sayso.reviews import Review
 from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call
@@ -205,6 +207,22 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     ada.decide(request.id, "approve")
     with pytest.raises(errors.StoppedError):
         store.start(request.id, "t")
+    asked = text_of(ada.get("/go").text)
+    assert "1 approved call waits, and can start at once." in asked
+    assert "Let 1 call start" in asked
+    assert store.stopped() is not None  # to look changes nothing
+    assert 'action="/go"' not in ada.get("/").text  # no page lets calls start without saying which
     submit(ada, "/go")
     assert "stopped" not in text_of(ada.get("/").text)
     assert store.start(request.id, "t").state is State.RUNNING
+
+
+def test_a_grant_is_to_be_agreed_to_only_where_it_needs_more_people(ada: Browser, store: Store) -> None:
+    for count, says in ((1, False), (2, True)):
+        request = store.ask(sample_call(f"run-{count}", quorum=Quorum(count)))
+        Review(store, reviewer="bob").grant(request.id, count=5, lasts="1h", seen=request.fingerprint)
+        page = ada.get("/grants").text
+        assert ("1 more reviewer must agree" in page, "/agree" in page) == (says, says), count
+    submit(ada, f"/grants/{store.grants()[0].id}/agree")
+    page = ada.get("/grants").text
+    assert ("must agree" in page, "/agree" in page) == (False, False)

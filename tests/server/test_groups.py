@@ -96,7 +96,7 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     assert (common["reason"], common["prompt"]) == ("late", "Parcel was late.")
     assert [(column.name, column.cells[0].shown.text) for column in table.hidden] == [("password", "***")]
     columns = {column.name: column for column in table.columns}
-    assert list(columns) == ["order.id", "order.amount", "currency", "flag", "run", "summary"]
+    assert list(columns) == ["order.amount", "currency", "flag", "order.id", "run", "summary"]
     assert columns["order.amount"].totals == ["139.25 EUR", "12 USD"]
     assert [cell.pad for cell in columns["order.amount"].cells] == ["", ".00", "", ".00", ".00", "0"]
     assert [bool(columns[name].numbers) for name in ("order.id", "order.amount")] == [False, True]
@@ -107,6 +107,45 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     assert [line.request for line in table.usual] == [made[at] for at in (1, 2, 5)]
     gist = folded_row(made, clock.now()).gist
     assert gist.startswith('order.amount 139.25 EUR + 12 USD in total · reason="late"')
+
+
+def test_a_text_stands_out_by_its_folder_host_domain_or_form() -> None:
+    for usual, other, why in [
+        ("/backups/2024/%s", "/var/lib/postgresql/16/main", 'all others: "/backups/2024/…"'),
+        ("/backups/2024/%s", "/backups/2024/../../etc/passwd", 'all others: "/backups/2024/…"'),
+        ("/backups/2024/%s", "/backups/2024/%2e%2e/7", 'all others: "/backups/2024/…"'),
+        ("report %s.csv", "../../etc/shadow", "all others: no sign such as / @ $"),
+        ("https://a.example/%s", "https://a.example@b.example/1", 'all others: "https://a.example/…"'),
+        ("c%s@a.example", "c@b.example", 'all others: "…@a.example"'),
+        ("A-%s", "everything", 'all others: like "A-0"'),
+        ("/backups/%s", None, 'all others: "/backups/…"'),
+    ]:
+        made = [sample_call(arguments={"what": usual.replace("%s", str(at))}) for at in range(11)]
+        odd = sample_call(arguments={"what": other})
+        table = table_of([*made, odd], clock.now())
+        assert [(line.request, [one.note for one in line.cells if one.note]) for line in table.odd] == [(odd, [why])]
+        assert folded_row([*made, odd], clock.now()).odd == 1
+    words = ["damaged", "arrived late", "box crushed, wet", "3 days late", "no"]
+    assert not table_of([sample_call(arguments={"why": one}) for one in words], clock.now()).odd
+
+
+def test_calls_of_which_only_the_function_is_alike_are_not_folded() -> None:
+    mails = [("kim@a.example", "Hello"), ("bo@b.example", "Your parcel"), ("li@c.example", "3 things")]
+    made = [sample_call(arguments={"to": to, "subject": subject, "cc": None}) for to, subject in mails]
+    assert fold(made) == [[one] for one in made]
+    alike = [sample_call(arguments={"to": f"{at}@a.example", "subject": one}) for at, (_, one) in enumerate(mails)]
+    assert fold(alike) == [alike]
+
+
+def test_what_stands_out_is_not_ticked_where_it_could_be_approved(store: Store, ada: Browser) -> None:
+    ids = asked(store, *pays(4), *pays(1, note="x"))
+    row = text_of(ada.get("/").text)
+    assert "1 stands out" in row
+    page = group_of(ada)
+    assert "1 stands out, at the top of its table. What stands out is not ticked." in text_of(page)
+    for verb, ticked in (("approve", 4), ("reject", 5)):
+        page = ada.get(f"/bulk?verb={verb}&" + "&".join(f"id={one}" for one in ids)).text
+        assert len(re.findall(r'name="item"[^>]* checked', page)) == ticked
 
 
 def test_values_that_differ_under_a_mask_are_not_said_to_be_the_same(store: Store, ada: Browser) -> None:

@@ -74,6 +74,7 @@ def _routes() -> list[BaseRoute]:
         Route("/grants", get_route(grant_pages.grants)),
         Route("/grants/{grant_id}/{verb}", post_route(grant_pages.act_on_grant), methods=["POST"]),
         Route("/stop", post_route(grant_pages.stop), methods=["POST"]),
+        Route("/go", get_route(grant_pages.ask_go)),
         Route("/go", post_route(grant_pages.go), methods=["POST"]),
         Route("/views/{verb}", post_route(change_view), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),

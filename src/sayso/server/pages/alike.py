@@ -7,20 +7,23 @@ an agent often has a run for each customer.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
+from posixpath import normpath
 from statistics import median
 from typing import Literal, NamedTuple, cast
+from urllib.parse import unquote
 
 from sayso import clock
 from sayso.model import canonical
 from sayso.model.cached import cached_property
 from sayso.model.canonical import Json
-from sayso.model.canonical.decode import class_in, fields_of, tag_in
+from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
@@ -41,13 +44,20 @@ _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
 _MOST_COLUMNS, _MOST_PARTS, _DEEPEST = 40, 12, 4
 _LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM, _NAME_ROOM = 160, 40, 140, 60, 40
 _MOST_DIGITS, _LONGEST_NUMBER = 15, 60
+_MOST_FOLDERS, _MOST_JUDGED = 8, 50
 _ABSENT: Json = {"$absent": None}
+_PLAIN = ""
+_SIGN = re.compile(r"[/\\@<>{}$|=~^*`]")
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\\]*")
+_MAIL = re.compile(r"[^\s@/]+@([^\s@/]+)")
+_WORD, _DIGIT, _SPACE = re.compile(r"[^\W_]+"), re.compile(r"\d"), re.compile(r"\s")
 _WORDS = (
     later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"),
 )  # fmt: skip
 
 _EXACT = Context(prec=200)
 _encoded = json.JSONEncoder(sort_keys=True).encode
+_SAYS_NOTHING = {'"', "null", "true", "false", "[]", "{}", _encoded(_ABSENT)}
 
 Key = tuple[str, str, str | None]
 Source = Literal["argument", "fact", "program"]
@@ -61,19 +71,34 @@ def key_of(request: Request) -> Key | None:
 
 
 def fold(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return requests in their order; alike ones are together, at the place of the first of them."""
+    """Return requests in their order; alike ones are together, at the place of the first of them.
+
+    Calls of which nothing but the function is alike stay apart: together they would hide what each of them does.
+    """
     keys = [key_of(request) for request in requests]
-    counts, groups = Counter(keys), dict[Key, list[Request]]()
+    groups: dict[Key, list[Request]] = {}
+    for request, key in zip(requests, keys, strict=True):
+        if key is not None:
+            groups.setdefault(key, []).append(request)
+    together = {key: group for key, group in groups.items() if len(group) >= FEWEST and _have_something_alike(group)}
     found: list[list[Request]] = []
     for request, key in zip(requests, keys, strict=True):
-        if key is None or counts[key] < FEWEST:
+        if key is None or key not in together:
             found.append([request])
-        elif key in groups:
-            groups[key].append(request)
-        else:
-            groups[key] = [request]
-            found.append(groups[key])
+        elif request is together[key][0]:
+            found.append(together[key])
     return found
+
+
+def _have_something_alike(group: Sequence[Request]) -> bool:
+    columns, count = _arguments(group[:_MOST_JUDGED]), min(len(group), _MOST_JUDGED)
+    return all(column.is_common for column in columns) or any(
+        column.texts[0] not in _SAYS_NOTHING
+        if column.is_common
+        else column.numbers
+        or any(_is_most(often, count) for trait, often in Counter(chain(*column.traits)).items() if trait != _PLAIN)
+        for column in columns
+    )
 
 
 # -- columns -------------------------------------------------------------------------------------------------------
@@ -129,6 +154,11 @@ class Column:
     def is_same(self) -> bool:
         """Whether all values are the same, also under their masks."""
         return self.is_common and (self.real is None or len(set(map(_encoded, self.real))) == 1)
+
+    @cached_property
+    def traits(self) -> Sequence[Sequence[str]]:
+        """What each value may have in common with the others; nothing where we wrote them."""
+        return [_traits(tree) if self.source == "argument" else [] for tree in self.trees]
 
     @cached_property
     def numbers(self) -> Sequence[Decimal]:
@@ -239,24 +269,74 @@ def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
 def _notes(column: Column) -> Sequence[str]:
     """Return for each value why it stands out, empty where it does not.
 
-    A number does that is over 3 times the median of its column; a value that 9 in 10 others differ from, all of which
-    are the same.
+    A number does that is over 3 times the median of its column. Another value does where at least 9 in 10 others are
+    the same, or have a trait that it lacks.
     """
-    count, numbers, texts = len(column.trees), column.numbers, column.texts
+    count, numbers, texts, traits = len(column.trees), column.numbers, column.texts, column.traits
     if count < _FEWEST_COMPARED:
         return [""] * count
     (usual, often), *_ = Counter(texts).most_common(1)
-    if often >= min(count - 1, _SHARE * count):
-        said = say("all others") if often == count - 1 else say("%(part)s of %(whole)s", part=often, whole=count)
-        shown = _brief(column.trees[texts.index(usual)])
-        return ["" if text == usual else f"{said}: {shown}" for text in texts]
-    middle = median(map(abs, numbers)) if numbers else Decimal(0)
-    if not numbers or middle == 0:
+    if _is_most(often, count):
+        return _noted([text == usual for text in texts], _brief(column.trees[texts.index(usual)]))
+    if numbers:
+        middle = median(map(abs, numbers))
+        return [
+            say("%(times)s times the median", times=f"{abs(one) / middle:.1f}") if abs(one) > _FAR * middle > 0 else ""
+            for one in numbers
+        ]
+    # Of traits that as many have, the longest says most: of folders, the innermost.
+    shared = [(often, len(one), one) for one, often in Counter(chain(*traits)).items() if often < count]
+    often, _, usual = max(shared, default=(0, 0, ""))
+    if not _is_most(often, count):
         return [""] * count
-    return [
-        say("%(times)s times the median", times=f"{abs(one) / middle:.1f}") if abs(one) > _FAR * middle else ""
-        for one in numbers
-    ]
+    example = next(tree for tree, one in zip(column.trees, traits, strict=True) if usual in one)
+    return _noted([usual in one for one in traits], _trait_of(usual, example))
+
+
+def _is_most(often: int, count: int) -> bool:
+    return often >= min(count - 1, _SHARE * count)
+
+
+def _noted(is_usual: Sequence[bool], shown: str) -> list[str]:
+    count, often = len(is_usual), sum(is_usual)
+    said = say("all others") if often == count - 1 else say("%(part)s of %(whole)s", part=often, whole=count)
+    return ["" if one else f"{said}: {shown}" for one in is_usual]
+
+
+def _traits(tree: Json) -> list[str]:
+    """Return what texts can have in common; of a list, what all of its items have.
+
+    These are the folders of a path or an address on the web, the domain of a mail address, else the form of what has
+    digits and no spaces; and that there is no sign of paths, addresses or commands in it.
+    """
+    items = items_of(tree)
+    if items:
+        first, *others = map(_traits, items)
+        return [trait for trait in first if all(trait in one for one in others)]
+    if not isinstance(tree, str):
+        return []
+    found = [] if _SIGN.search(tree) else [_PLAIN]
+    if mail := _MAIL.fullmatch(tree):
+        return [f"@{mail[1].casefold()}"]
+    host = _HOST.match(tree)
+    begin = host[0] if host else ""
+    rest = unquote(tree[len(begin) :]).replace("\\", "/")
+    if begin or "/" in rest:
+        folders = normpath(rest or "/").split("/")[:-1][:_MOST_FOLDERS]
+        return [
+            place for place in accumulate((f"{one}/" for one in folders), initial=begin) if place not in (begin, "/")
+        ]
+    if _DIGIT.search(tree) and not _SPACE.search(tree):
+        found.append(f"={_WORD.sub('w', tree)}")
+    return found
+
+
+def _trait_of(trait: str, example: Json) -> str:
+    if trait.endswith("/"):
+        return _brief(f"{trait}…")
+    if trait.startswith("@"):
+        return _brief(f"…{trait}")
+    return say("like %(shown)s", shown=_brief(example)) if trait else say("no sign such as / @ $")
 
 
 def _brief(tree: Json) -> str:
@@ -345,6 +425,8 @@ def table_of(
     """Return alike calls as a table; `comments` and more `warnings` are those on each request, by its id."""
     found = [*_arguments(requests), *_facts(requests, now)]
     columns = _summed([_drawn(column) for column in found if not column.is_common], found)
+    # What is marked must be on the screen, however many columns there are.
+    columns.sort(key=lambda column: not any(cell.note for cell in column.cells))
     lines = [
         Line(
             request,
@@ -380,6 +462,8 @@ class FoldedRow(NamedTuple):
         at, asked: When the first was asked.
         expires, left: When the first of them ends.
         is_to_me: Whether a comment on one of them mentions who looks.
+        warns: Whether something about one of them may deceive the eye.
+        odd: How many of them stand out.
     """
 
     id: str
@@ -394,6 +478,8 @@ class FoldedRow(NamedTuple):
     expires: str
     left: str
     is_to_me: bool
+    warns: bool
+    odd: int
 
 
 def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str] = ()) -> FoldedRow:
@@ -401,16 +487,19 @@ def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str
     first = min(requests, key=lambda request: request.created_at)
     ends = min(request.expires_at for request in requests)
     risk, level = risk_of(first)
+    warned = [bool(card.cautions(request)) for request in requests]
+    columns = _arguments(requests)
+    notes = [_notes(column) for column in columns if not column.is_common]
+    odd = sum(any(of_one) for of_one in zip(warned, *notes, strict=True))
     return FoldedRow(
-        id=requests[0].id, name=escape(first.call.name), calls=len(requests), gist=_gist(requests), risk=risk,
+        id=requests[0].id, name=escape(first.call.name), calls=len(requests), gist=_gist(columns), risk=risk,
         level=level, requester=name_of(first.requester, 30), at=clock.written(first.created_at),
         asked=ago(first.created_at, now), expires=clock.written(ends), left=time_left(ends, now),
-        is_to_me=any(request.id in to_me for request in requests),
+        is_to_me=any(request.id in to_me for request in requests), warns=any(warned), odd=odd,
     )  # fmt: skip
 
 
-def _gist(requests: Sequence[Request]) -> str:
-    columns = _arguments(requests)
+def _gist(columns: Sequence[Column]) -> str:
     differing = _summed([column for column in columns if not column.is_common], columns)
     said = chain(
         (

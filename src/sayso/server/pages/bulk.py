@@ -70,6 +70,7 @@ def confirm(context: RequestContext) -> Response:
     now = clock.now()
     parts = [_part(context, verbs, group, now) for group in fold(requests[:_MOST])]
     items = {one: item for part in parts for one, item in part.items.items()}
+    parts.sort(key=_place)
     chosen = [request for request in requests[:_MOST] if items[request.id].why_not is None]
     return render(
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
@@ -77,6 +78,13 @@ def confirm(context: RequestContext) -> Response:
         odd=sum(len(part.table.odd) for part in parts if part.table is not None),
         risks=", ".join(map(known, sorted({items[one.id].row.risk for one in chosen if is_high(one.risk)}))),
     )  # fmt: skip
+
+
+def _place(part: _Part) -> int:
+    """Return where a part stands: first that in which something stands out, last what is left out."""
+    if all(item.why_not is not None for item in part.items.values()):
+        return 2
+    return 0 if part.table is not None and part.table.odd else 1
 
 
 def _asked(context: RequestContext) -> list[Request]:

@@ -30,8 +30,9 @@ from sayso.model.words import say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.care import NotDoneError
 from sayso.server.pages.edits import edit_of
-from sayso.server.pages.rendering import parts_of, render
+from sayso.server.pages.rendering import parts_of, render, rows_of
 from sayso.server.pages.sentences import translated
+from sayso.stores.filter import Filter
 from sayso.view import card
 from sayso.view.summary import time_left
 
@@ -41,7 +42,7 @@ _FREE = re.compile(
 )
 _LONG, _ROOM = 60, 120
 _FEWEST, _RARE = 3, 10  # earlier calls from which on a field is known to differ, if at most one in ten has its value
-_MOST_SHOWN, _MOST_ENDED = 5, 50
+_MOST_SHOWN, _MOST_ENDED, _MOST_STARTING = 5, 50, 20
 
 
 class Term(NamedTuple):
@@ -252,9 +253,23 @@ def _is_refused(request: Request) -> bool:
 def grants(context: RequestContext) -> Response:
     """List what lets calls start, and what did."""
     found, now = context.review.grants(ended=True), clock.now()
-    standing = [(grant, time_left(grant.until, now)) for grant in found if grant.ended is None]
+    standing = [
+        (grant, time_left(grant.until, now), *_agreement(context, grant)) for grant in found if grant.ended is None
+    ]
     ended = [grant for grant in found if grant.ended is not None][:_MOST_ENDED]
     return render(context, "grants.html", standing=standing, ended=ended)
+
+
+def _agreement(context: RequestContext, grant: Grant) -> tuple[int, bool]:
+    """Return how many more people a grant needs, and whether who looks can be one of them."""
+    try:
+        request = context.review.get(grant.request_id)
+    except (errors.RequestNotFoundError, errors.StoreCorruptError):
+        return 0, False
+    me, people = context.reviewer, [one.by for one in grant.grantors]
+    missing, is_mine = request.quorum.missing(people), any(me.identity.is_same(one) for one in people)
+    asked = me.identity.is_same(grant.requester) or any(me.identity.may_be(one) for one in grant.acts_for)
+    return missing, missing > 0 and not is_mine and not asked and request.admits(me.identity, me.roles)
 
 
 def act_on_grant(context: RequestContext) -> Response:
@@ -276,6 +291,16 @@ def stop(context: RequestContext) -> Response:
     """Block every start."""
     context.review.stop(reason=context.field("note"))
     return redirect(context.path("grants"))
+
+
+def ask_go(context: RequestContext) -> Response:
+    """Say what will start where calls start again, and ask; nothing is changed."""
+    if context.review.stopped() is None:
+        return redirect(context.path("grants"))
+    approved = Filter(states=frozenset({State.APPROVED}), kind="call", at=clock.now())
+    store = context.settings.store
+    rows = rows_of(context.review, list(store.list(approved, limit=_MOST_STARTING).requests), clock.now())
+    return render(context, "go.html", rows=rows, count=store.count(approved), grants=len(context.review.grants()))
 
 
 def go(context: RequestContext) -> Response:

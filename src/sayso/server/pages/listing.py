@@ -39,7 +39,7 @@ from sayso.view import card
 from sayso.view.summary import channel_name
 
 PAGE, LOOK = 50, 2_000
-_FOLDED = 1_000  # alike calls are found among so many, in 30 ms
+_FOLDED = 1_000  # alike calls are found among so many, in 40 ms
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 SORTS = {
