@@ -7,6 +7,7 @@ forgotten. It needs Babel, which nothing needs that runs.
 from __future__ import annotations
 
 import sys
+from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from babel.messages.pofile import read_po, write_po
 
 import sayso
 
-__all__ = ["FOLDER", "collected", "compiled", "updated", "written"]
+__all__ = ["FOLDER", "collected", "compiled", "texts_of", "updated", "written"]
 
 _SOURCE = Path(sayso.__file__).parent
 FOLDER = _SOURCE / "server" / "catalogues"
@@ -63,7 +64,8 @@ def written(catalogue: Catalog) -> bytes:
     """Return a language's file as it is kept: in the order of the texts, so that two changes seldom meet."""
     out = BytesIO()
     write_po(out, catalogue, width=0, no_location=True, sort_output=True, include_previous=False)
-    return out.getvalue()
+    lines = out.getvalue().splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(b'"Generated-By:'))  # it changes with each Babel
 
 
 def compiled(catalogue: Catalog) -> bytes:
@@ -71,6 +73,12 @@ def compiled(catalogue: Catalog) -> bytes:
     out = BytesIO()
     write_mo(out, catalogue)
     return out.getvalue()
+
+
+def texts_of(data: bytes) -> dict[Any, str]:
+    """Return the texts of what `compiled` returned, by any version of Babel."""
+    texts: dict[Any, str] = dict(vars(GNUTranslations(BytesIO(data)))["_catalog"])
+    return texts | {"": "".join(line for line in texts[""].splitlines() if not line.startswith("Generated-By:"))}
 
 
 def main() -> None:
