@@ -171,6 +171,32 @@ def test_many_who_look_leave_room_for_what_is_written() -> None:
     asyncio.run(look_and_write())
 
 
+def test_whom_a_commit_wakes_looks_before_the_works_of_the_next_one() -> None:
+    done = list[str]()
+
+    class Waking(MemoryStore):
+        def together(self, works: Sequence[Any]) -> Sequence[Any]:
+            found = super().together(works)
+            if not done:  # as the commit wakes one who waits, while another wants something written
+                done.append("first")
+                asyncio.run_coroutine_threadsafe(hand_in(), loops[0]).result(10)
+            return found
+
+    async def hand_in() -> None:
+        writes.append(asyncio.ensure_future(writer.do(lambda _: done.append("next"))))
+        await asyncio.sleep(0)
+        writer.look(lambda _: done.append("look"), lambda _: None, loops[0])
+
+    async def write() -> None:
+        loops.append(asyncio.get_running_loop())
+        await writer.do(lambda view: keep(1, view))
+        await asyncio.wait_for(writes[0], 30)
+
+    writer, loops, writes = Writer(Waking()), list[asyncio.AbstractEventLoop](), list[asyncio.Future[None]]()
+    asyncio.run(write())
+    assert done == ["first", "look", "next"]
+
+
 def test_who_cannot_be_answered_holds_nobody_up() -> None:
     class Broken(MemoryStore):
         def together(self, works: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002  none is done

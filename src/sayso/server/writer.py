@@ -64,16 +64,21 @@ class Writer:
 
     def _run(self) -> None:
         while jobs := self._next():
-            try:
-                found = self._store.together([job.work for job in jobs])
-            except BaseException as error:  # noqa: BLE001  whatever it is, whoever waits must hear it
-                found = [error] * len(jobs)
+            done = self._together(jobs)
+            if self._looks:  # those whom this commit woke need not wait for the works of the next one
+                done += self._together(self._taken(self._looks, _MOST_LOOKS))
             answers: dict[asyncio.AbstractEventLoop, list[tuple[Callable[[Any], None], Any]]] = {}
-            for job, one in zip(jobs, found, strict=True):
+            for job, one in done:
                 answers.setdefault(job.loop, []).append((job.tell, one))
             for loop, some in answers.items():
                 with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
                     loop.call_soon_threadsafe(_tell, some)
+
+    def _together(self, jobs: Sequence[_Job]) -> list[tuple[_Job, Any]]:
+        try:
+            return [*zip(jobs, self._store.together([job.work for job in jobs]), strict=True)]
+        except BaseException as error:  # noqa: BLE001  whatever it is, whoever waits must hear it
+            return [(job, error) for job in jobs]
 
     def _next(self) -> list[_Job]:
         """Wait for work and return it; nothing where the thread is to end."""
@@ -82,8 +87,11 @@ class Writer:
             if not jobs and not looks and not self._has_jobs.wait_for(lambda: jobs or looks, _LINGER):
                 self._thread = None
                 return []
-            found = [jobs.popleft() for _ in range(min(_MOST, len(jobs)))]
-            return found + [looks.popleft() for _ in range(min(_MOST_LOOKS, len(looks)))]
+            return self._taken(jobs, _MOST) + self._taken(looks, _MOST_LOOKS)
+
+    @staticmethod
+    def _taken(jobs: deque[_Job], most: int) -> list[_Job]:
+        return [jobs.popleft() for _ in range(min(most, len(jobs)))]
 
 
 def _tell(answers: Sequence[tuple[Callable[[Any], None], Any]]) -> None:
