@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.integrations.claude_agent import ClaudeApprovals
 from sayso.model.request import State
 from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import approve, reject, run_of
 
 sdk: Any = framework("claude_agent_sdk", "claude_agent")
 
@@ -232,3 +234,14 @@ def test_the_types_of_the_installed_sdk_have_what_is_used() -> None:
     assert {"tool_use_id", "tool_input"} <= set(types.PreToolUseHookInput.__annotations__)
     assert {"error", "is_interrupt"} <= set(types.PostToolUseFailureHookInput.__annotations__)
     assert "deferred_tool_use" in {field.name for field in dataclasses.fields(sdk.ResultMessage)}
+
+
+def test_program_waits_for_a_person(place: Path) -> None:
+    told = run_of("frameworks/claude_agent_refund.py", place, approve(changes={"amount": 30.0}))
+    assert told == "refunded 30.00 for A-4721\n"
+
+
+def test_program_says_what_was_not_run(place: Path) -> None:
+    told = run_of("frameworks/claude_agent_refund.py", place, reject("ask the shop first"))
+    assert "ask the shop first" in told
+    assert "refunded" not in told

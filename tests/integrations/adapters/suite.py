@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,6 +30,7 @@ from tests.support.threads import few_threads
 PATIENCE = 60.0
 ANSWER = "done"  # what the scripted model says when its turns are over
 WORDS = "The customer was charged twice."  # what it says before its calls
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 HELD = ("refund", "fail")  # the tools that wait for a person; `lookup` and `delegate` are free
 
 
@@ -602,8 +606,27 @@ class AdapterSuite:
 
 def program_of(module: str) -> str:
     """Return the program in `examples/frameworks` of the framework that a test module tests."""
-    name = module.removeprefix("test_")
-    return (Path(__file__).resolve().parents[3] / "examples" / "frameworks" / f"{name}_refund.py").read_text("utf-8")
+    return (EXAMPLES / "frameworks" / f"{module.removeprefix('test_')}_refund.py").read_text("utf-8")
+
+
+def run_of(program: str, place: Path, decide: Person) -> str:
+    """Run a program of `examples` until it waits, decide the call, and return what it prints to its end."""
+    url = f"sqlite:///{place / 'sayso.db'}"
+    sayso.configure(store=url)
+    store = config.open_store(None)
+    command, env = [sys.executable, str(EXAMPLES / program)], {**os.environ, "SAYSO_STORE": url}
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=place, env=env, text=True, **streams) as process:
+        try:
+            asyncio.run(AdapterSuite().until(lambda: bool(pending(store)) or process.poll() is not None))
+            waiting = pending(store)
+            assert waiting, process.communicate(timeout=60)
+            decide(waiting[0])
+            printed, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    return printed
 
 
 def everything(store: Store) -> list[Request]:

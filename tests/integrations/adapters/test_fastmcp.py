@@ -6,8 +6,6 @@ Needs `pip install "sayso[fastmcp]"`; without it everything here is skipped, unl
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors
+from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import AdapterSuite, approve, everything, pending, reject
+from tests.integrations.adapters.suite import AdapterSuite, approve, everything, pending, reject, run_of
 
 fastmcp: Any = framework("fastmcp", "fastmcp")
 mcpserver: Any = framework("mcp.server.mcpserver", "fastmcp")
@@ -241,15 +239,6 @@ def test_options_that_cannot_be_used_are_refused() -> None:
         ApprovalMiddleware(quorums=2)  # type: ignore[call-arg]
 
 
-def test_example_waits_and_refunds_what_was_approved(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"sqlite:///{place / 'sayso.db'}"
-    monkeypatch.setenv("SAYSO_STORE", url)
-    with subprocess.Popen(
-        [sys.executable, EXAMPLES / "fastmcp_refund.py"], cwd=place, stdout=subprocess.PIPE
-    ) as server:
-        sayso.configure(store=url)
-        store = config.open_store(None)
-        asyncio.run(HELP.until(lambda: bool(pending(store))))
-        approve(changes={"amount": 30.0})(pending(store)[0])
-        told, _ = server.communicate(timeout=60)
-    assert "refunded 30.00 for A-4721" in told.decode()
+def test_example_waits_and_refunds_what_was_approved(place: Path) -> None:
+    told = run_of("fastmcp_refund.py", place, approve(changes={"amount": 30.0}))
+    assert "refunded 30.00 for A-4721" in told

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,8 @@ from sayso import errors
 from sayso.integrations.functions import held_tool
 from sayso.model.request import State
 from sayso.stores.base import Store
-from tests.integrations.adapters.suite import AdapterSuite, approve, everything, pending, reject
+from tests.integrations.adapters.installed import framework
+from tests.integrations.adapters.suite import AdapterSuite, approve, everything, pending, reject, run_of
 from tests.support.threads import few_threads
 
 HELP = AdapterSuite()
@@ -237,3 +239,10 @@ def test_smolagents_takes_a_sync_tool(memory: Store) -> None:
     assert "over the limit" in told(call, memory, reject("over the limit"))
     assert "refunded 50.00" in told(call, memory, approve())
     assert till.refunds == [50.0]
+
+
+@pytest.mark.parametrize(("program", "module"), [("llama_index", "llama_index.core"), ("smolagents", "smolagents")])
+def test_program_waits_for_a_person(program: str, module: str, place: Path) -> None:
+    framework(module, program)
+    told = run_of(f"frameworks/{program}_refund.py", place, approve(changes={"amount": 30.0}))
+    assert told.endswith("\n\nrefunded 30.00 for A-4721\n")

@@ -1,0 +1,55 @@
+"""Each framework has an adapter, an extra, a page, a program and a place in the common suite: a walk over the table."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+# What the modules of the frameworks share, and what is no agent framework: a server of tools, two durable engines.
+SHARED = {"dspy_react", "functions", "mcp_server", "tool_calls", "tool_hooks", "dbos", "temporal"}
+# Rows of `frameworks.toml` that are none either.
+RECIPES = {"main", "mcp", "schedulers", "airflow"}
+# Where a framework's extra, page, program or tests are not named after its module.
+NAMED = {
+    "claude_agent": ("claude", "coding-agents", "frameworks/claude_agent_refund.py", "test_claude_agent.py"),
+    **{
+        name: (name.replace("_", "-"), name.replace("_", "-"), f"{name}_refund.py", f"adapters/test_{name}.py")
+        for name in ("dspy", "fastmcp", "langgraph", "openai_agents", "pydantic_ai")
+    },
+}
+# No `AdapterSuite`: these have no loop of an agent in this process.
+OWN_SUITE = {"claude_agent", "fastmcp"}
+TAKE_FUNCTIONS = ("llama_index", "smolagents")
+
+
+def test_each_adapter_has_an_extra_a_page_a_program_and_a_place_in_the_suite(root: Path) -> None:
+    modules = {path.stem for path in (root / "src/sayso/integrations").glob("[a-z]*.py")} - SHARED
+    rows = tomllib.loads((root / "tests/integrations/adapters/frameworks.toml").read_text("utf-8"))
+    extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+
+    def text(path: str) -> str:
+        return (root / path).read_text("utf-8") if (root / path).exists() else ""
+
+    missing = list[str]()
+    pausing = text("tests/integrations/adapters/test_examples.py")
+    for name in sorted(modules | rows.keys() - SHARED - RECIPES):
+        own = (name.replace("_", "-"), "frameworks", f"frameworks/{name}_refund.py", f"adapters/test_{name}.py")
+        extra, page, program, file = NAMED.get(name, own)
+        guide, tests = text(f"docs/guides/{page}.md"), text(f"tests/integrations/{file}")
+        is_run = program in tests + pausing or "def model(" in tests  # the suite runs it with the driver's model
+        found = {
+            "an adapter": name in modules,
+            f"the extra {extra}": extra in extras,
+            f"a place in docs/guides/{page}.md": re.search(rf"`{name}`|sayso\.integrations\.{name}\b", guide),
+            f"examples/{program}": f"sayso.integrations.{name} import" in text(f"examples/{program}"),
+            f"a test of examples/{program}": is_run,
+            f"a suite in tests/integrations/{file}": "(AdapterSuite)" in tests or (tests and name in OWN_SUITE),
+            "a row in frameworks.toml": {"newest", "lowest"} <= rows.get(name, {}).keys(),
+        }
+        missing += [f"{name} has not {what}" for what, there in found.items() if not there]
+    for name in TAKE_FUNCTIONS:
+        suite, module = text("tests/integrations/adapters/test_functions.py"), name.replace("_", "")
+        if f'"{name}"' not in suite or module not in suite or not text(f"examples/frameworks/{name}_refund.py"):
+            missing.append(f"{name} has not a program that test_functions.py runs, or no place there")
+    assert missing == []
