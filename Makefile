@@ -18,7 +18,7 @@
 #   make bench            tables beside hand-written SQL and peers   (ARGS=--quick, ARGS=costs, ARGS='--markdown docs/explanation/benchmarks.md')
 #   make contrast         the same accidents for frameworks, peers and sayso: what ran that should not have
 #                         (ARGS='langgraph replay' is one cell; ARGS='--markdown docs/explanation/contrast.md')
-#   make bench-scale      many agents on one server                (ARGS='--beside ../old --seconds 10')
+#   make bench-scale      many agents on one server                (ARGS='--beside REV --seconds 10')
 #   make faults           every fault, counted: kills, a database stopped, a disk full, a bad network
 #                         (ARGS='clock cut' is those; ARGS='--times 3', so many of each; ARGS='--soak 10', load for ten minutes)
 #   make docs             build the pages into site/
@@ -112,7 +112,7 @@ clean:
 # Set-up. A stamp is newer than pyproject.toml once its environment holds what that asks for.
 
 EXTRAS := web
-$(BENCH)/.ready: EXTRAS := web,policy
+$(BENCH)/.ready: EXTRAS := web,policy,browser
 $(DOCS)/.ready: EXTRAS := docs
 $(VENV)/.ready $(BENCH)/.ready $(DOCS)/.ready: %/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("sayso needs Python 3.11 or newer, and $(PYTHON) is %d.%d; try make PYTHON=python3.12" % v[:2])'

@@ -2,7 +2,7 @@
 
 An agent asks, waits, starts and finishes, each over a kept connection of its own; reviewers approve over theirs. The
 server, with a SQLite file of its own that syncs each commit, is one process, and all clients are another one on the
-same cores. `--beside DIR` serves the code of another checkout as well, in turns, so that both meet the same machine.
+same cores. `--beside REV` serves the code of another commit as well, in turns, so that both meet the same machine.
 `--peers` puts the same load on awaithumans, DBOS and Temporal (see `benchmarks.peers.crowds`), each in an environment
 of its own.
 """
@@ -293,7 +293,7 @@ _HEADS = ("agents", "offered", "who", "cycles/s", "server ms", "clients ms", *(f
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="Many agents on one server.")
-    parser.add_argument("--beside", type=Path, metavar="DIR", help="another checkout of sayso, served as well")
+    parser.add_argument("--beside", metavar="REV", help="a commit, or the folder of another checkout, served as well")
     parser.add_argument("--peers", action="store_true", help="put the same load on others, too")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each row is measured  [default: 4]")
     parser.add_argument("--rounds", type=int, default=2, help="how often; the best round counts  [default: 2]")
@@ -303,11 +303,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     here = Path(__file__).parents[1]
     measured: dict[str, Callable[..., Figures]] = {"sayso": partial(_measured, here)}
-    if options.beside is not None:
-        measured["sayso, before"] = partial(_measured, options.beside.absolute())
-    if options.peers:
-        measured |= {name: partial(_measured_peer, name) for name in PEERS}
     with tempfile.TemporaryDirectory(prefix="sayso-scale-", dir=options.folder) as folder:
+        if options.beside is not None:
+            measured["sayso, before"] = partial(_measured, _checkout(options.beside, here, Path(folder) / "before"))
+        if options.peers:
+            measured |= {name: partial(_measured_peer, name) for name in PEERS}
         about = describe(Path(folder))
         print("\n".join(about))
         if options.waiters:
@@ -330,6 +330,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.markdown and not fill(options.markdown, table.name, as_markdown(brief(table), facts)):
         print(f"{options.markdown} has no place for the table `{table.name}`", file=sys.stderr)
     return 0
+
+
+def _checkout(named: str, here: Path, folder: Path) -> Path:
+    """Return the folder that was named, or one with the package as it was at that commit."""
+    if Path(named).is_dir():
+        return Path(named).absolute()
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", named, "src"], cwd=here, stdout=subprocess.PIPE, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+    return folder
 
 
 def _cells(
