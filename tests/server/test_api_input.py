@@ -27,9 +27,9 @@ from sayso.server.api import limits, long_poll, problems
 from sayso.server.api.endpoint import MAX_BODY
 from sayso.server.api.limits import Slot
 from sayso.server.api.openapi import endpoints
+from sayso.server.api.program import message_of
 from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
-from sayso.stores.http_messages import etag_of
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import state_of
@@ -284,7 +284,7 @@ def test_programs_that_sleep_take_no_room_and_hear_of_a_change(memory: Store, mo
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()
-        seen = {"seen": {request_id: etag_of(memory.get(request_id))}, "seconds": 30}
+        seen = {"seen": {request_id: message_of(memory.get(request_id)).etag}, "seconds": 30}
         waiting = list[http.client.HTTPConnection]()
         for _ in range(programs):
             waiting.append(wire.sent("POST", "/program/wait", seen))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ from starlette.testclient import TestClient
 
 import sayso
 from sayso.model.ids import new_request_id
-from sayso.model.reviewer import Quorum
+from sayso.model.reviewer import Escalation, Quorum
 from sayso.reviews import Review
+from sayso.server.api.endpoint import encoded
+from sayso.server.api.program import message_of
+from sayso.stores.base import Store
+from sayso.stores.http_messages import RequestMessage
 from sayso.testing import sample_call
 from tests.support.acting import waiting_in
 from tests.support.calling import asked_message, caller
@@ -116,3 +121,22 @@ def test_a_batch_counts_each_operation_against_the_limit(memory: Any) -> None:
     note = {"verb": "note", "body": {"run_id": "order-1", "event": "denied", "detail": {}}}
     answers = sent(program, "batch", operations=[note] * 4)["answers"]
     assert sorted(one["status"] for one in answers) == [200, 200, 429, 429]
+
+
+def test_an_answer_is_ascii_that_says_what_pydantic_reads(store: Store) -> None:
+    request = store.ask(sample_call(context={"plain": 1}, escalation=Escalation(timedelta(hours=1), roles=["lead"])))
+    for context in ({"plain": [1.5, None, True]}, {"name": "M\u00fcller \u202e\U0001f600\x7f"}, {"large": 2**80}):
+        message = message_of(replace(request, context=context))
+        text = encoded(message)
+        assert RequestMessage.model_validate_json(text) == message
+        assert text.isascii()
+
+
+def test_an_etag_differs_where_what_stands_does(store: Store) -> None:
+    request, review = store.ask(sample_call()), sayso.Review(store, reviewer="ada")
+    first, seen = message_of(request).etag, list[str]()
+    for change in (store.get, review.claim, review.release, review.approve):
+        change(request.id)
+        seen.append(message_of(store.get(request.id)).etag)
+    assert [one == first for one in seen] == [True, False, True, False]
+    assert seen[1] != seen[3]

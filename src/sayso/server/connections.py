@@ -190,6 +190,7 @@ def config(app: Any, limits: Limits, **options: Any) -> Config:
     """Return the settings with which uvicorn serves an app within these limits, in a process that does little else."""
     # What there is by now mostly stays. To look through it for garbage takes 50 ms and more, in which nobody is served.
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # a request makes hundreds of objects, few of them in circles
     # The loop's own minute for a handshake is an argument that uvicorn does not pass on.
     constants.SSL_HANDSHAKE_TIMEOUT = limits.header
     http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it as it would a class

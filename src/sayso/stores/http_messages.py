@@ -7,7 +7,6 @@ OpenAPI document is generated from these classes.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from datetime import timedelta
@@ -309,11 +308,6 @@ class RequestMessage(Message):
     request: Request
     etag: str
 
-    @classmethod
-    def of_request(cls, request: Request) -> RequestMessage:
-        """Return what the server sends of a request."""
-        return cls.of(request=request, etag=etag_of(request))
-
 
 class Found(Message):
     """The request that was looked for, if there is one."""
@@ -397,17 +391,3 @@ class RunsPage(Message):
 
     runs: Sequence[RunRecord]
     cursor: str | None = None
-
-
-_CHANGING = {
-    "request": {
-        "state", "holds", "votes", "decision", "edited", "returned", "claimed_by", "claimed_at", "escalated_at",
-        "approval_expires_at", "execution", "expires_at", "purged_at",
-    }
-}  # fmt: skip
-
-
-def etag_of(request: Request) -> str:
-    """Return a text that differs after each change of a request."""
-    changing = RequestMessage.of(request=request, etag="").model_dump_json(include=_CHANGING)
-    return hashlib.sha256(changing.encode()).hexdigest()[:32]

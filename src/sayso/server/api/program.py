@@ -7,12 +7,14 @@ program sends is believed that can be worked out here (`sayso.server.api.validat
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from sayso import clock, errors
@@ -23,7 +25,7 @@ from sayso.model.lifecycle import MOST_KEPT, is_due
 from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
-from sayso.server.api.endpoint import Router, in_thread, validated
+from sayso.server.api.endpoint import Router, encoded, in_thread, validated
 from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.ownership import Ownership
 from sayso.server.api.problems import Problem, document_of, problem_of, unfit
@@ -32,7 +34,7 @@ from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
 from sayso.stores.transaction import waiting_kind
 
-__all__ = ["MOST_RETRIES", "must_have_starts", "record", "refused", "router", "validated_request"]
+__all__ = ["MOST_RETRIES", "message_of", "must_have_starts", "record", "refused", "router", "validated_request"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 router = Router(kinds=("ask",))
@@ -84,7 +86,7 @@ async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
         found = found if after is None else after
         if message.start is not None and found.state is State.APPROVED:
             found = await own.commit(_ask, request, message)
-    return _answer(found)
+    return message_of(found)
 
 
 def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
@@ -204,18 +206,27 @@ def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
 # -- one request -------------------------------------------------------------------------------------------------
 
 
-def _answer(request: Request) -> messages.RequestMessage:
-    return messages.RequestMessage.of_request(request)
+_CHANGING = (
+    "state", "holds", "votes", "decision", "edited", "returned", "claimed_by", "claimed_at", "escalated_at",
+    "approval_expires_at", "execution", "expires_at", "purged_at",
+)  # fmt: skip
+_changing = attrgetter(*_CHANGING)
+
+
+def message_of(request: Request) -> messages.RequestMessage:
+    """Return a request as a program gets it, with an ETag that each change of it changes."""
+    etag = hashlib.sha256(encoded(_changing(request))).hexdigest()[:32]
+    return messages.RequestMessage.of(request=request, etag=etag)
 
 
 @_verb("How a request of the program's stands", problems=_NOT_THERE)
 def get(own: Ownership, message: messages.Get) -> messages.RequestMessage:
-    return _answer(own.request(message.request_id))
+    return message_of(own.request(message.request_id))
 
 
 @_verb("Write an end that was reached", problems=_NOT_THERE, is_brief=True)
 def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
-    return _answer(own.store.settle(own.request(message.request_id).id, gone=message.gone))
+    return message_of(own.store.settle(own.request(message.request_id).id, gone=message.gone))
 
 
 @_verb(
@@ -232,7 +243,7 @@ def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     must_have_starts(own, request)
     try:
         # Another start may have come since, or have stopped, which spent what was just found.
-        return _answer(own.store.start(request.id, message.token, by=message.worker, seen=request))
+        return message_of(own.store.start(request.id, message.token, by=message.worker, seen=request))
     except errors.EffectTakenError as refusal:
         if refusal.other is not None and own.is_mine(own.store.get(refusal.other)):
             raise
@@ -296,24 +307,24 @@ def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
         except Exception as error:  # what cannot be shown must not get onto a reviewer's page
             raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
     update = None if message.update is None else _update(own, message.update, request.run_id)
-    return _answer(own.store.finish(request.id, message.token, outcome, update))
+    return message_of(own.store.finish(request.id, message.token, outcome, update))
 
 
 @_verb("Take a request back, or forget a no", problems=_NOT_THERE, is_brief=True)
 def withdraw(own: Ownership, message: messages.Withdraw) -> messages.RequestMessage:
-    return _answer(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
+    return message_of(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
 
 
 @_verb("Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE, is_brief=True)
 def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMessage:
-    return _answer(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
+    return message_of(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
 
 
 @_verb("Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True)
 def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
     # Recorded as the program's word: what it calls its hook says nothing that could be known here.
-    return _answer(own.store.resolve(
+    return message_of(own.store.resolve(
         request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None, token=message.token
     ))  # fmt: skip
 
@@ -337,7 +348,7 @@ def find_key(own: Ownership, message: messages.FindKey) -> messages.Found:
 
 
 def _found(own: Ownership, found: Request | None) -> messages.Found:
-    return messages.Found.of(found=None if found is None or not own.is_mine(found) else _answer(found))
+    return messages.Found.of(found=None if found is None or not own.is_mine(found) else message_of(found))
 
 
 @_verb("The program's requests with an effect")
@@ -407,7 +418,7 @@ async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
 
 async def _changes(own: Ownership, message: messages.Wait, version: StoreVersion | None) -> messages.Changes:
     def look(own: Ownership, request_ids: Collection[str]) -> messages.Changes | None:
-        found = [_answer(one) for one in map(own.request_or_none, request_ids) if one is not None]
+        found = [message_of(one) for one in map(own.request_or_none, request_ids) if one is not None]
         changed = [one for one in found if one.etag != message.seen[one.request.id]]
         if not changed and (version is None or version.value == message.version):
             return None

@@ -22,7 +22,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.run import RunState
 from sayso.server.api import messages
-from sayso.server.api.endpoint import Context, Endpoint, Router
+from sayso.server.api.endpoint import Context, Endpoint, Router, encoded
 from sayso.server.api.problems import Problem, unfit
 from sayso.server.auth.people import doubt_about, with_roles
 from sayso.server.auth.tokens import TokenKind, Tokens
@@ -101,7 +101,7 @@ def _request(context: Context) -> Request:
 def _shown(context: Context, request: Request) -> messages.Request:
     """Return a request, whose ETag says what a decision would be about, where it stands, and all the rest."""
     answer = messages.Request.of(request, context.review)
-    digest = hashlib.sha256(answer.model_dump_json().encode()).hexdigest()[:16]
+    digest = hashlib.sha256(encoded(answer)).hexdigest()[:16]
     context.headers |= {
         "etag": f'"{request.current_fingerprint}.{request.state}.{digest}"', "cache-control": "no-cache"
     }  # fmt: skip
