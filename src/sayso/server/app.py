@@ -195,8 +195,8 @@ class _Inbox(Starlette):
         if root and path.startswith(f"{root}/"):  # where it is mounted below another path
             path = path[len(root) :]
         if scope["type"] == "http" and path.startswith("/api/"):
-            scope = {**scope, "app": self, "root_path": f"{root}/api", "api_path": path.removeprefix("/api")}
-            await self._api(scope, receive, send)
+            scope["app"] = self
+            await self._api(scope, receive, send, path.removeprefix("/api"))
         else:
             accepted = Headers(scope=scope).get("accept-language", "") if scope["type"] == "http" else ""
             with speaking(asked_for(accepted)):

@@ -474,9 +474,8 @@ class Api:
                 return endpoints, match.groupdict()
         return {}, {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whose path stands in `api_path`."""
-        path: str = scope["api_path"]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """Answer a request for a path below `/api`."""
         endpoints, scope["path_params"] = self._at(path)
         http = Http(scope, receive)
         try:

@@ -119,6 +119,8 @@ async def until_changed(
 class _Waiting(Generic[C, T]):
     """One request that waits: `found` is what its look found, or None where there is nothing to wait for any more."""
 
+    __slots__ = ("_changed", "_context", "_has_looked", "_is_due", "_is_over", "_lock", "_look", "found", "loop")
+
     def __init__(
         self, context: C, request_ids: Collection[str], look: Callable[[C, Collection[str]], T | None]
     ) -> None:

@@ -165,4 +165,4 @@ def _written() -> dict[str, Any]:
 @_document.get("/v1/openapi.json", "This document")
 def openapi_document(context: Context) -> Response:
     # Where the inbox is mounted below another path, this is, too.
-    return JSONResponse({**_written(), "servers": [{"url": context.http.scope["root_path"]}]})
+    return JSONResponse({**_written(), "servers": [{"url": f"{context.http.scope.get('root_path', '')}/api"}]})
