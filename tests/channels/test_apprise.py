@@ -12,7 +12,7 @@ import pytest
 
 from sayso import errors
 from sayso.channels import registry
-from sayso.channels.notification import Channel, DeliveryError, Notification
+from sayso.channels.registry import Channel, DeliveryError, Notification
 from tests.channels.test_webhook import NOTICE
 from tests.support.receiver import Receiver, receiver
 

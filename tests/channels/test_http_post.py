@@ -16,10 +16,9 @@ from unittest.mock import patch
 import pytest
 
 from sayso import errors
-from sayso.channels import http_post
-from sayso.channels.http_post import AddressRefusedError, Destination
-from sayso.channels.notification import Notification
-from sayso.channels.webhook import WebhookChannel, WebhookKeys
+from sayso.channels import webhook
+from sayso.channels.registry import Notification
+from sayso.channels.webhook import AddressRefusedError, Destination, WebhookChannel, WebhookKeys
 from tests.conftest import Clock
 
 KEYS = WebhookKeys(["whsec_" + "A" * 32], whose="the test")
@@ -79,7 +78,7 @@ def send(url: str, *answers: Collection[str], allow_private: bool = False) -> li
         return left.pop(0) if len(left) > 1 else left[0]
 
     where = Destination.parse(url, allow_private=allow_private)
-    with patch("sayso.channels.http_post.addresses_of", resolve):
+    with patch("sayso.channels.webhook.addresses_of", resolve):
         WebhookChannel("ops", where, KEYS).send(NOTICE)
     return named
 
@@ -171,9 +170,9 @@ def test_a_receiver_that_hung_is_not_waited_for_again_within_a_minute(
         elapsed[0] += 9 if where is slow else 0.1
         return 200, b""
 
-    monkeypatch.setattr(http_post, "post", answer)
-    monkeypatch.setattr(http_post, "time", SimpleNamespace(monotonic=lambda: elapsed[0]))
-    receivers = http_post.Receivers()
+    monkeypatch.setattr(webhook, "post", answer)
+    monkeypatch.setattr(webhook, "time", SimpleNamespace(monotonic=lambda: elapsed[0]))
+    receivers = webhook.Receivers()
     assert receivers.post(slow, b"", {})[0] == 200
     with pytest.raises(OSError, match="took too long a moment ago"):
         receivers.post(slow, b"", {})

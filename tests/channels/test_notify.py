@@ -15,8 +15,7 @@ import sayso as package
 from sayso import clock as sayso_clock
 from sayso import config, errors
 from sayso.channels import health, registry
-from sayso.channels.notification import TerminalChannel
-from sayso.channels.registry import MOST_WAITING
+from sayso.channels.registry import MOST_WAITING, TerminalChannel
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.commands import ask_question, ask_refund, sayso

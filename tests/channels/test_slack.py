@@ -15,9 +15,9 @@ from slack_sdk.socket_mode import SocketModeClient
 
 import sayso
 from sayso import errors
-from sayso.channels import notification
-from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
+from sayso.channels import registry
 from sayso.channels.outbox import deliver
+from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
 from sayso.channels.slack import SlackChannel, make
 from sayso.channels.slack_review import SlackReviews
 from sayso.model.lifecycle import Outcome
@@ -181,7 +181,7 @@ def test_tokens_stand_nowhere(
 
 
 def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackChannel) -> None:
-    reference = ops.send(notification.test_notification("ops", BASE))
+    reference = ops.send(registry.test_notification("ops", BASE))
     message = slack.messages[reference.partition("/")[2]]
     assert "nothing is to be done" in words(message["blocks"])
     assert "sayso_review" not in json.dumps(message)

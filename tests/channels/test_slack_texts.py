@@ -8,7 +8,7 @@ from typing import Any
 
 from sayso.channels import slack
 from sayso.channels import slack_review as show
-from sayso.channels.notification import Notification
+from sayso.channels.registry import Notification
 from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.testing import sample_call, sample_question

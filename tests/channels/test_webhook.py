@@ -19,10 +19,9 @@ import standardwebhooks
 from sayso import Review, errors
 from sayso import clock as sayso_clock
 from sayso.channels import webhook
-from sayso.channels.http_post import Destination, post
-from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
 from sayso.channels.outbox import deliver
-from sayso.channels.webhook import WebhookChannel, WebhookKeys, document, make
+from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
+from sayso.channels.webhook import Destination, WebhookChannel, WebhookKeys, document, make, post
 from sayso.model.lifecycle import Outcome
 from sayso.server import hooks
 from sayso.stores.base import Store
@@ -234,7 +233,7 @@ def by_name(port: int, trusted: Path) -> WebhookChannel:
 
 @pytest.fixture
 def resolved_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sayso.channels.http_post.addresses_of", lambda _, __: ["127.0.0.1"])
+    monkeypatch.setattr("sayso.channels.webhook.addresses_of", lambda _, __: ["127.0.0.1"])
 
 
 @pytest.mark.usefixtures("resolved_here")
@@ -299,7 +298,7 @@ def test_a_relative_ca_file_is_meant_from_the_settings_file(tmp_path: Path, monk
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     monkeypatch.setenv("OPS_SECRET", SECRET)
-    monkeypatch.setattr("sayso.channels.http_post.addresses_of", lambda _, __: ["127.0.0.1"])
+    monkeypatch.setattr("sayso.channels.webhook.addresses_of", lambda _, __: ["127.0.0.1"])
     pem = certificate(tmp_path, "hooks.example.com")
     settings = {"type": "webhook", "secret_env": "OPS_SECRET", "allow_private": True}
     with receiver(pem) as hook:

@@ -17,7 +17,7 @@ import pytest
 
 import sayso
 from sayso import channels, errors
-from sayso.channels.notification import notification_for
+from sayso.channels.registry import notification_for
 from sayso.gates import notices, wait
 from sayso.gates.gate import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State

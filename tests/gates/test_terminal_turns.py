@@ -63,7 +63,7 @@ def store(tmp_path: Path) -> Store:
 # Each import is the first of a process; a forked child has what its parent had.
 ENTRIES = (
     "sayso", "sayso.aio", "sayso.gates", "sayso.gates.dialog", "sayso.gates.wait", "sayso.gates.call",
-    "sayso.gates.hold", "sayso.runs.worker", "sayso.channels.console", "sayso.testing",
+    "sayso.gates.hold", "sayso.runs.worker", "sayso.channels.human", "sayso.testing",
 )  # fmt: skip
 FIRST_IMPORTS = """
 import importlib, os, sys

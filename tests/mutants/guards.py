@@ -154,7 +154,7 @@ MUTANTS = [
         "stores/test_altered.py::test_a_write_that_the_file_does_not_take_is_refused_in_words",
     ),
     Mutant(
-        "a message quotes the program only where its gate allows it", "channels/notification.py",
+        "a message quotes the program only where its gate allows it", "channels/registry.py",
         "summary=escape(request.summary) if may_tell and request.summary", "summary=escape(request.summary) if request.summary",
         "channels/test_outbox.py::test_a_message_carries_no_argument_prompt_context_or_comment",
     ),
@@ -1551,7 +1551,7 @@ MUTANTS = [
         "integrations/test_mcp_hostile.py::test_a_server_that_reads_nothing_keeps_no_client_from_ending_its_session",
     ),
     Mutant(
-        "a receiver that hung holds up no other", "channels/http_post.py",
+        "a receiver that hung holds up no other", "channels/webhook.py",
         "if time.monotonic() - begun >= SECONDS / 2:", "if False:",
         "channels/test_http_post.py::test_a_receiver_that_hung_is_not_waited_for_again_within_a_minute",
     ),

@@ -166,7 +166,7 @@ def test_what_a_rule_masks_is_masked_in_the_result_too_whoever_runs_the_call(sto
 
 def test_only_the_named_channels_are_told(store: Store) -> None:
     from sayso.channels import deliver
-    from sayso.channels.notification import Notification
+    from sayso.channels.registry import Notification
 
     class Ears:
         def __init__(self, name: str) -> None:

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sayso import config, errors
-from sayso.channels.notification import Notification
+from sayso.channels.registry import Notification
 from sayso.cli import main
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
@@ -294,7 +294,7 @@ def test_login_sends_the_link_by_a_channel(
     (place / "sayso.toml").write_text(f'base_url = "{BASE}"\n[channels.ada]\ntype = "terminal"\n')
     sent: list[Notification] = []
     monkeypatch.setattr(
-        "sayso.channels.notification.TerminalChannel.send", lambda _, notification: sent.append(notification)
+        "sayso.channels.registry.TerminalChannel.send", lambda _, notification: sent.append(notification)
     )
     assert main(["--store", file_store.url, "login", "ada", "--send", "ada"]) == 0
     out = capsys.readouterr().out
@@ -314,7 +314,7 @@ def test_a_channel_that_fails_is_told_without_the_link(
         raise ConnectionError(notification.link)
 
     (place / "sayso.toml").write_text('[channels.ada]\ntype = "terminal"\n')
-    monkeypatch.setattr("sayso.channels.notification.TerminalChannel.send", away)
+    monkeypatch.setattr("sayso.channels.registry.TerminalChannel.send", away)
     assert main(["--store", file_store.url, "login", "ada", "--send", "ada"]) == 1
     assert main(["--store", file_store.url, "login", "ada", "--send", "bob"]) == 1
     said = "".join(capsys.readouterr())

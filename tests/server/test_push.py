@@ -220,7 +220,7 @@ def test_no_message_goes_to_a_private_address(store: Store, app: Starlette, serv
     # A name that led elsewhere when it was added is looked at again, and the connection goes to what was checked.
     strict.add(ADA, "phone", **{**phone.subscription, "endpoint": "https://push.example/x"})
     held(low(store), "nginx")
-    with patch("sayso.channels.http_post.addresses_of", lambda _, __: ["127.0.0.1"]):
+    with patch("sayso.channels.webhook.addresses_of", lambda _, __: ["127.0.0.1"]):
         assert delivered(store, strict) == 1
     assert "127.0.0.1 is a private" in (health(store)[0].error or "")
     assert service.got == []

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from sayso import config
 from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
-from sayso.channels.notification import Notification
+from sayso.channels.registry import Notification
 from sayso.cli import main
 from sayso.server import create_app
 from sayso.server.auth.tokens import Tokens

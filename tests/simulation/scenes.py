@@ -16,8 +16,8 @@ from typing import Any
 import sayso
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.notification import Notification
 from sayso.channels.outbox import Deliverer
+from sayso.channels.registry import Notification
 from sayso.model import canonical
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State

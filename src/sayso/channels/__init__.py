@@ -7,11 +7,16 @@ so it can be answered through any channel. A channel that fails leaves the reque
 
 from __future__ import annotations
 
-from sayso.channels.console import console_requester
-from sayso.channels.human import HumanInputRequest, Requester, human_in_the_loop
-from sayso.channels.notification import Channel, Notification, UndeliverableError
+from sayso.channels.human import (
+    HumanInputRequest,
+    Requester,
+    console_requester,
+    create_queue_requester,
+    human_in_the_loop,
+    queue_channel,
+)
 from sayso.channels.outbox import ChannelHealth, deliver, forget, health
-from sayso.channels.queue import create_queue_requester, queue_channel
+from sayso.channels.registry import Channel, Notification, UndeliverableError
 
 __all__ = [
     "Channel", "ChannelHealth", "HumanInputRequest", "Notification", "Requester", "UndeliverableError",

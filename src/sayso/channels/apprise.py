@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import apprise
 
-from sayso.channels.notification import Channel, DeliveryError, Notification
+from sayso.channels.registry import Channel, DeliveryError, Notification
 from sayso.channels.settings import Table
 from sayso.model.reviewer import Identity
 

@@ -1,23 +1,43 @@
-"""A person whom a program awaits: a question with an awaitable response, and the tool that asks it for a model."""
+"""A person whom a program awaits: the question with its awaitable response, what brings it to somebody, and a tool.
+
+A requester brings a question to a person: `console_requester` prints it where the program runs, and
+`create_queue_requester` puts it on a queue. `human_in_the_loop` lets a model ask one, and `queue_channel` puts
+notifications on a queue. At the console, a thread reads stdin and can be cancelled, so that the program goes on
+meanwhile. One question at a time has the console, and what was typed before it was shown is not its answer. Stdin may
+also be a pipe that holds many lines, each of which answers one question; where `input` or stdin was replaced, as in
+notebooks and tests, `input` is called.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import builtins
+import io
+import os
+import queue as queues
+import select
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
+from types import BuiltinFunctionType
+from typing import Any
 
-from sayso import config
-from sayso.effects import Effects, adrive, drive, until_done
+from sayso import clock, config, terminal
+from sayso.channels.registry import Channel, Notification
+from sayso.effects import Attempt, Effects, adrive, drive, offload, until_done
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
-from sayso.gates import scope, signals
+from sayso.gates import notices, scope, signals
 from sayso.gates.ask import Asking
 from sayso.gates.caller import Block
 from sayso.gates.options import quorum_of
 from sayso.gates.signals import trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import duration
-from sayso.model.escaping import storable
+from sayso.model.escaping import escape, storable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
@@ -25,6 +45,9 @@ from sayso.reviews import Review
 from sayso.runs.state import current_step
 from sayso.runs.tool import Tool
 from sayso.stores.base import Store
+from sayso.view import card
+from sayso.view.card import decided
+from sayso.view.summary import short
 
 
 class HumanInputRequest:
@@ -230,3 +253,219 @@ def human_in_the_loop(
         return await carried(request, requester)
 
     return Tool(ask_human, name=name, description=description, store=store)
+
+
+_POLL = 0.1
+_LONGEST = 65_536
+
+
+class ReadCancelled(Exception):
+    """The line is not needed any more."""
+
+
+class StdinReader:
+    """Reads lines of stdin, one thread at a time. What a pipe brought too early is kept for the next line."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def read_line(self, prompt: str, is_cancelled: Callable[[], bool]) -> str:
+        """Show the prompt on stderr and return the line that follows, without its end.
+
+        Args:
+            prompt: Shown as it is.
+            is_cancelled: Called about ten times a second; True cancels the read. Not where `input` is called.
+
+        Raises:
+            EOFError: Stdin has ended.
+            ReadCancelled: `is_cancelled` returned True.
+        """
+        fd = _fd()
+        if fd is None:
+            return input(prompt)
+        if os.isatty(fd):
+            self._buffer = b""
+            terminal.Screen.forget_typed()
+        with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
+            sys.stderr.write(prompt)
+            sys.stderr.flush()
+        while b"\n" not in self._buffer:
+            is_ready = False
+            while not is_ready:
+                if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
+                    time.sleep(_POLL)  # in the background, where reading would stop the process
+                else:
+                    is_ready = bool(select.select([fd], [], [], _POLL)[0])
+                if is_cancelled():
+                    raise ReadCancelled  # what is there belongs to the next read
+            piece = os.read(fd, 4096)
+            if not piece and not self._buffer:
+                raise EOFError
+            self._buffer += piece or b"\n"
+            if len(self._buffer) > _LONGEST and b"\n" not in self._buffer:
+                raise EOFError(f"a line of more than {_LONGEST:,} bytes")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode(sys.stdin.encoding or "utf-8", errors="backslashreplace").removesuffix("\r")
+
+
+def _fd() -> int | None:
+    """Return the file descriptor of stdin; None where `input` must be called."""
+    if sys.platform == "win32" or not isinstance(builtins.input, BuiltinFunctionType):
+        return None
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, ValueError, io.UnsupportedOperation):  # no stdin, a closed one, or a replaced one
+        return None
+
+
+_LOOK_AGAIN = 0.05
+_stdin = StdinReader()
+
+
+async def console_requester(request: HumanInputRequest) -> None:
+    """Ask at the console where this program runs, in the name of the configured reviewer.
+
+    Questions at the same time are asked one after the other. When a question is decided elsewhere, the console says so
+    and asks the next one.
+
+    Raises:
+        EOFError: Stdin has ended; the question still waits in the store.
+        StoreError: The store failed.
+        DecisionRefusedError: The configured reviewer may not answer this.
+    """
+    request.channel = "console"
+    await request.ask()
+    await request.meanwhile(_asked(request))
+
+
+async def _asked(request: HumanInputRequest) -> None:
+    turn = terminal.turn()
+    while not turn.acquire(blocking=False):  # noqa: ASYNC110  its holder may be a thread without a loop, which cannot wake this one
+        await asyncio.sleep(_LOOK_AGAIN)
+    try:
+        typed = await _typed(_prompt(request), turn)
+    except asyncio.CancelledError:
+        known = request.known
+        if known is not None and known.state is State.PENDING:
+            notices.say_what_waits(request.store, known, is_interrupted=True)
+        elif known is not None:
+            notices.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
+        raise
+    except EOFError:
+        raise EOFError(f"nobody is at the console to answer; {short(request.id)} still waits") from None
+    await offload(partial(request.set_response, typed))
+
+
+async def _typed(prompt: str, turn: threading.Lock) -> str:
+    """Return the line that follows the prompt; the thread that reads it releases the turn at its end."""
+    loop, cancelled = asyncio.get_running_loop(), threading.Event()
+    read: asyncio.Future[Attempt] = loop.create_future()
+
+    def hand_over(attempt: Attempt) -> None:
+        if not read.done():
+            read.set_result(attempt)
+
+    def work() -> None:
+        try:
+            attempt = Attempt(_stdin.read_line(prompt, cancelled.is_set), None)
+        except BaseException as error:  # noqa: BLE001  it belongs to the task that waits
+            attempt = Attempt(None, error)
+        turn.release()
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(hand_over, attempt)
+
+    # Not a thread of a pool: `input` cannot be cancelled, and the program would wait for it at its end.
+    threading.Thread(target=work, name="sayso-console", daemon=True).start()
+    try:
+        return (await read).unwrap()
+    finally:
+        cancelled.set()
+
+
+def _prompt(request: HumanInputRequest) -> str:
+    first, *more = escape(request.question, block=True).split("\n")
+    warnings = [] if request.known is None else [f"(warning: {caution})" for caution in card.cautions(request.known)]
+    return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
+
+
+_SECONDS = 10  # to wait for room on a queue, or for a busy event loop
+
+
+class QueueChannel(Channel):
+    """A channel that puts notifications on a queue, for `sayso.channels.deliver`.
+
+    Args:
+        queue: A `queue.Queue`, or an `asyncio.Queue`; make the channel in the loop of the latter.
+        name: The channel's name.
+
+    Raises:
+        RuntimeError: An `asyncio.Queue` was given outside of a running loop.
+    """
+
+    def __init__(
+        self, queue: queues.Queue[Notification] | asyncio.Queue[Notification], *, name: str = "queue"
+    ) -> None:  # fmt: skip
+        self.name, self._queue = name, queue
+        self._loop = asyncio.get_running_loop() if isinstance(queue, asyncio.Queue) else None
+
+    def send(self, notification: Notification) -> None:
+        """Put it on the queue; raises `queue.Full` or `TimeoutError` after ten seconds without room."""
+        if isinstance(self._queue, queues.Queue):
+            self._queue.put(notification, timeout=_SECONDS)
+        elif self._loop is not None:
+            # An asyncio queue may be used in its own loop only, and this is another thread.
+            putting = asyncio.run_coroutine_threadsafe(self._queue.put(notification), self._loop)
+            try:
+                putting.result(_SECONDS)
+            except TimeoutError:
+                putting.cancel()  # else it would be put there twice
+                raise
+
+
+queue_channel = QueueChannel
+
+
+def create_queue_requester(
+    request_queue: asyncio.Queue[Any], pending_requests: MutableMapping[str, dict[str, Any]]
+) -> Requester:
+    """Return a requester that puts each question on a queue.
+
+    Create it in the event loop that reads the queue; it may then be used from other loops and threads too.
+
+    Args:
+        request_queue: Gets `{"type": "human_input", "id": …, "question": …}`. The id is the request's in the store.
+            While a bounded queue is full the asker waits, and takes an answer through another channel meanwhile.
+        pending_requests: Gets `{"request": …, "question": …, "sent": …}` under the id, before the item is on the queue;
+            `sent` becomes true when it is. Who calls `request.set_response` removes the entry; an entry that was
+            decided elsewhere, or has expired, is removed when its asker learns of it.
+    """
+    home: asyncio.AbstractEventLoop | None = None
+    with suppress(RuntimeError):
+        home = asyncio.get_running_loop()
+
+    async def queue_requester(request: HumanInputRequest) -> None:
+        request.channel = "queue"
+        await request.ask()
+        request_id = request.id
+        entry = {"request": request, "question": request.question, "sent": False}
+        pending_requests[request_id] = entry
+        request.when_decided_elsewhere(partial(_forget, pending_requests, request_id, entry))
+        putting = request_queue.put({"type": "human_input", "id": request_id, "question": request.question})
+        try:
+            # An item that another loop puts on an asyncio queue does not wake its reader.
+            if home is None or home.is_closed() or home is asyncio.get_running_loop():
+                await putting
+            else:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(putting, home))
+        except BaseException:
+            _forget(pending_requests, request_id, entry)
+            raise
+        entry["sent"] = True
+
+    return queue_requester
+
+
+def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry: dict[str, Any]) -> None:
+    # The same question may have been asked again meanwhile.
+    if pending.get(request_id) is entry:
+        pending.pop(request_id, None)

@@ -23,8 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.notification import Channel, Event, UndeliverableError, notification_for
-from sayso.channels.registry import ChannelHealth, forget, health
+from sayso.channels.registry import Channel, ChannelHealth, Event, UndeliverableError, forget, health, notification_for
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State

@@ -21,7 +21,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 
-from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
+from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers
 from sayso.channels.slack_review import (
     CALLBACK,

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 import click
 
 from sayso import config, errors
-from sayso.channels.notification import Channel, test_notification
 from sayso.channels.outbox import delivering, forget
-from sayso.channels.registry import announce_waiting, configured, make
+from sayso.channels.registry import Channel, announce_waiting, configured, make, test_notification
 from sayso.cli.context import CliContext, handling_signals
 from sayso.cli.output import WRONG, complain, out
 from sayso.model.escaping import escape

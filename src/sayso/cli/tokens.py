@@ -14,8 +14,7 @@ import click
 
 from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
-from sayso.channels.notification import test_notification
-from sayso.channels.registry import make
+from sayso.channels.registry import make, test_notification
 from sayso.cli.context import (
     CliContext,
     NoStoreYetError,

@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.http_post import Destination, Receivers
-from sayso.channels.notification import DeliveryError, Notification
+from sayso.channels.registry import DeliveryError, Notification
+from sayso.channels.webhook import Destination, Receivers
 from sayso.model.lifecycle import must_be_allowed
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Reviewer

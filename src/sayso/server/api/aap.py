@@ -24,9 +24,8 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.http_post import Destination, Receivers, post
-from sayso.channels.notification import DeliveryError, Notification, UndeliverableError
-from sayso.channels.webhook import WebhookKeys
+from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
+from sayso.channels.webhook import Destination, Receivers, WebhookKeys, post
 from sayso.model import canonical, redaction
 from sayso.model.duration import parse as parse_span
 from sayso.model.edit import READ_ONLY
