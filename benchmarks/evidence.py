@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sayso import audit, clock
-from sayso.audit.anchor import anchor_text, read_anchor
-from sayso.audit.checkpoint import checkpoint, history
+from sayso.audit.checkpoint import anchor_text, checkpoint, history, read_anchor
 from sayso.audit.export import FORMATS, exported
 from sayso.audit.receipt import receipt_text, verify_receipt
 from sayso.audit.signing import make_key, signer_at

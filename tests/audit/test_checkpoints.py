@@ -18,14 +18,17 @@ import pytest
 
 from sayso import audit, errors
 from sayso.audit import checkpoint as checkpoints
-from sayso.audit.anchor import AnchorFile, anchor_text, read_anchor, read_anchor_file
 from sayso.audit.checkpoint import (
     CHAIN,
+    AnchorFile,
     History,
+    anchor_text,
     checkpoint,
     checkpointing,
     head_lines,
     history,
+    read_anchor,
+    read_anchor_file,
 )
 from sayso.audit.signing import Signer
 from sayso.model.journal import Entry, Head, chained, first_link

@@ -13,7 +13,7 @@ import pytest
 
 from sayso import audit, errors
 from sayso.audit.checkpoint import checkpoint
-from sayso.audit.purge import Purged, purge
+from sayso.audit.export import Purged, purge
 from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt
 from sayso.model import canonical
 from sayso.model.journal import ended_at
@@ -27,7 +27,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
-from sayso.testing.sample import sample_edit, sample_question
+from sayso.testing.doubles import sample_edit, sample_question
 from sayso.testing.scene import ADA, BOB, Scene
 from sayso.view import card
 from sayso.view.document import request_document

@@ -20,7 +20,7 @@ from sayso.model.request import FINAL, Request, State
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
-from sayso.testing.sample import sample_edit
+from sayso.testing.doubles import sample_edit
 from sayso.testing.scene import ADA, BOB, Scene
 from tests.support.evidence import MAKERS, a_signer, in_every_state, scene_on
 

@@ -8,7 +8,7 @@ import pytest
 
 import sayso
 from sayso import audit
-from sayso.audit.purge import purge
+from sayso.audit.export import purge
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.runs.load import load_run
 from sayso.server import create_app

@@ -375,7 +375,7 @@ MUTANTS = [
         "test_who_stands_in_decides_what_is_assigned_to_who_is_away_in_their_own_name",
     ),
     Mutant(
-        "a purge leaves alone who is away", "audit/purge.py",
+        "a purge leaves alone who is away", "audit/export.py",
         "before=min(before, store.now())", "before=before",
         "audit/test_purge.py::test_absences_that_ended_go_with_a_purge_or_the_next_one_and_the_journal_keeps_them",
     ),

@@ -10,13 +10,13 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter
-from sayso.testing.sample import sample_call
+from sayso.testing.doubles import sample_call
 from tests.promises.world import World
 
 RACE = """
 import os, sys, time
 from sayso import config
-from sayso.testing.sample import sample_call
+from sayso.testing.doubles import sample_call
 
 request = sample_call("order-4721", {"amount": 10}, key="call_1", effect="refund:A-4721")
 store = config.open_store(sys.argv[1])

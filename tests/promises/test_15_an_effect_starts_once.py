@@ -8,7 +8,7 @@ from sayso import errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.testing.sample import sample_call
+from sayso.testing.doubles import sample_call
 from tests.promises.world import World
 
 RACE = """

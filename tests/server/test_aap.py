@@ -30,7 +30,7 @@ from sayso.reviews import Review
 from sayso.server.api.aap import Webhooks
 from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store
-from sayso.testing.clock import Clock
+from sayso.testing.doubles import Clock
 from tests.support.browsing import Browser
 from tests.support.ports import free_port
 from tests.support.serving import Serving, new_token, serving

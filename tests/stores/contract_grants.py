@@ -18,7 +18,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum, Reviewer
 from sayso.stores import grants
-from sayso.testing.sample import sample_call, sample_edit
+from sayso.testing.doubles import sample_call, sample_edit
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
 __all__ = ["AlteredRecordContract", "BudgetContract", "GrantContract"]

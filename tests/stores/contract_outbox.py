@@ -15,7 +15,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
 from sayso.stores import transaction
 from sayso.stores.records import Record
-from sayso.testing.sample import sample_call
+from sayso.testing.doubles import sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
 
 __all__ = ["OutboxContract"]

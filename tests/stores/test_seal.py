@@ -23,7 +23,7 @@ from sayso.stores.seal_store import seal_store
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.worker import Lease
 from sayso.testing import sample_call
-from sayso.testing.sample import sample_edit
+from sayso.testing.doubles import sample_edit
 from sayso.testing.scene import Scene, refusal
 from tests.support.commands import sayso
 

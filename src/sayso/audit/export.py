@@ -1,7 +1,13 @@
-"""The journal for other systems: a line for each row, as JSON, as CSV for spreadsheets, or as OCSF for a SIEM.
+"""What leaves the store: rows of the journal for other systems, and the content of what is old, which is purged.
 
-Rows are read page by page. The journal holds no value of an argument, so no export does. OCSF is the class API Activity
-(6003) of version 1.3.0. Every line is plain ASCII, or for CSV free of hidden characters, and no cell is a formula.
+An export has a line for each row, as JSON, as CSV for spreadsheets, or as OCSF for a SIEM. Rows are read page by page.
+The journal holds no value of an argument, so no export does. OCSF is the class API Activity (6003) of version 1.3.0.
+Every line is plain ASCII, or for CSV free of hidden characters, and no cell is a formula.
+
+A purge removes the contents of requests that ended before a day, the steps of ended runs, and old absences. Each
+request is purged in a transaction of its own, with a row in the journal; the rows of the journal stay and still verify.
+At the end nothing of it is left in the files. What waits, is approved, runs or has an unknown outcome is never touched,
+nor what belongs to a run that has not ended.
 """
 
 from __future__ import annotations
@@ -11,16 +17,20 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cache
 from importlib import metadata
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from sayso import errors
 from sayso.audit.verifier import entries
 from sayso.clock import instant, microseconds, written
 from sayso.model.canonical.tags import dumps
 from sayso.model.escaping import csv_row
-from sayso.model.journal import KINDS, Entry
-from sayso.model.reviewer import PROGRAM
-from sayso.stores.base import Store
+from sayso.model.journal import KINDS, Entry, ended_at
+from sayso.model.request import FINAL, LIVE, Request
+from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import RunState
+from sayso.stores.base import Filter, Store
+from sayso.stores.filter import RunFilter
+from sayso.stores.review import requests_in, rows_of
 
 Format = Literal["jsonl", "csv", "ocsf"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -137,3 +147,79 @@ def _own_version() -> str:
 _LINES: dict[str, Callable[[Entry, dict[str, Any], str], str]] = {
     "jsonl": _as_json, "csv": _as_csv, "ocsf": _as_ocsf,
 }  # fmt: skip
+
+
+_PAGE = 200
+_WORDS = ('"comment":"', '"reason":"')
+
+
+class Purged(NamedTuple):
+    """What was purged, or would be.
+
+    Attributes:
+        requests: Of how many requests.
+        runs: Of how many runs.
+        live: To how many requests something can still happen, so that they were left alone.
+        needed: How many are final, and belong to a run that has not ended; left alone, too.
+        words: How many rows of the journal keep people's words about these requests: they are never rewritten.
+        is_scrubbed: Whether nothing remains in the files.
+    """
+
+    requests: int
+    runs: int
+    live: int
+    needed: int
+    words: int
+    is_scrubbed: bool
+
+
+def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry: bool = False) -> Purged:
+    """Remove what requests and runs were about that ended before an instant; a dry one only counts.
+
+    Raises:
+        StoreError: One of its kinds; what was removed by then stays removed, and the next try goes on.
+    """
+    if not is_dry:
+        store.sweep()
+        store.drop_delegations(before=min(before, store.now()))
+    requests = needed = words = 0
+    for request in requests_in(store, Filter(states=FINAL)):
+        if request.purged_at is not None or ended_at(request) >= before:
+            continue
+        if _is_needed(store, request.run_id) if is_dry else not _is_gone(store, request, before, by, channel):
+            needed += 1
+            continue
+        requests += 1
+        rows = rows_of(store, run_id=request.run_id, request_id=request.id)
+        words += sum(any(word in row.detail for word in _WORDS) for row in rows)
+    runs = 0
+    for run_id in list(_old_runs(store, before)):
+        runs += 1
+        if not is_dry:
+            store.purge_run(run_id, by, before=before, channel=channel)
+    live = store.count(Filter(states=LIVE))
+    return Purged(requests, runs, live, needed, words, is_dry or store.scrub())
+
+
+def _is_gone(store: Store, request: Request, before: datetime, by: Identity, channel: str) -> bool:
+    try:
+        store.purge(request.id, by, before=before, channel=channel)
+    except errors.PurgeRefusedError:  # what is needed only the store knows, at that moment
+        return False
+    return True
+
+
+def _is_needed(store: Store, run_id: str) -> bool:
+    try:
+        return store.get_run(run_id).run.state is not RunState.ENDED
+    except errors.RunNotFoundError:
+        return False
+
+
+def _old_runs(store: Store, before: datetime) -> Iterator[str]:
+    cursor: str | None = None
+    while True:
+        found, cursor = store.runs(RunFilter(frozenset({RunState.ENDED})), cursor=cursor, limit=_PAGE)
+        yield from (run.id for run in found if run.updated_at < before and store.get_run(run.id).steps)
+        if cursor is None:
+            return

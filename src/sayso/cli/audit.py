@@ -14,11 +14,18 @@ from typing import Any, cast
 import click
 
 from sayso import audit, clock, config, errors
-from sayso.audit.anchor import AnchorFile, anchor_text, read_anchor_file
-from sayso.audit.checkpoint import CHAIN, Checkpoint, History, checkpoint, history
-from sayso.audit.export import FORMATS, Format, entry_document, exported
-from sayso.audit.purge import Purged
-from sayso.audit.purge import purge as let_go
+from sayso.audit.checkpoint import (
+    CHAIN,
+    AnchorFile,
+    Checkpoint,
+    History,
+    anchor_text,
+    checkpoint,
+    history,
+    read_anchor_file,
+)
+from sayso.audit.export import FORMATS, Format, Purged, entry_document, exported
+from sayso.audit.export import purge as let_go
 from sayso.audit.receipt import receipt_text, verify_receipt_file
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
 from sayso.cli.context import CliContext, Number, as_date, as_option, json_option, output_option

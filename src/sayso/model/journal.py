@@ -3,7 +3,7 @@
 An `Entry` is one transition. Its `link` is SHA-256 over the JSON array of the previous link and every other field, in
 the order of `Entry`, without spaces, as UTF-8. Walking the chain (`sayso.audit.verify`) detects rows that were changed,
 removed, swapped or inserted; detecting a chain that was cut off at its end takes an outside copy of its head
-(`sayso.audit.anchor`). `Trail` checks that the entries of one request follow from each other.
+(`sayso.audit.checkpoint`). `Trail` checks that the entries of one request follow from each other.
 """
 
 from __future__ import annotations

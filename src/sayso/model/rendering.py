@@ -2,7 +2,7 @@
 
 The input is the canonical tree. What JSON has is drawn as JSON; a tuple, a date, a path or an object has a form of its
 own, so that values of different types differ, but for a decimal and a number of the same digits. Invisible and
-deceptive characters are escaped (`sayso.model.escaping`). Line breaks and widths are in `sayso.view.layout`.
+deceptive characters are escaped (`sayso.model.escaping`). Line breaks and widths are in `sayso.view.summary`.
 """
 
 from __future__ import annotations

@@ -10,21 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sayso.testing.clock import Clock as Clock
-    from sayso.testing.clock import frozen_clock as frozen_clock
     from sayso.testing.contract import StoreContract as StoreContract
-    from sayso.testing.model import Asked as Asked
-    from sayso.testing.model import ScriptedModel as ScriptedModel
-    from sayso.testing.reviewer import ScriptedReviewer as ScriptedReviewer
-    from sayso.testing.sample import sample_call as sample_call
-    from sayso.testing.sample import sample_edit as sample_edit
-    from sayso.testing.sample import sample_question as sample_question
-
-_HOMES = {
-    "Asked": "model", "Clock": "clock", "ScriptedModel": "model", "ScriptedReviewer": "reviewer",
-    "StoreContract": "contract", "frozen_clock": "clock", "sample_call": "sample", "sample_edit": "sample",
-    "sample_question": "sample",
-}  # fmt: skip
+    from sayso.testing.doubles import Asked as Asked
+    from sayso.testing.doubles import Clock as Clock
+    from sayso.testing.doubles import ScriptedModel as ScriptedModel
+    from sayso.testing.doubles import ScriptedReviewer as ScriptedReviewer
+    from sayso.testing.doubles import frozen_clock as frozen_clock
+    from sayso.testing.doubles import sample_call as sample_call
+    from sayso.testing.doubles import sample_edit as sample_edit
+    from sayso.testing.doubles import sample_question as sample_question
 
 __all__ = [
     "Asked", "Clock", "ScriptedModel", "ScriptedReviewer", "StoreContract", "frozen_clock", "sample_call",
@@ -34,7 +28,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in __all__:
             raise AttributeError(f"module 'sayso.testing' has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(f"sayso.testing.{_HOMES[name]}"), name)
+        home = importlib.import_module(f"sayso.testing.{'contract' if name == 'StoreContract' else 'doubles'}")
+        value = globals()[name] = getattr(home, name)
         return value

@@ -31,7 +31,7 @@ from sayso.stores import worker
 from sayso.stores.base import Filter
 from sayso.testing.contract_records import EvidenceContract, KeyContract, RecordContract
 from sayso.testing.contract_runs import RunContract
-from sayso.testing.sample import sample_call, sample_edit
+from sayso.testing.doubles import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, outcomes_of, refusal
 
 _PATIENCE = 30  # seconds in which a change must be noticed

@@ -20,7 +20,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.records import Note, Record
-from sayso.testing.sample import sample_call
+from sayso.testing.doubles import sample_call
 from sayso.testing.scene import ADA, Scene, outcomes_of, refusal
 
 _RUN, _KEY, _EFFECT = "run_keys", "call_1", "refund:A-4721"

@@ -20,7 +20,7 @@ from sayso.stores import worker
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.worker import Lease
-from sayso.testing.sample import sample_call
+from sayso.testing.doubles import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
 _PATIENCE = 30  # seconds in which a change must be noticed

@@ -18,8 +18,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Call, Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter, Store
-from sayso.testing.clock import Clock, frozen_clock
-from sayso.testing.sample import sample_call, sample_question
+from sayso.testing.doubles import Clock, frozen_clock, sample_call, sample_question
 
 E = TypeVar("E", bound=BaseException)
 ADA, BOB = Identity(LOCAL, "ada"), Identity(LOCAL, "bob")

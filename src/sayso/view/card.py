@@ -16,8 +16,20 @@ from sayso.model.rendering import brief
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.words import later, say, say_n
-from sayso.view.layout import Layout, wrapped
-from sayso.view.summary import channel_name, columns, line, lines, name_of, padded, short, time_left, token, warnings
+from sayso.view.summary import (
+    Layout,
+    channel_name,
+    columns,
+    line,
+    lines,
+    name_of,
+    padded,
+    short,
+    time_left,
+    token,
+    warnings,
+    wrapped,
+)
 
 _COMMENT_ROOM = 300
 _STATES = {

@@ -1,7 +1,7 @@
 """The arguments of a call as people read them on a page, and what an edit changes of them, line by line.
 
 Each argument is drawn by its type, in a box of its own. A plain text stands without quotes only where it cannot be
-taken for anything else; all other values are drawn as everywhere (`sayso.view.layout`). No value can leave its box, so
+taken for anything else; all other values are drawn as everywhere (`sayso.view.summary`). No value can leave its box, so
 a block of text needs no marks before its lines. Code is marked by classes alone; a text that the highlighter would draw
 in any other way than it stands is drawn without marks.
 """
@@ -26,7 +26,7 @@ from sayso.model.escaping import escape, is_right_to_left
 from sayso.model.rendering import Change, as_amount, quoted, value
 from sayso.model.request import Call
 from sayso.model.words import later, say
-from sayso.view.layout import Layout
+from sayso.view.summary import Layout
 
 # How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3

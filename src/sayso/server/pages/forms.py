@@ -26,7 +26,7 @@ from sayso.model.words import later, say, unisolated
 from sayso.server.pages.arguments import is_plain
 from sayso.server.pages.sentences import translated
 from sayso.view.hint import description_of, is_obvious, kind_of, kinds_of
-from sayso.view.layout import Layout
+from sayso.view.summary import Layout
 
 Kind = Literal[
     "text", "long", "number", "bool", "choice", "date", "datetime-local", "time", "lines", "json", "fields", "items",
