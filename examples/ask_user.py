@@ -10,8 +10,7 @@ import warnings
 from typing import Any
 
 import sayso
-from sayso.runs.decisions import IgnoredDecisionWarning
-from sayso.runs.interaction import ask_user
+from sayso.runs.decisions import IgnoredDecisionWarning, ask_user
 from sayso.testing import ScriptedModel
 
 CODE = {"type": "string", "pattern": "^[0-9]{6}$"}

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import sayso
-from sayso.cli.output import out, paint
+from sayso.cli.context import out, paint
 from sayso.model.request import State
 from sayso.testing import ScriptedModel
 from sayso.view import escape, line

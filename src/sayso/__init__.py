@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from sayso.runs.agent import Agent as Agent
     from sayso.runs.decisions import ApprovalResolution as ApprovalResolution
     from sayso.runs.decisions import Cancel as Cancel
+    from sayso.runs.decisions import suspend as suspend
     from sayso.runs.definition import ApprovalPolicyDecision as ApprovalPolicyDecision
     from sayso.runs.events import ApprovalEvent as ApprovalEvent
     from sayso.runs.events import DeltaEvent as DeltaEvent
     from sayso.runs.events import InteractionEvent as InteractionEvent
     from sayso.runs.events import OutputEvent as OutputEvent
     from sayso.runs.events import StartEvent as StartEvent
-    from sayso.runs.interaction import suspend as suspend
     from sayso.runs.load import load_run as load_run
     from sayso.runs.module import Module as Module
     from sayso.runs.react import ReAct as ReAct

@@ -17,7 +17,7 @@ import pytest
 import sayso as package
 from sayso import clock as sayso_clock
 from sayso import config, errors
-from sayso.cli.output import exit_code
+from sayso.cli.context import exit_code
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.stores.base import Store

@@ -248,7 +248,7 @@ def test_a_target_is_started_with_the_reason_that_was_approved() -> None:
     assert [(one.target_id, one.reason, one.status) for one in seen] == [(SHOWN, "only this once", "approved")]
 
 
-OTHER_TYPE = {"$enum": ["sayso.mplp.plan:TargetType", "TRACE"]}
+OTHER_TYPE = {"$enum": ["sayso.mplp.document:TargetType", "TRACE"]}
 
 
 @pytest.mark.parametrize("changes", [{"target_id": HIDDEN}, {"target_type": OTHER_TYPE}])

@@ -828,7 +828,7 @@ MUTANTS = [
         "integrations/test_mcp_hostile.py::test_a_client_that_does_not_read_ends_its_session_and_what_waits_is_withdrawn",
     ),
     Mutant(
-        "a proxy's address from a header signs nobody in", "server/auth/proxy.py",
+        "a proxy's address from a header signs nobody in", "server/auth/sign_in.py",
         "if self.is_direct or peer not in", "if True or peer not in",
         "server/test_proxy_sign_in.py::test_a_program_of_the_machine_names_nobody_by_an_address_that_uvicorn_believes",
     ),
@@ -1410,7 +1410,7 @@ MUTANTS = [
         "stores/test_http_attacks.py::test_a_run_that_nobody_holds_is_not_left_as_running",
     ),
     Mutant(
-        "one token leaves threads of the server to the others", "server/api/limits.py",
+        "one token leaves threads of the server to the others", "server/api/problems.py",
         "CapacityLimiter(2 * most)", "CapacityLimiter(most)",
         "server/test_api_input.py::test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others",
     ),
@@ -1436,7 +1436,7 @@ MUTANTS = [
     ),
     # -- coding agents ---------------------------------------------------------------------------------------------
     Mutant(
-        "a pattern lets no second command pass behind the first", "integrations/agenthooks/options.py",
+        "a pattern lets no second command pass behind the first", "integrations/agenthooks/command.py",
         "(is_plain and fnmatchcase(str(text), rest))", "(is_shell and fnmatchcase(str(text), rest))",
         "integrations/hooks/test_agent_hooks.py::test_patterns_let_pass_what_they_show_and_nothing_behind_it",
     ),
@@ -1451,17 +1451,17 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook",
     ),
     Mutant(
-        "a pattern says all that the host executes", "integrations/agenthooks/options.py",
+        "a pattern says all that the host executes", "integrations/agenthooks/command.py",
         "or event.arguments.keys() - {name} - beside:", ":",
         "integrations/hooks/test_agent_hooks.py::test_patterns_look_at_what_the_host_executes_and_at_all_of_it",
     ),
     Mutant(
-        "a cloned folder brings no store and no grants", "integrations/agenthooks/trust.py",
+        "a cloned folder brings no store and no grants", "integrations/agenthooks/command.py",
         "if is_project and os.path.isfile(path):", "if os.path.isfile(path):",
         "integrations/hooks/test_trusted_settings.py::test_a_cloned_folder_brings_no_store_and_no_grants",
     ),
     Mutant(
-        "settings that changed are trusted no more", "integrations/agenthooks/trust.py",
+        "settings that changed are trusted no more", "integrations/agenthooks/command.py",
         "if _digest(name) != digest:", "if False:",
         "integrations/hooks/test_trusted_settings.py::test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call",
     ),
@@ -1581,7 +1581,7 @@ MUTANTS = [
         "server/test_hook_limits.py::test_the_settings_say_who_may_review_beside_what_else_stands_there",
     ),
     Mutant(
-        "addresses of one IPv6 network are one sender", "server/auth/proxy.py",
+        "addresses of one IPv6 network are one sender", "server/auth/sign_in.py",
         "if isinstance(address, IPv6Address):", "if False:",
         "server/test_proxy_sign_in.py::test_where_an_attempt_came_from_is_the_proxys_word_only",
     ),

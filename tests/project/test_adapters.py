@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 # What the modules of the frameworks share, and what is no agent framework: a server of tools, two durable engines.
-SHARED = {"dspy_react", "functions", "mcp_server", "tool_calls", "tool_hooks", "dbos", "temporal"}
+SHARED = {"functions", "mcp_server", "tool_calls", "dbos", "temporal"}
 # Rows of `frameworks.toml` that are none either.
 RECIPES = {"main", "mcp", "schedulers", "airflow"}
 # Where a framework's extra, page, program or tests are not named after its module.

@@ -40,10 +40,10 @@ LOADS_BY_NAME = {
     "channels/registry.py",
     "testing/__init__.py",
     "cli/__init__.py",
-    "cli/mcp.py",
+    "cli/agents.py",
     "integrations/fastmcp.py",
     "integrations/mcp_gateway/streamable_http.py",
-    "integrations/tool_hooks.py",
+    "integrations/tool_calls.py",
     "cli/worker.py",
 }
 

@@ -17,7 +17,7 @@ import pytest
 
 import sayso
 from sayso import cli, config, errors
-from sayso.cli import output
+from sayso.cli import context
 from sayso.gates import signals
 from sayso.gates.hold import HoldOptions
 from sayso.runs.definition import Definition
@@ -324,7 +324,7 @@ def test_exit_codes_of_the_reference_are_those_of_the_command_line(root: Path) -
         for code, names in re.findall(r"with (\d) on ((?:[^w]|w(?!ith))+)", line)
         for name in _words(names)
     }
-    refused = {kind.__name__: code for kind, code in output._CODES if issubclass(kind, errors.DecisionRefusedError)}
+    refused = {kind.__name__: code for kind, code in context._CODES if issubclass(kind, errors.DecisionRefusedError)}
     assert told == refused
 
 

@@ -16,8 +16,7 @@ from sayso import (
     load_run,
     suspend,
 )
-from sayso.runs.decisions import IgnoredDecisionWarning
-from sayso.runs.interaction import ask_user, ask_user_multi, confirm
+from sayso.runs.decisions import IgnoredDecisionWarning, ask_user, ask_user_multi, confirm
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.running import agent_of, answers, ids, questions, reason, started, yes

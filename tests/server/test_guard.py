@@ -20,8 +20,7 @@ import sayso
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.auth.sessions import ABSOLUTE, IDLE, Sessions
-from sayso.server.auth.signing import PRINTED, TokenSigner
+from sayso.server.auth.sessions import ABSOLUTE, IDLE, PRINTED, Sessions, TokenSigner
 from sayso.server.hosts import HEADERS
 from sayso.stores.base import Store
 from tests.conftest import Clock

@@ -19,8 +19,7 @@ from sayso.channels.webhook import WebhookKeys
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
 from sayso.server import create_app, hooks
-from sayso.server.auth.options import SignIn
-from sayso.server.auth.proxy import Proxy, networks
+from sayso.server.auth.sign_in import Proxy, SignIn, networks
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock

@@ -27,8 +27,8 @@ from sayso.channels.registry import Notification
 from sayso.cli import main
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.auth.options import FAILURES, SignIn
-from sayso.server.auth.signing import LASTS, LONGEST, Links, TokenSigner, server_secret
+from sayso.server.auth.sessions import LASTS, LONGEST, Links, TokenSigner, server_secret
+from sayso.server.auth.sign_in import FAILURES, SignIn
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock, forget_settings

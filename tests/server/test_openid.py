@@ -23,9 +23,8 @@ from starlette.applications import Starlette
 from sayso import errors
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app
-from sayso.server.auth import login, oidc
-from sayso.server.auth.oidc import Oidc, Provider
-from sayso.server.auth.options import FAILURES, SignIn
+from sayso.server.auth import login, sign_in
+from sayso.server.auth.sign_in import FAILURES, Oidc, Provider, SignIn
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.server.openid import OpenId, openid, unsigned
@@ -210,7 +209,7 @@ def test_every_changed_character_of_a_token_signs_nobody_in(
         changed = token[:at] + ("B" if token[at] == "A" else "A") + token[at + 1 :]
         try:
             accepted.append(known._checked({"id_token": changed, "access_token": "at"}, "n"))
-        except oidc.SignInError:
+        except sign_in.SignInError:
             continue
     assert accepted == []
 
@@ -219,10 +218,10 @@ def test_a_new_key_is_looked_up_when_it_is_first_met_and_not_for_every_bad_token
     made: Callable[..., Starlette], provider: OpenId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(sign_in, "time", SimpleNamespace(monotonic=lambda: now[0]))
     app = made()
     assert signed_in(browser(app)).status_code == 303
-    now[0] += oidc._SOONEST + 1
+    now[0] += sign_in._SOONEST + 1
     provider.rotate()
     assert signed_in(browser(app)).status_code == 303
     provider.token = FORGERIES["a key that nobody published"]
@@ -253,7 +252,7 @@ def test_a_provider_that_does_not_answer_is_asked_again_after_a_while(
     made: Callable[..., Starlette], provider: OpenId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(sign_in, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client = browser(made())
     provider.is_broken = True
     for _ in range(3):
@@ -262,7 +261,7 @@ def test_a_provider_that_does_not_answer_is_asked_again_after_a_while(
         assert "try again in a moment" in answer.text
     assert len(provider.asked) == 1
     provider.is_broken = False
-    now[0] += oidc._SOONEST + 1
+    now[0] += sign_in._SOONEST + 1
     assert signed_in(client).status_code == 303
 
 
@@ -379,7 +378,7 @@ def test_a_provider_that_hangs_keeps_nobody_from_the_pages(
     def hang(*_: object, **__: object) -> str:
         begun.release()
         assert goes_on.wait(60)
-        raise oidc.SignInError("it hung", is_away=True)
+        raise sign_in.SignInError("it hung", is_away=True)
 
     monkeypatch.setattr(Provider, "address", hang)
     with browser(app) as client, ThreadPoolExecutor(51) as people:  # one loop, as of a server

@@ -18,8 +18,7 @@ from sayso import errors
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.auth.options import SignIn
-from sayso.server.auth.proxy import PROXY, Proxy, networks, sender_of
+from sayso.server.auth.sign_in import PROXY, Proxy, SignIn, networks, sender_of
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.server.test_where_it_listens import running

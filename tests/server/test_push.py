@@ -28,8 +28,8 @@ from sayso.channels.outbox import Deliverer, health
 from sayso.model.reviewer import TOKENS, Identity, Quorum, Reviewer
 from sayso.policy import Policy
 from sayso.server import login_path
-from sayso.server.auth.options import SignIn
-from sayso.server.auth.signing import TokenSigner
+from sayso.server.auth.sessions import TokenSigner
+from sayso.server.auth.sign_in import SignIn
 from sayso.server.push import DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Store
 from sayso.stores.records import Record

@@ -16,9 +16,8 @@ from sayso import config
 from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app
-from sayso.server.auth.options import SignIn
-from sayso.server.auth.sessions import IDLE, Sessions
-from sayso.server.auth.signing import TokenSigner
+from sayso.server.auth.sessions import IDLE, Sessions, TokenSigner
+from sayso.server.auth.sign_in import SignIn
 from sayso.stores.base import Store
 from tests.conftest import Clock, forget_settings
 from tests.support.acting import held, payer, state_of

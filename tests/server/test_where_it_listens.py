@@ -219,7 +219,7 @@ def test_settings_of_the_file_are_used_and_options_win(file_store: Store, served
 def test_a_secret_of_its_own_is_needed_where_the_store_is_no_file(
     file_store: Store, served: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sayso.server.auth.signing._secret_file", lambda _: None)
+    monkeypatch.setattr("sayso.server.auth.sessions._secret_file", lambda _: None)
     words = ["--login-links", "--base-url", PUBLIC]
     assert serve(file_store, *words) == 1
     assert "set SAYSO_SECRET" in capsys.readouterr().err

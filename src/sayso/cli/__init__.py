@@ -34,9 +34,9 @@ _COMMANDS = {
     "release": ("decisions", "Give a claimed request back."),
     "extend": ("decisions", "Extend a request, or an unused approval."),
     "resolve": ("decisions", "Record whether a call with an unknown outcome happened."),
-    "grants": ("grants", "List or revoke what lets the next calls start."),
-    "stop": ("grants", "Block every start, approved ones too."),
-    "go": ("grants", "Let calls start again."),
+    "grants": ("policy", "List or revoke what lets the next calls start."),
+    "stop": ("policy", "Block every start, approved ones too."),
+    "go": ("policy", "Let calls start again."),
     "log": ("audit", "Print the journal, verify it, or export it."),
     "receipt": ("audit", "Write the receipt of a call, or verify one."),
     "confirm": ("confirm", "Write, read and check documents of the Confirm protocol."),
@@ -46,11 +46,11 @@ _COMMANDS = {
     "serve": ("serve", "Serve the inbox for browsers."),
     "login": ("tokens", "Print a link that signs somebody in to the inbox."),
     "token": ("tokens", "Create, list and revoke tokens of programs."),
-    "notify": ("notify", "Notify people through channels."),
+    "notify": ("worker", "Notify people through channels."),
     "worker": ("worker", "Resume runs when a person has decided."),
-    "mcp-server": ("mcp", "Let an agent look at requests and propose decisions."),
-    "mcp-gateway": ("mcp", "Put a say-so in front of an MCP server."),
-    "hook": ("hook", "Let the tool calls of a coding agent wait for a person."),
+    "mcp-server": ("agents", "Let an agent look at requests and propose decisions."),
+    "mcp-gateway": ("agents", "Put a say-so in front of an MCP server."),
+    "hook": ("agents", "Let the tool calls of a coding agent wait for a person."),
     "scan": ("scan", "Find calls in code that look irreversible and are behind no gate."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "policy": ("policy", "Check, explain, test and replay the rules of a policy file."),
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise click.UsageError("an argument is not valid UTF-8") from None
         code = _sayso.main(given, prog_name="sayso", standalone_mode=False)
     except click.exceptions.Abort:
-        from sayso.cli.output import complain
+        from sayso.cli.context import complain
 
         complain("stopped; what was not reported as decided was not decided")
         code = 130
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        from sayso.cli.output import silence
+        from sayso.cli.context import silence
 
         silence()
     return code if isinstance(code, int) else 0
@@ -155,7 +155,7 @@ def _one_line(error: click.ClickException) -> str:
 
 
 def _usage(error: click.ClickException) -> int:
-    from sayso.cli.output import complain
+    from sayso.cli.context import complain
     from sayso.model.escaping import escape
 
     context = getattr(error, "ctx", None)

@@ -28,8 +28,23 @@ from sayso.audit.export import FORMATS, Format, Purged, entry_document, exported
 from sayso.audit.export import purge as let_go
 from sayso.audit.receipt import receipt_text, verify_receipt_file
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
-from sayso.cli.context import CliContext, Number, as_date, as_option, json_option, output_option
-from sayso.cli.output import WRONG, complain, confirmed, file_to_write, out, paint, plural, print_json, write_lines
+from sayso.cli.context import (
+    WRONG,
+    CliContext,
+    Number,
+    as_date,
+    as_option,
+    complain,
+    confirmed,
+    file_to_write,
+    json_option,
+    out,
+    output_option,
+    paint,
+    plural,
+    print_json,
+    write_lines,
+)
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.escaping import escape

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sayso import config, errors
-from sayso.cli.context import CliContext, json_option, output_option
-from sayso.cli.output import WRONG, complain, file_to_write, print_json
+from sayso.cli.context import WRONG, CliContext, complain, file_to_write, json_option, output_option, print_json
 from sayso.model.escaping import escape
 from sayso.view.summary import short
 

@@ -19,16 +19,22 @@ import click
 
 from sayso import clock, errors
 from sayso.cli.context import (
+    WRONG,
     CliContext,
     as_span,
+    complain,
+    confirmed,
     deciding,
+    exit_code,
     filter_options,
     message_option,
+    out,
+    print_json,
     report,
     reviewer_options,
+    table,
 )
-from sayso.cli.grants import grant_rows
-from sayso.cli.output import WRONG, complain, confirmed, exit_code, out, print_json, table
+from sayso.cli.policy import grant_rows
 from sayso.gates.notices import is_there
 from sayso.model import strict_json
 from sayso.model.edit import edited_call, schema_of

@@ -22,8 +22,7 @@ from sayso import __version__, clock, config
 from sayso.audit.checkpoint import first_of, history, problems
 from sayso.channels.registry import ChannelHealth, check, health
 from sayso.cli.audit import checkpoint_text, signer
-from sayso.cli.context import CliContext, NoStoreYetError, check_key, file_of, json_option
-from sayso.cli.output import WRONG, paint
+from sayso.cli.context import WRONG, CliContext, NoStoreYetError, check_key, file_of, json_option, paint
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.escaping import escape

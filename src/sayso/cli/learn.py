@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from sayso import clock
-from sayso.cli.context import CliContext, as_date, json_option, output_option
-from sayso.cli.output import complain, file_to_write, paint, plural, write_lines
+from sayso.cli.context import (
+    CliContext,
+    as_date,
+    complain,
+    file_to_write,
+    json_option,
+    output_option,
+    paint,
+    plural,
+    write_lines,
+)
 from sayso.errors import ConfigError
 from sayso.learning import Share
 from sayso.model.canonical.tags import dumps

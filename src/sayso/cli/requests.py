@@ -17,15 +17,20 @@ import click
 from sayso import audit, clock
 from sayso.audit.export import entry_document
 from sayso.cli.context import (
+    COLOURS,
     CliContext,
     NoRunError,
     NoStoreYetError,
     Number,
     as_option,
+    complain,
     filter_options,
     json_option,
+    out,
+    paint,
+    print_json,
+    table,
 )
-from sayso.cli.output import COLOURS, complain, out, paint, print_json, table
 from sayso.gates.notices import command
 from sayso.model.edit import schema_of
 from sayso.model.escaping import escape

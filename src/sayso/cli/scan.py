@@ -23,7 +23,7 @@ from urllib.parse import quote
 import click
 
 from sayso import __version__
-from sayso.cli.output import complain, out, plural
+from sayso.cli.context import complain, out, plural
 from sayso.model.escaping import escape
 
 SEVERITIES = ("low", "medium", "high")

@@ -32,8 +32,16 @@ from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli.audit import signer
-from sayso.cli.context import CliContext, Number, check_key, handling_signals, needing_web, reviewer_options
-from sayso.cli.output import complain, out
+from sayso.cli.context import (
+    CliContext,
+    Number,
+    check_key,
+    complain,
+    handling_signals,
+    needing_web,
+    out,
+    reviewer_options,
+)
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
@@ -44,9 +52,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
-    from sayso.server.auth.oidc import Provider
-    from sayso.server.auth.options import SignIn
-    from sayso.server.auth.proxy import Proxy
+    from sayso.server.auth.sign_in import Provider, Proxy, SignIn
 
 
 _SERVE = (
@@ -175,8 +181,8 @@ def _sign_in(
     table: Table, has_links: bool, header: str | None, roles_header: str | None, peers: Sequence[str]
 ) -> SignIn | None:
     """Return how people sign in, by the options and the settings; None if no way to sign in is configured."""
-    from sayso.server.auth.options import SignIn
     from sayso.server.auth.sessions import ABSOLUTE
+    from sayso.server.auth.sign_in import SignIn
 
     has_links = has_links or table.get("login_links", bool, False)
     proxy, known = _proxy(table, header, roles_header, peers), _provider()
@@ -198,7 +204,7 @@ def _sign_in(
 
 
 def _proxy(table: Table, header: str | None, roles_header: str | None, peers: Sequence[str]) -> Proxy | None:
-    from sayso.server.auth.proxy import Proxy, networks
+    from sayso.server.auth.sign_in import Proxy, networks
 
     header = header or table.get("proxy_header", str, "") or None
     roles = roles_header or table.get("proxy_roles_header", str, "") or None
@@ -217,7 +223,7 @@ def _provider() -> Provider | None:
     found = config.table("oidc")
     if not found:
         return None
-    from sayso.server.auth.oidc import Oidc, Provider
+    from sayso.server.auth.sign_in import Oidc, Provider
 
     table = Table("oidc", found, known=_OIDC)
     scopes = table.texts("scopes") or ["openid"]
@@ -254,7 +260,7 @@ def _for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str
 
 def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
     from sayso.server import create_app
-    from sayso.server.auth.signing import server_secret
+    from sayso.server.auth.sessions import server_secret
 
     if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
         raise errors.ConfigError(
@@ -286,7 +292,7 @@ def _say_where(place: Place, first: str, port: int | None) -> None:
 
 def _open(app: Starlette, first: str, stack: ExitStack) -> None:
     """Open the inbox in a browser; what signs in is not handed over in its command line."""
-    from sayso.server.auth.signing import PRINTED
+    from sayso.server.auth.sessions import PRINTED
 
     token = first.partition("?token=")[2]
     remove = stack.enter_context(login_page(first, PRINTED.total_seconds()))

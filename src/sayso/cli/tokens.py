@@ -16,16 +16,19 @@ from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
 from sayso.channels.registry import make, test_notification
 from sayso.cli.context import (
+    WRONG,
     CliContext,
     NoStoreYetError,
     Number,
     as_option,
     as_span,
+    complain,
     json_option,
     needing_web,
+    out,
     reviewer_of,
+    text_table,
 )
-from sayso.cli.output import WRONG, complain, out, text_table
 from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
 from sayso.model.escaping import escape
@@ -200,7 +203,7 @@ def _own_name(cli: CliContext) -> str:
 
 def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
     with needing_web("login"):
-        from sayso.server.auth.signing import LONGEST, Links, TokenSigner, server_secret
+        from sayso.server.auth.sessions import LONGEST, Links, TokenSigner, server_secret
     if lasts > LONGEST:
         raise errors.ConfigError(f"a login link is good for {duration.text(LONGEST)} at most; no link was made")
     store = cli.store_or_new

@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any, Unpack
 
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_hooks import Call, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolHook, framework
 
 _middleware: Any = framework("ag2.middleware", "ag2", "AG2")
 _events: Any = framework("ag2.events", "ag2", "AG2")

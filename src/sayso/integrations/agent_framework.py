@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Unpack, cast
 
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_hooks import Call, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolHook, framework
 
 _maf: Any = framework("agent_framework", "agent-framework", "Microsoft agent-framework")
 _flow: Any = framework("agent_framework.exceptions", "agent-framework", "Microsoft agent-framework")

@@ -14,8 +14,7 @@ from typing import Any, Unpack
 
 from sayso.errors import ConfigError
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import is_in_loop
-from sayso.integrations.tool_hooks import Call, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolHook, framework, is_in_loop
 
 _MOST_RUNS = 1_000
 

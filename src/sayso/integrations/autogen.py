@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from typing import Any, Unpack
 
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import ToolResult
-from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, ToolResult, framework
 from sayso.model.request import not_run
 
 _core: Any = framework("autogen_core.tools", "autogen", "AutoGen")

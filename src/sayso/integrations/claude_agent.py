@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, cast
 from sayso import aio, errors
 from sayso.gates.signals import ConfirmationRejected, trimmed
 from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe
-from sayso.integrations.tool_hooks import framework
+from sayso.integrations.tool_calls import framework
 from sayso.model import canonical
 from sayso.stores.base import Store
 

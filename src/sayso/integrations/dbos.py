@@ -20,8 +20,7 @@ from sayso.channels import Notification, UndeliverableError
 from sayso.gates.held import HeldBase
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.integrations.tool_calls import ToolFunction, check_options, is_in_loop, options_of
-from sayso.integrations.tool_hooks import framework
+from sayso.integrations.tool_calls import ToolFunction, check_options, framework, is_in_loop, options_of
 from sayso.model import duration
 
 _dbos: Any = framework("dbos", "dbos", "DBOS")

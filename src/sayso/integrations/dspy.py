@@ -1,37 +1,277 @@
-"""Sayso in DSPy: a tool that waits for a person, and a person as a tool (extra `dspy`).
+"""Sayso in DSPy: a tool that waits for a person, a person as a tool, and agents that suspend and resume (extra `dspy`).
 
 `dspy.ReAct` takes every `Exception` of a tool for something that the model should read, and goes on. A person who
 does not answer is that. A run that a person ends, a question that could not be kept and a call that cannot be made are
-not: they leave as `Stopped`, which is none. Invariant: no model goes on as if it had been answered. `Resumable`, which
-suspends and resumes an agent, is in `dspy_react`.
+not: they leave as `Stopped`, which is none. Invariant: no model goes on as if it had been answered.
+
+`Resumable` suspends an agent at a call that waits, and resumes it by replay, in any process. The steps of a
+`dspy.ReAct` are local variables of its `forward`, so it is made again from the top, with what the model said and what
+tools returned: a resume asks no model again, runs no tool again, and asks no person again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import copy
+import importlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
+from weakref import WeakSet
+
+from pydantic import TypeAdapter
 
 from sayso.channels.human import HumanInputRequest, Requester, carried
 from sayso.errors import ConfigError, SaysoError
 from sayso.gates.hold import HoldOptions
+from sayso.gates.scope import checked_name
 from sayso.gates.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
-from sayso.integrations.dspy_react import GATED, Resumable, Suspended, place
 from sayso.integrations.tool_calls import (
     acall_tool,
     call_tool,
     check_options,
+    fields_of,
+    framework,
     is_in_loop,
     object_schema,
     options_of,
     plain,
 )  # fmt: skip
-from sayso.integrations.tool_hooks import framework
 from sayso.stores.base import Store
 
-__all__ = ["Resumable", "Stopped", "Suspended", "gate", "human_in_the_loop"]
+__all__ = [
+    "Resumable", "Stopped", "Suspended", "gate", "human_in_the_loop",
+]  # fmt: skip
+
+GATED: WeakSet[Callable[..., Any]] = WeakSet()  # the functions of the tools that wait for a person
+_ENDS = {"finish", "submit"}  # tools by which an agent ends; they do nothing
+
+
+class Suspended(BaseException):
+    """The agent stopped at a call that waits for a person. No `Exception`: DSPy would tell it to the model.
+
+    Attributes:
+        id: Id of the request that waits.
+        state: What `Resumable.resume` goes on from, with the model's words and the results of free tools; JSON values.
+    """
+
+    def __init__(self, id: str, state: dict[str, Any]) -> None:  # noqa: A002  the field's name
+        super().__init__(f"{id} waits for a person; decide it, then resume the agent from `.state`")
+        self.id = id
+        self.state = state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Suspended, (self.id, self.state)
+
+
+class _Place:
+    """Where in a run of an agent the next step stands: how many there were, and what is known of the next one."""
+
+    def __init__(self, state: dict[str, Any], *, suspends: bool, prefix: str = "") -> None:
+        self._state, self._suspends, self._prefix = state, suspends, prefix
+        self._models = self._tools = 0
+        self.predictions: dict[str, Any] = state["predictions"]
+        self.results: dict[str, Any] = state["results"]
+        self.words: str | None = None
+
+    def next_prediction(self) -> str:
+        self._models += 1
+        return f"{self._prefix}{self._models}"
+
+    def next_tool(self) -> str:
+        self._tools += 1
+        return f"{self._prefix}{self._tools}"
+
+    def inside(self, step: str) -> _Place:
+        return _Place(self._state, suspends=self._suspends, prefix=f"{step}.")
+
+    def call(self) -> tuple[str, str, str | None, Callable[[str], None] | None]:
+        """Return the key and the run of the call that stands here, the model's words, and what ends the run."""
+        return f"call-{self.next_tool()}", self._state["run"], self.words, self._suspend if self._suspends else None
+
+    def _suspend(self, request_id: str) -> None:
+        raise Suspended(request_id, copy.deepcopy(self._state))
+
+
+place: ContextVar[_Place | None] = ContextVar("sayso_dspy_place", default=None)
+"""Where in a `Resumable` the current code stands; None outside of one."""
+
+
+class Resumable:
+    """A `dspy.ReAct` or `dspy.ReActV2` whose gated tools suspend it; see the page docs/guides/dspy.md.
+
+    The calls of its tools are known by their order in a run, so one name of a run is one call of the agent: a second
+    question in a conversation gets a name of its own. An agent that a free tool runs may be a `Resumable` too: it then
+    is a part of the outer one's run.
+
+    Args:
+        agent: The agent. It stays as it is.
+        wait: `suspend` raises `Suspended` at a call that waits; `block` waits there.
+    """
+
+    def __init__(self, agent: Any, *, wait: Literal["suspend", "block"] = "suspend") -> None:
+        if wait not in {"suspend", "block"}:
+            raise ConfigError(f"wait= takes 'suspend' or 'block', not {wait!r}")
+        if not all(hasattr(agent, name) for name in ("react", "tools", "signature")):
+            raise ConfigError(f"Resumable takes a dspy.ReAct or dspy.ReActV2, not {agent!r}")
+        self._agent, self._suspends = agent, wait == "suspend"
+
+    def __call__(self, run: str, /, **inputs: Any) -> Any:
+        """Run the agent and return its prediction.
+
+        Args:
+            run: Name of this call of the agent, in every process.
+            inputs: The inputs of its signature: values that have a JSON form.
+
+        Raises:
+            Suspended: A call waits for a person.
+        """
+        return self._run(self._begun(run, inputs), inputs)
+
+    async def acall(self, run: str, /, **inputs: Any) -> Any:
+        """Call it without blocking the event loop."""
+        return await self._arun(self._begun(run, inputs), inputs)
+
+    def resume(self, state: Mapping[str, Any]) -> Any:
+        """Go on from `Suspended.state`; early, late or again, nothing is asked or run twice.
+
+        Raises:
+            Suspended: The call still waits, or the next one does.
+        """
+        return self._run(*self._opened(state))
+
+    async def aresume(self, state: Mapping[str, Any]) -> Any:
+        """Do what `resume` does, without blocking the event loop."""
+        return await self._arun(*self._opened(state))
+
+    def _begun(self, run: str, inputs: Mapping[str, Any]) -> _Place:
+        outer = place.get()
+        if outer is not None:
+            return outer
+        state: dict[str, Any] = {
+            "version": 1,
+            "run": checked_name(run),
+            "inputs": plain(inputs),
+            "predictions": {},
+            "results": {},
+        }
+        return _Place(state, suspends=self._suspends)
+
+    def _opened(self, state: Mapping[str, Any]) -> tuple[_Place, dict[str, Any]]:
+        if not isinstance(state, Mapping) or state.get("version") != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError("resume takes what Suspended.state was, of this version of sayso")
+        fields, saved = self._agent.signature.input_fields, copy.deepcopy(dict(state))
+        inputs = {
+            n: TypeAdapter(fields[n].annotation).validate_python(v) if n in fields else v
+            for n, v in saved["inputs"].items()
+        }
+        return _Place(saved, suspends=self._suspends), inputs
+
+    def _run(self, here: _Place, inputs: Mapping[str, Any]) -> Any:
+        token = place.set(here)
+        try:
+            return self._replaying(here)(**inputs)
+        finally:
+            place.reset(token)
+
+    async def _arun(self, here: _Place, inputs: Mapping[str, Any]) -> Any:
+        token = place.set(here)
+        try:
+            return await self._replaying(here).acall(**inputs)
+        finally:
+            place.reset(token)
+
+    def _replaying(self, here: _Place) -> Any:
+        agent = copy.copy(self._agent)
+        agent.react = _Model(self._agent, here)
+        agent.tools = {
+            name: tool if name in _ENDS or tool.func in GATED else _FreeTool(tool, here)
+            for name, tool in self._agent.tools.items()
+        }
+        return agent
+
+
+class _Model:
+    """The agent's predictor: each prediction is made once in a run."""
+
+    def __init__(self, agent: Any, here: _Place) -> None:
+        self._module, self._tools, self._here = agent.react, list(agent.tools.values()), here
+
+    def __call__(self, **inputs: Any) -> Any:
+        step = self._here.next_prediction()
+        return self._known(step) or self._made(step, self._module(**self._given(inputs)))
+
+    async def acall(self, **inputs: Any) -> Any:
+        step = self._here.next_prediction()
+        return self._known(step) or self._made(step, await self._module.acall(**self._given(inputs)))
+
+    def _given(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        return {**inputs, "tools": self._tools} if "tools" in inputs else inputs  # ReActV2 describes them by its fields
+
+    def _known(self, step: str) -> Any:
+        saved = self._here.predictions.get(step)
+        if saved is None:
+            return None
+        prediction: Any = importlib.import_module("dspy").Prediction
+        fields = self._module.signature.output_fields
+        return self._noted(
+            prediction(**{n: TypeAdapter(fields[n].annotation).validate_python(v) for n, v in saved.items()})
+        )
+
+    def _made(self, step: str, prediction: Any) -> Any:
+        fields = self._module.signature.output_fields
+        self._here.predictions[step] = {n: fields_of(prediction[n]) for n in fields if n in prediction}
+        return self._noted(prediction)
+
+    def _noted(self, prediction: Any) -> Any:
+        thought = prediction.get("next_thought")
+        self._here.words = None if thought is None else str(getattr(thought, "content", thought))
+        return prediction
+
+
+class _FreeTool:
+    """A tool that nobody decides: it is run once in a run, and its result comes from the state from then on."""
+
+    def __init__(self, tool: Any, here: _Place) -> None:
+        self._tool, self._here = tool, here
+
+    def __call__(self, **arguments: Any) -> Any:
+        step = self._here.next_tool()
+        if step not in self._here.results:
+            with self._recording(step) as result:
+                result["value"] = self._tool(**arguments)
+            return result["value"]
+        return self._known(step)
+
+    async def acall(self, **arguments: Any) -> Any:
+        step = self._here.next_tool()
+        if step not in self._here.results:
+            with self._recording(step) as result:
+                result["value"] = await self._tool.acall(**arguments)
+            return result["value"]
+        return self._known(step)
+
+    @contextmanager
+    def _recording(self, step: str) -> Generator[dict[str, Any]]:
+        result: dict[str, Any] = {}
+        token = place.set(self._here.inside(step))
+        try:
+            yield result
+            self._here.results[step] = plain(result)
+        except Exception as error:
+            self._here.results[step] = {"error": f"{type(error).__name__}: {error}"}
+            raise
+        finally:
+            place.reset(token)
+
+    def _known(self, step: str) -> Any:
+        saved = self._here.results[step]
+        if "error" in saved:
+            raise RuntimeError(saved["error"])
+        return saved["value"]
+
 
 _is_awaited: ContextVar[bool] = ContextVar("sayso_dspy_is_awaited", default=False)
 

@@ -18,8 +18,7 @@ from typing import Any, Literal, Unpack, cast
 from sayso.errors import ConfigError, KeyReusedError
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.integrations.tool_calls import ToolResult, acall_tool, options_of
-from sayso.integrations.tool_hooks import ToolHook, framework
+from sayso.integrations.tool_calls import ToolHook, ToolResult, acall_tool, framework, options_of
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import not_run

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any, Unpack, cast
 
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, framework
 
 _plugins: Any = framework("google.adk.plugins.base_plugin", "google-adk", "Google ADK")
 _tools: Any = framework("google.adk.tools.base_tool", "google-adk", "Google ADK")

@@ -12,8 +12,7 @@ from typing import Any, Unpack
 
 from sayso.errors import ConfigError
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import is_in_loop
-from sayso.integrations.tool_hooks import Call, PendingCalls, ToolHook, framework
+from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, framework, is_in_loop
 
 
 class ToolApproval:

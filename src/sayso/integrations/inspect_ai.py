@@ -14,8 +14,7 @@ from typing import Any, cast
 from sayso import aio, errors
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
-from sayso.integrations.tool_calls import check_options, plain
-from sayso.integrations.tool_hooks import framework
+from sayso.integrations.tool_calls import check_options, framework, plain
 from sayso.model.request import MODEL_WORDS, not_run
 
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")

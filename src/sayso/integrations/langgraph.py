@@ -15,8 +15,15 @@ from typing import Any, Literal, Unpack, cast
 
 from sayso import errors
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import ToolResult, acall_tool, call_tool, check_options, options_of, text_of
-from sayso.integrations.tool_hooks import framework
+from sayso.integrations.tool_calls import (
+    ToolResult,
+    acall_tool,
+    call_tool,
+    check_options,
+    framework,
+    options_of,
+    text_of,
+)
 
 _lc: Any = framework("langchain_core.messages", "langgraph", "LangChain")
 _lg: Any = framework("langgraph.types", "langgraph", "LangGraph")

@@ -13,7 +13,7 @@ from typing import Any
 
 from sayso import aio, clock, config, errors, policy
 from sayso.gates import signals
-from sayso.integrations.tool_hooks import framework
+from sayso.integrations.tool_calls import framework
 from sayso.model import canonical
 from sayso.model.ids import new_token
 from sayso.model.request import Call, Request, not_run

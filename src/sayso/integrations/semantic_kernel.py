@@ -11,8 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Unpack
 
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import plain
-from sayso.integrations.tool_hooks import Call, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolHook, framework, plain
 
 _by_model = ContextVar[Any]("sayso_by_model", default=None)
 Next = Callable[[Any], Awaitable[None]]

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Any, Unpack
 
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_hooks import Call, ToolFailed, ToolHook, framework
+from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, framework
 
 _plugins: Any = framework("strands.plugins", "strands", "Strands Agents")
 _stages: Any = framework("strands.middleware.stages", "strands", "Strands Agents")

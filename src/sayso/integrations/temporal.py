@@ -20,8 +20,7 @@ from sayso.channels import Notification, UndeliverableError
 from sayso.gates.held import HeldBase
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
-from sayso.integrations.tool_calls import ToolFunction, check_options, options_of
-from sayso.integrations.tool_hooks import framework
+from sayso.integrations.tool_calls import ToolFunction, check_options, framework, options_of
 
 _activity: Any = framework("temporalio.activity", "temporal", "Temporal")
 _workflow: Any = framework("temporalio.workflow", "temporal", "Temporal")

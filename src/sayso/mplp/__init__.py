@@ -15,10 +15,26 @@ from typing import Any, ParamSpec, TypeVar
 from sayso.effects import Effects, drive
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm, create_confirm
-from sayso.mplp.document import Concern, Event, Governance, Meta, Module, Ref, StageEvent, Trace
+from sayso.mplp.document import (
+    Concern,
+    ConfirmStatus,
+    Decision,
+    DecisionStatus,
+    Event,
+    Governance,
+    Meta,
+    Module,
+    Plan,
+    PlanStatus,
+    PlanStep,
+    Ref,
+    StageEvent,
+    StepStatus,
+    TargetType,
+    Trace,
+)
 from sayso.mplp.flow import subscribe
 from sayso.mplp.lookup import find_confirm
-from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, PlanStep, StepStatus, TargetType
 from sayso.mplp.sample import LearningSample, capture_learning_sample, sample_of
 from sayso.mplp.schema import (
     ConfirmLockedError,

@@ -13,7 +13,7 @@ from sayso import mplp
 from sayso.effects import Effects, adrive
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm
-from sayso.mplp.plan import Plan
+from sayso.mplp.document import Plan
 from sayso.stores.base import Store
 
 __all__ = [

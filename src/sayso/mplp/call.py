@@ -21,7 +21,7 @@ from sayso.gates.options import Gate
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call
-from sayso.mplp.plan import Plan, PlanStep, TargetType
+from sayso.mplp.document import Plan, PlanStep, TargetType
 from sayso.mplp.schema import NotConformantError, id_of
 
 _Text = Annotated[str, Field(min_length=1)]

@@ -24,17 +24,23 @@ from sayso.model.request import Decision as RecordedDecision
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
 from sayso.mplp.document import (
+    ConfirmStatus,
+    Decision,
+    DecisionStatus,
     Document,
     Event,
+    FrozenList,
     Governance,
     Meta,
+    Plan,
+    PlanStatus,
     StageEvent,
+    TargetType,
     Trace,
     fresh_meta,
     repeated_ids,
     time_text,
 )
-from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, FrozenList, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import (
     ConfirmLockedError,
     ConfirmRefusedError,

@@ -46,9 +46,8 @@ from sayso.mplp.confirm import (
     run_of,
     stage_of,
 )
-from sayso.mplp.document import Event, StageEvent
+from sayso.mplp.document import ConfirmStatus, Decision, DecisionStatus, Event, Plan, PlanStatus, StageEvent, TargetType
 from sayso.mplp.lookup import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
-from sayso.mplp.plan import ConfirmStatus, Decision, DecisionStatus, Plan, PlanStatus, TargetType
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
 from sayso.stores.base import Store

@@ -16,7 +16,7 @@ from sayso.model import lifecycle
 from sayso.model.journal import detail_of
 from sayso.model.request import Request, State
 from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
-from sayso.mplp.plan import Plan
+from sayso.mplp.document import Plan
 from sayso.mplp.schema import ConfirmNotFoundError, is_id
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store

@@ -20,8 +20,7 @@ from sayso.model import canonical, redaction, strict_json
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
 from sayso.mplp.confirm import Confirm, confirm_of, plan_of, round_facts
-from sayso.mplp.document import Document, Part, time_text
-from sayso.mplp.plan import ConfirmStatus, FrozenList, Plan
+from sayso.mplp.document import ConfirmStatus, Document, FrozenList, Part, Plan, time_text
 from sayso.mplp.schema import MismatchError, id_of, new_id
 
 redaction_of = lru_cache(maxsize=256)(Redaction)

@@ -27,6 +27,7 @@ from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, RunUpdate
+from sayso.runs.decisions import answers, cancelled, record_held_call, record_question
 from sayso.runs.events import (
     ApprovalEvent,
     Denied,
@@ -40,7 +41,6 @@ from sayso.runs.events import (
     ended_output,
     resolution_of,
 )
-from sayso.runs.interaction import answers, cancelled, record_held_call, record_question
 from sayso.runs.state import (
     Body,
     Checkpoint,

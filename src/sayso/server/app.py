@@ -33,14 +33,12 @@ from sayso.model.reviewer import Reviewer
 from sayso.model.words import choose, later, say, speaking, spoken, unisolated
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcaster, EventLog
-from sayso.server.api.limits import InFlight, Rate
 from sayso.server.api.openapi import api
-from sayso.server.api.problems import FaultLog, kind_of
+from sayso.server.api.problems import FaultLog, InFlight, Rate, kind_of
 from sayso.server.assets import assets
 from sayso.server.auth import login
-from sayso.server.auth.options import SignIn
-from sayso.server.auth.sessions import Sessions
-from sayso.server.auth.signing import PRINTED, TokenSigner
+from sayso.server.auth.sessions import PRINTED, Sessions, TokenSigner
+from sayso.server.auth.sign_in import SignIn
 from sayso.server.auth.tokens import Tokens
 from sayso.server.context import RequestContext, Settings, get_route, post_route, session_of, settings_of
 from sayso.server.hooks import Hooks, receive

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sayso.server.auth.signing import TokenSigner
+from sayso.server.auth.sessions import TokenSigner
 from sayso.stores.base import Store
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -30,8 +30,8 @@ from sayso.channels.webhook import Destination, Receivers
 from sayso.model.lifecycle import must_be_allowed
 from sayso.model.request import Request, State
 from sayso.model.reviewer import TOKENS, Reviewer
-from sayso.server.auth.options import SignIn
-from sayso.server.auth.signing import TokenSigner
+from sayso.server.auth.sessions import TokenSigner
+from sayso.server.auth.sign_in import SignIn
 from sayso.stores.base import Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL

@@ -1,5 +1,5 @@
 """Import paths for compatibility with the approval API; the code is in `sayso.runs` and `sayso.runs.compat`."""
 
-from sayso.runs.interaction import suspend
+from sayso.runs.decisions import suspend
 
 __all__ = ["suspend"]
