@@ -18,7 +18,7 @@ from sayso import errors
 from sayso.channels import registry
 from sayso.channels.outbox import deliver
 from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
-from sayso.channels.slack import SlackChannel, make
+from sayso.channels.slack import SlackChannel, _end, make
 from sayso.channels.slack_review import SlackReviews
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
@@ -468,6 +468,42 @@ def test_a_request_of_another_store_is_told(slack: FakeSlack, ops: SlackChannel,
 
 
 # -- the connection --------------------------------------------------------------------------------------------
+
+
+class Beginning:
+    """A session that receives its first message while the client is closed."""
+
+    sock, session_id = None, "s"
+
+    def __init__(self, state: Any) -> None:
+        self._state, self.is_asked = state, threading.Event()
+
+    def is_active(self) -> bool:
+        self.is_asked.set()
+        while not self._state.terminated:
+            threading.Event().wait(0.001)
+        return True
+
+    def run_until_completion(self, state: Any) -> None:
+        while not state.terminated:
+            threading.Event().wait(0.001)
+
+    def check_state(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_client_that_is_closed_while_its_session_begins_ends() -> None:
+    client = SocketModeClient("xapp-1")
+    session: Any = Beginning(client.current_session_state)
+    client.current_session = session
+    assert session.is_asked.wait(30)
+    ending = threading.Thread(target=_end, args=(client,), daemon=True)
+    ending.start()
+    ending.join(30)
+    assert not ending.is_alive()
 
 
 def test_an_envelope_that_comes_again_has_one_effect_and_one_answer(

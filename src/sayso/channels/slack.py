@@ -241,6 +241,12 @@ def _end(client: SocketModeClient) -> None:
     if session is not None and session.sock is not None:
         with suppress(OSError):  # wakes a thread that waits for three seconds
             session.sock.shutdown(socket.SHUT_RDWR)
+    runner, state = client.current_session_runner, client.current_session_state
+    runner.event.set()
+    state.terminated = True
+    while runner.is_alive():  # a session that begins just now takes `terminated` back, and would never end
+        state.terminated = True
+        runner.thread.join(0.05)
     client.close()
 
 
