@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -188,17 +188,19 @@ class _Inbox(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guard(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _answer(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path, root = scope.get("path", ""), scope.get("root_path", "")
         if root and path.startswith(f"{root}/"):  # where it is mounted below another path
             path = path[len(root) :]
         if scope["type"] == "http" and path.startswith("/api/"):
             scope["app"] = self
-            await self._api(scope, receive, send, path.removeprefix("/api"))
-        else:
-            accepted = Headers(scope=scope).get("accept-language", "") if scope["type"] == "http" else ""
-            with speaking(asked_for(accepted)):
-                await super().__call__(scope, receive, send)
+            return self._api(scope, receive, send, path.removeprefix("/api"))
+        return self._page(scope, receive, send)
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        accepted = Headers(scope=scope).get("accept-language", "") if scope["type"] == "http" else ""
+        with speaking(asked_for(accepted)):
+            await super().__call__(scope, receive, send)
 
 
 def create_app(

@@ -9,7 +9,7 @@ headers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -64,11 +64,10 @@ class Guard:
         self._app = app
         self._hosts = frozenset(host.casefold() for host in hosts)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request, or refuse it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -83,10 +82,9 @@ class Guard:
 
         given = [value for name, value in scope["headers"] if name == b"host"]
         if len(given) == 1 and _hostname(given[0]) in self._hosts:
-            await self._app(scope, receive, send_guarded)
-            return
+            return self._app(scope, receive, send_guarded)
         refusal = PlainTextResponse("this server is not known by that name\n", status_code=421)
-        await refusal(scope, receive, send_guarded)
+        return refusal(scope, receive, send_guarded)
 
 
 _FOR_PROGRAMS = ("/api/", "/hooks/", "/healthz", "/metrics")

@@ -13,7 +13,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeVar, cast, get_origin
@@ -379,11 +379,15 @@ class Endpoint:
         half = "program_" if self.path.startswith("/v1/program/") else ""
         return half + self.handler.__name__
 
-    async def done(self, context: Context, given: Sequence[BaseModel]) -> BaseModel | Response:
+    @cached_property
+    def _is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.handler)
+
+    def done(self, context: Context, given: Sequence[BaseModel]) -> Awaitable[BaseModel | Response]:
         """Do it with checked input; raises what the handler raises."""
-        if inspect.iscoroutinefunction(self.handler):
-            return await self.handler(context, *given)
-        return await (context.commit if self.is_brief else context.look)(self.handler, *given)
+        if self._is_async:
+            return self.handler(context, *given)
+        return (context.commit if self.is_brief else context.look)(self.handler, *given)
 
     async def answered(self, http: Http, principal: Principal, slot: Slot | None) -> ASGIApp:
         """Do it, for somebody who is known; raises `Problem` where the token's kind may not, or the input is wrong."""
@@ -503,40 +507,35 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     state = http.app.state
     strangers: Rate = state.stranger_rate
     stranger = f"stranger {'' if http.client is None else http.client.host}"
+    endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
+    principal: Principal | None = None
+    slot: Slot | None = None  # let go while `until_changed` sleeps
     try:
         principal = await _principal(http)  # by its headers: no body has been read
-    except Problem:
-        strangers.count(stranger)
-        raise
-    if principal.token_id is None:
-        strangers.count(f"session {principal.reviewer.identity.folded}")
-        return await _done(http, endpoints, principal, None)
-    rate: Rate = state.rate
-    rate.count(f"token {principal.token_id}")
-    endpoint, in_flight = endpoints.get(http.method), cast("InFlight", state.in_flight)
-    slot = in_flight.slot(principal.token_id)  # let go while `until_changed` sleeps
-    try:
-        await slot.take(queues=endpoint is not None and endpoint.waits)
-        return await _done(http, endpoints, principal, slot)
+        if principal.token_id is not None:
+            cast("Rate", state.rate).count(f"token {principal.token_id}")
+            slot = cast("InFlight", state.in_flight).slot(principal.token_id)
+            await slot.take(queues=endpoint is not None and endpoint.waits)
+        else:
+            strangers.count(f"session {principal.reviewer.identity.folded}")
+        if endpoint is None:
+            raise _no_endpoint(endpoints)
+        answer = await endpoint.answered(http, principal, slot)
     except Problem as problem:
-        if problem.kind.code == "not_signed_in":  # any more
+        if principal is None or problem.kind.code == "not_signed_in":  # any more
             strangers.count(stranger)
         raise
     finally:
-        slot.release()
+        if slot is not None:
+            slot.release()
+    tokens: Tokens = state.tokens
+    if tokens.has_uses_to_write and http.method not in LOOKING:  # who only looks writes nothing, not even that
+        await in_thread(http, tokens.write_uses)
+    return answer
 
 
-async def _done(
-    http: Http, endpoints: Mapping[str, Endpoint], principal: Principal, slot: Slot | None
-) -> ASGIApp:  # fmt: skip
-    endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
-    if endpoint is not None:
-        answer = await endpoint.answered(http, principal, slot)
-        tokens: Tokens = http.app.state.tokens
-        if http.method not in LOOKING and tokens.has_uses_to_write:  # who only looks writes nothing, not even that
-            await in_thread(http, tokens.write_uses)
-        return answer
+def _no_endpoint(endpoints: Mapping[str, Endpoint]) -> Problem:
     if not endpoints:
-        raise Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
+        return Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
     allowed = ", ".join(sorted(endpoints))
-    raise Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})
+    return Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})

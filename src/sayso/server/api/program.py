@@ -12,6 +12,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -410,13 +411,6 @@ def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
 
 @_verb("Wait until a request differs from what was seen", waits=True)
 async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
-    if message.version is None:
-        return await _changes(own, message, None)
-    with StoreVersion.counted(own.store) as version:
-        return await _changes(own, message, version)
-
-
-async def _changes(own: Ownership, message: messages.Wait, version: StoreVersion | None) -> messages.Changes:
     def look(own: Ownership, request_ids: Collection[str]) -> messages.Changes | None:
         found = [message_of(one) for one in map(own.request_or_none, request_ids) if one is not None]
         changed = [one for one in found if one.etag != message.seen[one.request.id]]
@@ -427,9 +421,9 @@ async def _changes(own: Ownership, message: messages.Wait, version: StoreVersion
             requests=_as_many_as_fit(changed),
         )  # fmt: skip
 
-    found = await until_changed(
-        own, message.seen, look, message.seconds, is_any=version is not None
-    )  # fmt: skip
+    is_any = message.version is not None
+    with StoreVersion.counted(own.store) if is_any else nullcontext() as version:
+        found = await until_changed(own, message.seen, look, message.seconds, is_any=is_any)
     return found or messages.Changes.of(changed={}, version=message.version, requests=[])
 
 
