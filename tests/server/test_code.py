@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 import sayso
 from sayso.model.request import changed
 from sayso.server import create_app
-from sayso.server.pages.arguments import differences, highlighted, language_of, zone_warnings
+from sayso.server.pages.arguments import differences, highlighted, in_sight, language_of, zone_warnings
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_edit
 from tests.support.acting import held
@@ -130,3 +130,35 @@ def test_the_page_shows_code_with_marks_and_an_edit_with_its_lines_and_warnings(
     lines = re.findall(r'<span class="line (\w+)">(.*?)</span>', preview)
     assert [sign for sign, _ in lines] == ["removed", "added"]
     assert "Warning: at had a time zone and has none any more" in preview
+
+
+@pytest.mark.parametrize("language", [None, "sql", "python"])
+def test_nothing_of_a_text_is_pushed_out_of_its_box_by_what_is_empty(language: str | None) -> None:
+    text = "SELECT 1" + "\n \n" * 200 + "DELETE FROM orders" + " " * 400 + "WHERE TRUE\n\n\nEND"
+    drawn = in_sight(highlighted(text, language))
+    assert words(drawn) == "SELECT 1\n(399 empty lines)\nDELETE FROM orders<U+0020 x 400>WHERE TRUE\n\n\nEND"
+    assert drawn.count('class="gap"') == 2
+    assert in_sight("a\n<b>\n\n\n\nc") == "a\n&lt;b&gt;\n\n\n\nc"  # three empty lines stay
+
+
+def test_an_edit_that_adds_empty_lines_says_how_many() -> None:
+    before = sample_call(arguments={"body": "Dear Kim,\nyours, Ada"})
+    after = sample_edit(before, body="Dear Kim,\n" + "\n" * 40 + "no money back,\nyours, Ada")
+    (one,) = differences(changed(before.call, after), before.call, after)
+    assert [(line.sign, words(line.text)) for line in one.lines] == [
+        (" ", "Dear Kim,"), ("+", "(40 empty lines)"), ("+", "no money back,"), (" ", "yours, Ada")
+    ]  # fmt: skip
+
+
+def test_no_box_of_a_page_has_many_empty_lines(app: Starlette, store: Store) -> None:
+    text = "As agreed." + "\n" * 60 + "And wire the rest."
+    request_id = held(sayso.gate(wait="raise", prompt=text, description=text)(act), text).confirmation_id
+    ada = browser(app, "ada")
+    sayso.Review(store).comment(request_id, text, by="bob")
+    for address in (f"/r/{request_id}", f"/bulk?id={request_id}"):
+        page = re.sub(r"(?s)<textarea.*?</textarea>", "", ada.get(address).text)
+        assert "(59 empty lines)" in page
+        assert "\n\n\n\n\n\nAnd wire the rest." not in page.replace("| ", ""), address
+
+
+def act(text: str) -> None: ...

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from typing import TypeVar
 
 from sayso.model.canonical.decode import children_of, fields_of, tag_in
 from sayso.model.canonical.names import place
@@ -45,7 +47,10 @@ _SHORT = 24
 _MARK, _GOES_ON = "| ", ": "
 _SPACE = "<U+0020>"
 # Short pieces, so that any of them fits into the narrowest line, and an escape is never broken.
-_TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}>| {1,12}|[^ <]{1,12}|<")
+_TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}(?: x [0-9,]+)?>| {1,12}|[^ <]{1,12}|<")
+# What pushes the rest of a text out of sight; code is hardly ever indented as far, nor parted by as many lines.
+_GAP, _MOST_EMPTY = re.compile(" {40,}"), 3
+_Line = TypeVar("_Line")
 
 
 def columns(text: str) -> int:
@@ -53,6 +58,31 @@ def columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(one) in "WF" for one in text)
+
+
+def gathered(lines: Iterable[_Line], is_empty: Callable[[_Line], bool]) -> Iterator[_Line | int]:
+    """Yield lines, and of many empty ones only how many they are, so that they push nothing out of sight."""
+    for empty, group in groupby(lines, is_empty):
+        found = list(group)
+        if empty and len(found) > _MOST_EMPTY:
+            yield len(found)
+        else:
+            yield from found
+
+
+def empty_lines(count: int) -> str:
+    """Return what stands for so many empty lines."""
+    return say_n("(%(num)s empty line)", "(%(num)s empty lines)", count)
+
+
+def is_empty(line: str) -> bool:
+    """Say whether there is nothing to be seen in a line of escaped text."""
+    return not line.strip(" ")
+
+
+def without_gaps(line: str, mark: str = "<U+0020 x {:,}>") -> str:
+    """Return a line of escaped text with many spaces in a row as an escape of their own, such as `<U+0020 x 400>`."""
+    return _GAP.sub(lambda found: mark.format(len(found[0])), line)
 
 
 @dataclass(frozen=True)
@@ -133,8 +163,13 @@ class Layout:
 
 
 def _block_lines(content: str | bytes, width: int) -> list[str]:
-    texts = [repr(content)] if isinstance(content, bytes) else map(escape, content.split("\n"))
-    return [row for text in texts for row in wrapped(text, width)]
+    if isinstance(content, bytes):
+        return list(wrapped(repr(content), width))
+    rows = list[str]()
+    for line in gathered(map(escape, content.split("\n")), is_empty):
+        # How many lines are empty stands without our mark, as no line of the text does.
+        rows += [empty_lines(line)] if isinstance(line, int) else wrapped(without_gaps(line), width)
+    return rows
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:

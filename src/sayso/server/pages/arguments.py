@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple, cast
 
 from markupsafe import Markup
@@ -26,7 +27,7 @@ from sayso.model.escaping import escape, is_right_to_left
 from sayso.model.rendering import Change, as_amount, quoted, value
 from sayso.model.request import Call
 from sayso.model.words import later, say
-from sayso.view.summary import Layout
+from sayso.view.summary import Layout, empty_lines, gathered, is_empty, without_gaps
 
 # How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3
@@ -44,6 +45,8 @@ _CLASSES = (
 )  # fmt: skip
 
 
+_EMPTY = Markup('<span class="gap">{}</span>')
+_SPACES = '<span class="gap">&lt;U+0020 x {:,}&gt;</span>'
 _OF_DIFF = {"+": "h-inserted", "-": "h-deleted", "@": "h-comment"}
 
 
@@ -57,6 +60,18 @@ def language_of(name: str, text: str) -> str | None:
     if _SQL.match(text) and _SQL_GOES_ON.search(text):
         return "sql"
     return next((_NAMED[part] for part in reversed(name.casefold().split("_")) if part in _NAMED), None)
+
+
+def in_sight(text: str) -> Markup:
+    """Return an escaped text for a page, in which neither empty lines nor spaces push anything out of a box."""
+    lines = gathered(Markup.escape(text).split("\n"), lambda line: is_empty(line.striptags()))
+    return Markup("\n").join(
+        _EMPTY.format(empty_lines(line)) if isinstance(line, int) else _near(line) for line in lines
+    )
+
+
+def _near(line: Markup) -> Markup:
+    return Markup(without_gaps(str(line), _SPACES))  # noqa: S704  it was escaped before
 
 
 def highlighted(text: str, language: str | None) -> Markup:
@@ -135,7 +150,12 @@ def _lines(name: str, one: str, other: str) -> Sequence[Line]:
                 found += [Line("-", line) for line in before[start:end]]
                 found += [Line("+", line) for line in after[first:last]]
         ends = group[-1][2]
-    return [*found, Line("…", Markup(""))] if ends < len(before) else found
+    found += [Line("…", Markup(""))] if ends < len(before) else []
+    return [
+        Line(sign, _EMPTY.format(empty_lines(line)) if isinstance(line, int) else _near(line.text))
+        for sign, lines in groupby(found, lambda line: line.sign)
+        for line in gathered(lines, lambda line: line.sign != "…" and is_empty(line.text.striptags()))
+    ]
 
 
 # -- time zones ------------------------------------------------------------------------------------------------------

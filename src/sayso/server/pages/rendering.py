@@ -32,6 +32,7 @@ from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to
 from sayso.server.language import script_words
 from sayso.server.pages.amounts import amount_text
+from sayso.server.pages.arguments import in_sight
 from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -96,6 +97,7 @@ def _environment() -> Environment:
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
         "span": brief_span, "ago": _ago, "known": known, "described": _described, "channel": channel_name,
+        "in_sight": in_sight,
     }  # fmt: skip
     return made
 
