@@ -53,6 +53,19 @@ def test_the_inbox_is_sorted_as_asked_for(store: Store, ada: Browser, clock: Clo
     assert beside == [second, third, first]
 
 
+def test_words_of_the_search_find_a_risk(ada: Browser) -> None:
+    low, none, high = asked("5.00", "low", "3h"), asked("5.00", None, "1h"), asked("7.00", "high", "2h")
+    odd = asked("5.00", "Over 9000", "1h")
+    assert ids(ada, "/?q=risk:high") == ids(ada, "/?q=7.00+risk:High") == [high]
+    assert ids(ada, "/?q=risk:low&fold=no") == [low]
+    assert ids(ada, "/?q=risk:nothing") == []
+    assert ids(ada, "/?q=risk:&fold=no") == []  # no risk is named: it is looked for as it stands
+    assert {low, none, high, odd} == set(ids(ada, "/?fold=no"))
+    page = ada.get("/?q=5.00+risk:low").text
+    assert 'name="q" value="5.00"' in page
+    assert 'href="/?q=5.00">risk: low' in page
+
+
 def test_a_sorted_list_goes_on_with_the_next_page(store: Store, ada: Browser) -> None:
     wanted = [store.ask(sample_call(None, {"amount": number})).id for number in range(60)]
     page = ada.get("/?sort=amount&fold=no").text

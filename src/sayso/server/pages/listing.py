@@ -214,11 +214,16 @@ def _searched(context: RequestContext, lists: Lists, asked: dict[str, str], *, n
 def _asked(context: RequestContext) -> dict[str, str]:
     """Return the filters of an address; a word of the search that stands for a filter sets it."""
     asked = {name: context.query(name) for name in FILTERS}
-    words = asked["q"].split()
-    meant = [_SEARCH_WORDS[word] for word in words if word in _SEARCH_WORDS]
-    if meant:
-        asked |= {"q": " ".join(word for word in words if word not in _SEARCH_WORDS), **dict.fromkeys(meant, "yes")}
-    return asked
+    left = list[str]()
+    for word in asked["q"].split():
+        name, _, value = word.partition(":")
+        if word in _SEARCH_WORDS:
+            asked[_SEARCH_WORDS[word]] = "yes"
+        elif name == "risk" and value:
+            asked["risk"] = value.casefold() if value.casefold() in _RISKS else value
+        else:
+            left.append(word)
+    return asked if len(left) == len(asked["q"].split()) else asked | {"q": " ".join(left)}
 
 
 class _Search:
