@@ -270,7 +270,7 @@ class Dialog:
         given: dict[str, object] = {}
         self._screen.say('  enter keeps a value, "" is the empty text; lists and objects are JSON, such as ["a", "b"]')
         for name in schema.names:
-            now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name]))
+            now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name], grouped=False))
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):
                 try:
                     given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)

@@ -83,7 +83,8 @@ def test_an_edit_of_a_text_is_shown_by_its_lines() -> None:
 
 def test_an_edit_shows_decimal_numbers_as_the_page_does() -> None:
     for before, after, told in [
-        (Decimal("320.00"), Decimal("1e2"), ("320.00", "1E+2")),
+        (Decimal("320.00"), Decimal("1e2"), ("320.00", "100")),
+        (12500.5, 80, ("12,500.50", "80")),
         (Decimal(5), "5", ("5", '"5"')),
         ("Decimal('5')", Decimal(5), ("\"Decimal('5')\"", "5")),
         (5, Decimal(5), ("5", "5 (changed where it is not shown)")),  # only the type differs

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 import sayso
 from sayso import clock
@@ -22,7 +23,8 @@ from sayso.server.pages.listing import alike_to
 from sayso.stores import review
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
-from tests.support.browsing import BASE, Browser, fields_of, text_of
+from tests.support.acting import held
+from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
 
 OTHER = Identity(PROGRAM, "other-bot")
 
@@ -98,7 +100,7 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     columns = {column.name: column for column in table.columns}
     assert list(columns) == ["order.amount", "currency", "flag", "order.id", "run", "summary"]
     assert columns["order.amount"].totals == ["139.25 EUR", "12 USD"]
-    assert [cell.pad for cell in columns["order.amount"].cells] == ["", ".00", "", ".00", ".00", "0"]
+    assert [cell.pad for cell in columns["order.amount"].cells] == ["", ".00", "", ".00", ".00", ""]
     assert [bool(columns[name].numbers) for name in ("order.id", "order.amount")] == [False, True]
     notes = {line.request.id: [cell.note for cell in line.cells if cell.note] for line in table.odd}
     assert notes == {
@@ -240,7 +242,7 @@ def test_a_sum_names_a_currency_only_where_it_can_be_no_other() -> None:
         ([{"price": 1, "unit": "kg", "ccy": "EUR"}, {"price": 2, "unit": "l", "ccy": "EUR"}], [], None),
         ([{"price": 1, "unit": "kg", "ccy": "EUR"}, {"price": 2, "unit": "kg", "ccy": "EUR"}], ["3"], None),
         ([{"price": 1, "ccy": "EUR"}, {"price": 2, "ccy": "EUR"}], ["3 EUR"], None),
-        ([{"amount": Decimal("1E+2")}, {"amount": Decimal("1.25")}], ["101.25"], ["", ""]),
+        ([{"amount": Decimal("1E+2")}, {"amount": Decimal("1.25")}], ["101.25"], [".00", ""]),
     ):  # fmt: skip
         column = table_of([sample_call(arguments=one) for one in arguments], clock.now()).columns[0]
         assert column.totals == totals, arguments
@@ -328,3 +330,23 @@ def test_a_lot_of_high_risk_is_asked_about_once_more(store: Store, ada: Browser)
     page = group_of(ada)
     assert re.search(r'<button name="verb" value="approve"[^>]* data-risk="high"', page)
     assert re.search(r'<button name="verb" value="reject"[^>]* data-risk', page) is None
+
+
+def test_an_amount_has_one_form_on_every_page(app: Starlette, store: Store) -> None:
+    pay = sayso.gate(wait="raise", store=store)(transfer)
+    ids = [
+        held(pay, amount, note).confirmation_id
+        for amount, note in ((Decimal("12500.5"), "a"), (Decimal(3), "b"), (Decimal("4.5"), "c"))
+    ]
+    ada = browser(app, "ada")
+    shown = {
+        "list": ada.get("/?fold=no").text, "card": ada.get(f"/r/{ids[0]}").text,
+        "table": ada.get(f"/bulk?alike={ids[0]}").text, "call": ada.get(f"/bulk?id={ids[0]}").text,
+    }  # fmt: skip
+    for where, page in shown.items():
+        assert "12,500.50" in page, where
+        assert "12500.5<" not in page, where
+    assert "12,508.00 EUR" in shown["table"]
+
+
+def transfer(amount: Decimal, note: str, currency: str = "EUR") -> None: ...

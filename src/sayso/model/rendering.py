@@ -11,6 +11,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple, TypeVar
 
 from sayso.model.canonical.decode import children_of, class_in, fields_of, items_of, tag_in
@@ -24,9 +25,10 @@ _ROOM = 80
 _SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")
 _CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?")
+_NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?")
 _WORDS: dict[object, str] = {None: "null", True: "true", False: "false"}
-_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|price|cost|eur|usd|gbp)(?:$|_)")
+_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|eur|usd|gbp)(?:$|_)|[^_]_value$")
+_MOST_DIGITS, _LONGEST = 15, 40
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
 _NESTED = (dict, list)
@@ -124,13 +126,38 @@ def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int |
     return Parts("{", keyed, "}", "entries", len(tree if fields is None else fields))
 
 
-def as_amount(name: str, tree: Json) -> Json:
-    """Return a number as it is drawn under a name: `320.0` is `320.00` where the name says that it is an amount."""
-    if isinstance(tree, float) and _AMOUNT.search(name.rpartition(".")[2]) is not None:
-        text = repr(tree)
-        if text[-2] == "." and text[-1].isdigit():
-            return {"$decimal": f"{text}0"}
-    return tree
+def is_amount(name: str) -> bool:
+    """Say whether the name of a number says that it is an amount, as `amount` and `order.total_eur` do."""
+    return _AMOUNT.search(name.rpartition(".")[2]) is not None
+
+
+def as_amount(name: str, tree: Json, *, grouped: bool = True) -> Json:
+    """Return a number as it is drawn under a name that says it is an amount: `12500.5` is `12,500.50`.
+
+    Without `grouped` it has no commas, as a person would type it.
+    """
+    match tree:
+        case bool():
+            return tree
+        case int() | float():
+            text = repr(tree)
+        case {"$decimal": str(text)} if len(tree) == 1:
+            pass
+        case _:
+            return tree
+    if not is_amount(name) or len(text) > _LONGEST or _NUMBER.fullmatch(text.upper()) is None:
+        return tree
+    number = Decimal(text)
+    if abs(number.adjusted()) > _MOST_DIGITS:
+        return tree
+    shown = money(number)
+    return {"$decimal": shown if grouped else shown.replace(",", "")}
+
+
+def money(number: Decimal) -> str:
+    """Return an amount in groups of three digits; with decimals, it has two or more."""
+    text = f"{number:,f}"
+    return f"{text}0" if text[-2:-1] == "." else text
 
 
 def quoted(text: str) -> str:

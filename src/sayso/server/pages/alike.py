@@ -28,10 +28,10 @@ from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.redaction import told_apart
-from sayso.model.rendering import brief, value
+from sayso.model.rendering import as_amount, brief, is_amount, money, value
 from sayso.model.request import Request, State
 from sayso.model.words import later, say
-from sayso.server.pages.amounts import currency_code, is_amount, is_currency, money, names_currency
+from sayso.server.pages.amounts import currency_code, is_currency, names_currency
 from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
@@ -277,7 +277,8 @@ def _notes(column: Column) -> Sequence[str]:
         return [""] * count
     (usual, often), *_ = Counter(texts).most_common(1)
     if _is_most(often, count):
-        return _noted([text == usual for text in texts], _brief(column.trees[texts.index(usual)]))
+        shown = as_amount(column.name, column.trees[texts.index(usual)])
+        return _noted([text == usual for text in texts], _brief(shown))
     if numbers:
         middle = median(map(abs, numbers))
         return [
@@ -508,7 +509,9 @@ def _gist(columns: Sequence[Column]) -> str:
             if one.totals
         ),
         (
-            f"{one.name}={_brief(one.trees[0])}" if one.is_same else say("%(name)s masked, and differs", name=one.name)
+            f"{one.name}={_brief(as_amount(one.name, one.trees[0]))}"
+            if one.is_same
+            else say("%(name)s masked, and differs", name=one.name)
             for one in columns
             if one.is_common
         ),

@@ -11,18 +11,13 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
+from sayso.model.rendering import is_amount, money
 from sayso.model.request import Request
 
-_AMOUNT = re.compile(r"(?i)(?:^|_)(?:amount|total|sum|price|cost|value|eur|usd|gbp)(?:$|_)")
 _IN_CURRENCY = re.compile(r"(?i)(?:^|_)(?:eur|usd|gbp)(?:$|_)")
 _CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
 _CODE = re.compile("[A-Za-z]{1,4}")
 _MOST_DIGITS, _LONGEST = 15, 40
-
-
-def is_amount(name: str) -> bool:
-    """Say whether the name of a number says that it is an amount, as `amount` and `order.total_eur` do."""
-    return _AMOUNT.search(name.rpartition(".")[2]) is not None
 
 
 def names_currency(name: str) -> bool:
@@ -51,12 +46,6 @@ def amount_text(request: Request) -> str:
     if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
         return ""
     return f"{money(number)} {unit}" if unit else money(number)
-
-
-def money(number: Decimal) -> str:
-    """Return an amount in groups of three digits; with decimals, it has two or more."""
-    text = f"{number:,f}"
-    return f"{text}0" if text[-2:-1] == "." else text
 
 
 def _found(request: Request) -> Iterator[tuple[Decimal, str | None]]:

@@ -20,7 +20,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]  its stub is partial
 from pygments.token import Comment, Keyword, Name, Number, String, Token
 
-from sayso.model.canonical import Json, display
+from sayso.model.canonical import Json
 from sayso.model.canonical.decode import fields_of, items_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.escaping import escape, is_right_to_left
@@ -252,7 +252,7 @@ def draw(name: str, tree: Json) -> Argument:
         few = (item if isinstance(item, str) and is_plain(item) and "," not in item else value(item) for item in items)
         return Argument(name, "list", value(tree), items=tuple(few))
     if tag_in(tree) == "$decimal":
-        return Argument(name, "number", escape(str(display(tree))))
+        return Argument(name, "number", value(tree))
     is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
     rows = Layout(_WIDTH, None).rows(tree)
     if len(rows) > 1:
