@@ -254,8 +254,13 @@ def program_words(request: Request, room: int) -> str:
 
     They are the program's words: a surface marks them as such.
     """
-    words = ": ".join(filter(None, [request.title, request.summary]))
+    words = program_text(request)
     return brief(words, room) if words else ""
+
+
+def program_text(request: Request) -> str:
+    """Return the title and summary of a request as they are; nothing is escaped yet."""
+    return ": ".join(filter(None, [request.title, request.summary]))
 
 
 def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:

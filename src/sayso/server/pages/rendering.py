@@ -36,10 +36,11 @@ from sayso.server.pages.arguments import in_sight
 from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
+from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import stands
 from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
-_HEADLINE = 180
+_HEADLINE, _WORDS_ROOM = 180, 160
 _LISTS = ("always ", "one of ")  # as `sayso.learning.proposals` begins a list of values
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
 
@@ -201,7 +202,7 @@ def row_of(
     return Row(
         id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
         headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
-        says=card.program_words(request, 160),
+        says=card.program_words(request, _WORDS_ROOM),
         amount=amount_text(request), risk=risk, level=level, requester=name_of(request.requester, 30),
         votes=say("%(given)s of %(count)s approvals", given=count - request.missing_votes, count=count)
         if is_pending and count > 1 else "",
@@ -251,9 +252,21 @@ def run_name(run_id: str) -> str:
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:
     """Return requests as rows."""
     to_me, away = review.mentions(), review.delegations()
-    return [
+    rows = [
         row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away)
         for request in requests
+    ]
+    apart = zip(
+        rows, requests, words_apart(requests, _WORDS_ROOM), arguments_apart(requests, _HEADLINE - 30), strict=True
+    )
+    return [
+        row._replace(
+            says=words or row.says,
+            arguments=row.arguments if row.headline == card.headline(request, 2 * _HEADLINE) else f"({arguments})",
+        )
+        if request.kind == "call"
+        else row
+        for row, request, words, arguments in apart
     ]
 
 

@@ -46,11 +46,12 @@ from sayso.server.pages.runs import story_of
 from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
+from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import outcome_rows
 from sayso.view.document import event_rows
 from sayso.view.summary import is_high, name_of
 
-_TITLE_ROOM, _MOST_EARLIER = 80, 3
+_TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
 
 
@@ -208,10 +209,12 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
     rows: list[_Waiting] = []
     start = max(0, min(at - PAGE // 2, len(ids) - PAGE))
-    for one in listing.requests[start : start + PAGE]:
-        name, arguments = parts_of(one)
-        line = card.program_words(one, 160) or arguments or name_of(one.requester, 30)
-        rows.append(_Waiting(one.id, name, line, *risk_of(one)))
+    shown = listing.requests[start : start + PAGE]
+    for one, words, arguments in zip(
+        shown, words_apart(shown, _LINE_ROOM), arguments_apart(shown, _LINE_ROOM, equal=False), strict=True
+    ):
+        name, _ = parts_of(one)
+        rows.append(_Waiting(one.id, name, words or arguments or name_of(one.requester, 30), *risk_of(one)))
     return _Queue(rows, listing.words, back, place, next(mine, ""))
 
 

@@ -1,0 +1,165 @@
+"""Similar requests in short: what tells one from the others comes first, so that no two different ones read alike."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from sayso.model.canonical.decode import fields_of
+from sayso.model.canonical.tags import Json
+from sayso.model.escaping import escape
+from sayso.model.rendering import as_amount, brief, is_light, quoted, value
+from sayso.model.request import Request
+from sayso.view.card import program_text
+from sayso.view.summary import empty_lines, gathered, is_empty
+
+_BEFORE = 4  # characters that stay in front of a difference
+_SHORTEST = 12  # what a part of a value takes, with the marks of what is left out
+_LIGHT = 20_000
+_WORD = re.compile(r"[\s/]")  # where a word begins
+
+
+class _Value(NamedTuple):
+    """An argument of a call: what stands in front of it, its whole text, and its text in less room."""
+
+    prefix: str
+    whole: str
+    short: Callable[[int], str]
+
+
+def arguments_apart(requests: Sequence[Request], limit: int, *, equal: bool = True) -> list[str]:
+    """Return the arguments of each call in about `limit` characters; nothing for all else.
+
+    Among calls of one function, arguments that differ come first, and of a long text the places where it differs.
+    Without `equal`, what is the same in all of them is left out, unless everything is.
+    """
+    found = [""] * len(requests)
+    for places in _grouped([_function(request) for request in requests]):
+        if _function(requests[places[0]]):
+            lines = _lines([requests[at].effective.drawn for at in places], limit, equal=equal)
+            for at, line in zip(places, lines, strict=True):
+                found[at] = line
+    return found
+
+
+def words_apart(requests: Sequence[Request], limit: int) -> list[str]:
+    """Return the program's own words on each request; nothing where another call of its function has the same."""
+    words, found = list(map(program_text, requests)), [""] * len(requests)
+    for places in _grouped([_function(request) for request in requests]):
+        texts = [words[at] for at in places]
+        for at, text, marks in zip(places, texts, _differences(texts), strict=True):
+            is_own = texts.count(text) == 1 or not _function(requests[at])
+            found[at] = _parts(text, marks, quoted, limit) if text and is_own else ""
+    return found
+
+
+def _function(request: Request) -> str:
+    return request.effective.tool if request.kind == "call" and request.purged_at is None else ""
+
+
+def _grouped(keys: Sequence[Hashable]) -> Iterator[list[int]]:
+    """Yield the places of equal keys, together."""
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for at, key in enumerate(keys):
+        groups[key].append(at)
+    yield from groups.values()
+
+
+def _lines(calls: Sequence[dict[str, Any]], limit: int, *, equal: bool) -> list[str]:
+    """Return the arguments of calls of one function, one line for each call."""
+    named = [{name: as_amount(name, tree) for name, tree in (fields_of(call) or {}).items()} for call in calls]
+    columns = {name: _column(name, named) for name in dict.fromkeys(name for call in named for name in call)}
+    count = {name: len({one and one.whole for one in column}) for name, column in columns.items()}
+    # What has the most values comes first: it names the one and not the others.
+    order = sorted(columns, key=lambda name: -count[name])
+    if not equal:
+        order = [name for name in order if count[name] > 1] or order
+    return [_line([one for name in order if (one := columns[name][at]) is not None], limit) for at in range(len(calls))]
+
+
+def _column(name: str, calls: Sequence[dict[str, Json]]) -> list[_Value | None]:
+    """Return an argument of each call; None where a call does not have it."""
+    prefix = f"{escape(name) if name.isidentifier() else quoted(name)}="
+    trees = [call[name] for call in calls if name in call]
+    wholes = [value(tree) if is_light(tree, _LIGHT) else brief(tree, _LIGHT) for tree in trees]
+    texts = [_without_gaps(tree) if isinstance(tree, str) else whole for tree, whole in zip(trees, wholes, strict=True)]
+    values = iter([
+        _Value(prefix, whole, partial(_parts, text, marks, quoted if isinstance(tree, str) else str)
+               if marks or isinstance(tree, str) else partial(brief, tree))
+        for tree, whole, text, marks in zip(trees, wholes, texts, _differences(texts), strict=True)
+    ])  # fmt: skip
+    return [next(values) if name in call else None for call in calls]
+
+
+def _without_gaps(text: str) -> str:
+    lines = gathered(text.split("\n"), is_empty)
+    return "\n".join(empty_lines(line) if isinstance(line, int) else line for line in lines)
+
+
+def _line(values: Sequence[_Value], limit: int) -> str:
+    """Return as many values as there is room for; each is whole if those that are longer still have room."""
+    count, room = 0, limit
+    for one in values:
+        room -= len(one.prefix) + min(len(one.whole), _SHORTEST) + 2
+        if count and room < 0:
+            break
+        count += 1
+    taken, texts = values[:count], [""] * count
+    room = limit - sum(len(one.prefix) + 2 for one in taken)
+    by_need = sorted(range(count), key=lambda at: len(taken[at].whole))
+    for rank, at in enumerate(by_need):
+        share = max(room // (count - rank), _SHORTEST)
+        texts[at] = taken[at].whole if len(taken[at].whole) <= share else taken[at].short(share)
+        room -= len(texts[at])
+    shown = [f"{one.prefix}{text}" for one, text in zip(taken, texts, strict=True)]
+    return ", ".join([*shown, "…"] if count < len(values) else shown)
+
+
+def _parts(text: str, marks: Sequence[int], show: Callable[[str], str], room: int) -> str:
+    """Return a text in about `room` characters: its parts from just before each mark."""
+    if len(text) <= room and len(show(text)) <= room:
+        return show(text)
+    most = max(room // _SHORTEST, 1)
+    # The last marks are those of the texts that are most like it.
+    kept = [*marks[:1], *marks[len(marks) - most + 1 :]] if 1 < most < len(marks) else marks[-most:]
+    width = max(room // max(len(kept), 1) - 5, _BEFORE + 2)
+    spans = list[tuple[int, int]]()
+    for mark in kept or [0]:
+        start = max(min(mark - _BEFORE, len(text) - width), 0)
+        words = _WORD.search(text, start, mark) if start else None
+        start = start if words is None else words.end()
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(start + width, spans[-1][1])
+        else:
+            spans.append((start, start + width))
+    shown = " … ".join(show(text[start:end]) for start, end in spans)
+    return f"{'… ' if spans[0][0] else ''}{shown}{' …' if spans[-1][1] < len(text) else ''}"
+
+
+def _differences(texts: Sequence[str]) -> list[list[int]]:
+    """Return the places of each text where it begins to differ from one of the others, from its beginning."""
+    known = sorted(set(texts))
+    shared = [_shared(one, other) for one, other in pairwise(known)]
+    places: dict[str, list[int]] = {}
+    for at, text in enumerate(known):
+        found = set[int]()
+        for others in (reversed(shared[:at]), shared[at:]):
+            least = len(text)
+            for one in others:
+                least = min(least, one)
+                found.add(least)
+        places[text] = sorted(found)
+    return [places[text] for text in texts]
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts share at their beginnings."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
