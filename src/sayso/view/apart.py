@@ -19,16 +19,18 @@ from sayso.view.summary import empty_lines, gathered, is_empty
 
 _BEFORE = 4  # characters that stay in front of a difference
 _SHORTEST = 12  # what a part of a value takes, with the marks of what is left out
+_SENSIBLE = 24  # what makes sense where nothing has to differ
 _LIGHT = 20_000
 _WORD = re.compile(r"[\s/]")  # where a word begins
 
 
 class _Value(NamedTuple):
-    """An argument of a call: what stands in front of it, its whole text, and its text in less room."""
+    """An argument of a call: what stands in front of it, its whole text, its text in less room, and the least room."""
 
     prefix: str
     whole: str
     short: Callable[[int], str]
+    least: int
 
 
 def arguments_apart(requests: Sequence[Request], limit: int, *, equal: bool = True) -> list[str]:
@@ -89,7 +91,7 @@ def _column(name: str, calls: Sequence[dict[str, Json]]) -> list[_Value | None]:
     texts = [_without_gaps(tree) if isinstance(tree, str) else whole for tree, whole in zip(trees, wholes, strict=True)]
     values = iter([
         _Value(prefix, whole, partial(_parts, text, marks, quoted if isinstance(tree, str) else str)
-               if marks or isinstance(tree, str) else partial(brief, tree))
+               if marks or isinstance(tree, str) else partial(brief, tree), _SHORTEST if marks else _SENSIBLE)
         for tree, whole, text, marks in zip(trees, wholes, texts, _differences(texts), strict=True)
     ])  # fmt: skip
     return [next(values) if name in call else None for call in calls]
@@ -104,7 +106,7 @@ def _line(values: Sequence[_Value], limit: int) -> str:
     """Return as many values as there is room for; each is whole if those that are longer still have room."""
     count, room = 0, limit
     for one in values:
-        room -= len(one.prefix) + min(len(one.whole), _SHORTEST) + 2
+        room -= len(one.prefix) + min(len(one.whole), one.least) + 2
         if count and room < 0:
             break
         count += 1
