@@ -6,12 +6,13 @@ The invariant: what stands without quotes is a text that cannot be taken for any
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from sayso.server.pages.arguments import Argument, arguments_of
+from sayso.server.pages.arguments import Argument, arguments_of, draw
 from tests.support.gated import taking
 from tests.support.surfing import held, stands
 
@@ -27,7 +28,7 @@ def drawn(value: Any) -> Argument:
     "text", ["alice", "kim@example.org", "/backups/2024", "Dear Kim (1), it is on its way.", "A-4721", "日本", "a.org"]
 )
 def test_a_plain_text_stands_without_quotes(text: str) -> None:
-    assert drawn(text) == Argument("value", "text", text, key="f0")
+    assert drawn(text)._replace(code=None) == Argument("value", "text", text, key="f0")
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,19 @@ def test_of_an_old_and_a_new_text_the_lines_that_differ_stand_in_front() -> None
     ]  # fmt: skip
     assert [one.key for one in found] == ["f0", "", "f1", "f2", "f3", "f4"]
     assert len(arguments_of({"old": "x\n" * 300, "new": "y\n" * 300})) == 2  # too long to be compared for each page
+
+
+def test_of_an_address_the_host_is_marked_that_it_leads_to() -> None:
+    for text, host in (
+        ("https://shop.example/orders?id=5", "shop.example"),
+        ("https://bank.example@evil.example:8443/pay", "evil.example"),
+        ("https://bank.example:x@evil.example#bank.example", "evil.example"),
+        ("https://evil.example?at=x@bank.example", "evil.example"),
+        ("kim@example.org", "example.org"),
+        ("https://bank.example\\@evil.example", None),  # browsers do not agree
+        ("https://a@b@c.example", "c.example"),
+        ("mailto", None),
+        ("see https://shop.example", None),
+    ):
+        found = re.findall(r'<span class="h-host">([^<]*)</span>', draw("to", text).code or "")
+        assert found == ([] if host is None else [host]), text

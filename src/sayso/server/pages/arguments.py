@@ -185,6 +185,12 @@ def _zones(name: str, before: Json, after: Json) -> Iterator[str]:
             yield from _zones(name, one, other)
 
 
+# A browser takes a backslash for a slash: what follows one might be another host.
+_HOST = Markup('<span class="h-host">{}</span>')
+_WEB = re.compile(
+    r"((?:https?|wss?|ftp|s3|git|ssh)://(?:[^\s/?#\\]*@)?)([^\s/?#@:\\]+)((?::\d+)?(?:[/?#][^\s\\]*)?)", re.IGNORECASE
+)
+_MAIL = re.compile(r"([^\s@/]+@)([^\s@/:\\]+\.[^\s@/:\\]+)()")
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
 _WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
 # What a text without quotes could be taken for: a number, a word of ours, a mask, an instant, another value's brackets,
@@ -270,8 +276,17 @@ def _text(name: str, text: str) -> Argument:
         return found._replace(code=highlighted(drawn, language), language=language)
     if not is_plain(text):
         return Argument(name, "code", value(text))
-    code = None if language is None else highlighted(text, language)
+    code = _with_host(text) if language is None else highlighted(text, language)
     return Argument(name, "text", text, code=code, is_rtl=code is None and is_right_to_left(text))
+
+
+def _with_host(text: str) -> Markup | None:
+    """Return an address of the web or of mail with its host marked; None for all else."""
+    found = _WEB.fullmatch(text) or _MAIL.fullmatch(text)
+    if found is None:
+        return None
+    before, host, rest = found.groups()
+    return Markup.escape(before) + _HOST.format(host) + Markup.escape(rest)
 
 
 def is_plain(text: str) -> bool:
