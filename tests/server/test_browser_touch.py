@@ -161,3 +161,20 @@ def test_at_200_percent_a_person_decides_by_keyboard(surf: Surf) -> None:
     page.wait_for_url(f"**/r/{first}*")
     state_is(page, "pending")
     assert stands(first).state is State.PENDING
+
+
+def test_on_a_telephone_the_list_cuts_nothing_off_and_the_own_page_is_in_sight_in_the_menu(surf: Surf) -> None:
+    long = "UPDATE orders SET state = 'shipped' WHERE shipped_at IS NULL AND region = 'eu-central' AND warehouse = "
+    for warehouse in ("berlin", "lyon"):
+        held(pay, 5, long + warehouse)
+    page = surf.tab("/", **FINGER)
+    expect(page.locator(".what .args")).to_have_count(2)
+    assert page.evaluate(CUT) == []
+    expect(page.locator("#keys-open")).to_be_hidden()
+    for address in ("/", "/insights", "/settings"):
+        page.goto(surf.base + address)
+        expect(page.locator(".top nav [aria-current]").last).to_be_in_viewport(ratio=1)
+        assert page.evaluate("scrollY") == 0
+        edge = page.locator(".top nav").bounding_box()
+        tab = page.locator(".top nav [aria-current]").last.bounding_box()
+        assert tab["x"] + tab["width"] <= edge["x"] + edge["width"], address

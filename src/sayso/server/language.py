@@ -115,4 +115,4 @@ def _script_words(language: Language) -> dict[str, Any]:
 
 def language_choices() -> list[tuple[str, str]]:
     """Return what can be chosen: tags, and what the languages call themselves."""
-    return [("", say("as the browser says")), *((one.tag, one.name) for one in languages().values())]
+    return [("", say("that of the browser")), *((one.tag, one.name) for one in languages().values())]

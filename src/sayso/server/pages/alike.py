@@ -282,7 +282,7 @@ def _notes(column: Column) -> Sequence[str]:
     if numbers:
         middle = median(map(abs, numbers))
         return [
-            say("%(times)s times the median", times=f"{abs(one) / middle:.1f}") if abs(one) > _FAR * middle > 0 else ""
+            say("%(times)s times the median", times=f"{abs(one) / middle:,.1f}") if abs(one) > _FAR * middle > 0 else ""
             for one in numbers
         ]
     # Of traits that as many have, the longest says most: of folders, the innermost.

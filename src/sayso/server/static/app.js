@@ -20,6 +20,11 @@
 
   // -- what only makes sense with scripts ------------------------------------------------------------------
   all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
+  const tab = one(".top nav [aria-current]");  // where there is no room for all, the page's own is in sight
+  if (tab) {
+    const tabs = tab.closest("nav"), [at, room] = [tab, tabs].map((part) => part.getBoundingClientRect());
+    tabs.scrollLeft += Math.max(at.right - room.right + 24, 0) || Math.min(at.left - room.left, 0);
+  }
   const atOnce = one("form[data-send-at-once]");
   if (atOnce) atOnce.requestSubmit();
 
@@ -77,7 +82,8 @@
     part.textContent = left(seconds);
     part.classList.toggle("soon", seconds < 300);
   });
-  if (one("time[data-countdown]")) { tick(); setInterval(tick, 1000); }
+  if (one("time[data-countdown]")) { tick(); setInterval(tick, 1000);
+  }
 
   // -- live updates ----------------------------------------------------------------------------------------
   const stateBefore = (one("[data-request] .lead .state") || {}).textContent?.trim();
