@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sayso.server import login_path
 from sayso.stores.memory import MemoryStore
 from tests.server.believable import fill
 from tests.support.gated import pay
+from tests.support.running import agent_of, paying, started
 from tests.support.serving import Serving
 from tests.support.surfing import PICTURES, held, need, shut
 
@@ -69,10 +71,18 @@ def inbox() -> Iterator[tuple[Serving, dict[str, str]]]:
         sayso.configure(store=store)
         fill(store)
         alike = [held(pay, amount) for amount in (1, 2, 3, 4, 90)]
-        first = next(one for one in sayso.Review(store).list(state="pending").requests if one.risk == "high")
+        waiting = sayso.Review(store).list(state="pending").requests
+        first = next(one for one in waiting if one.risk == "high")
+        mailed = next(one for one in waiting if one.risk is None and one.kind == "call")
+        sayso.Review(store, reviewer="grace").grant(mailed.id, count=5, lasts="8h", seen=mailed.fingerprint)
+        agent = agent_of([paying([])], ("pay", {"amount": 12_500}), name="bookkeeper")
+        with ThreadPoolExecutor(1) as outside:  # Playwright has a loop in this thread
+            run_id = outside.submit(started, agent, prompt="Pay what is due.").result().run_id
         server = Serving(store=store)
         yield server, {
             "list": "/", "request": f"/r/{first.id}", "alike": f"/bulk?alike={alike[0]}", "insights": "/insights",
+            "history": "/history", "runs": "/runs", "run": f"/runs/{run_id}", "grants": "/grants",
+            "settings": "/settings",
         }  # fmt: skip
         server.end()
 
