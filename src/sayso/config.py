@@ -39,7 +39,8 @@ _chosen_store: Store | None = None
 _tokens: dict[str, str] = {}  # each for the one server that it was given for
 _default: Store | None = None  # what environment and file say, read once
 _chosen_reviewer: Reviewer | str | None = None
-_pinned: tuple[Path | None, Mapping[str, str]] | None = None  # of `only_settings`
+pinned: tuple[Path | None, Mapping[str, str]] | None = None
+"""What `only_settings` was given; None outside of its block."""
 
 
 def _after_fork() -> None:
@@ -103,17 +104,12 @@ def only_settings(path: Path | None, digests: Mapping[str, str]) -> Generator[No
 
     Of a file with a digest here, by its path, only a text of this SHA-256 is read.
     """
-    global _pinned
-    before, _pinned = _pinned, (path, digests)
+    global pinned
+    before, pinned = pinned, (path, digests)
     try:
         yield
     finally:
-        _pinned = before
-
-
-def pinned() -> tuple[Path | None, Mapping[str, str]] | None:
-    """Return what `only_settings` was given; None outside of its block."""
-    return _pinned
+        pinned = before
 
 
 def default_store_path() -> Path:
@@ -168,8 +164,8 @@ def settings_file() -> Path | None:
     Raises:
         ConfigError: `SAYSO_CONFIG` names no file that is there.
     """
-    if _pinned is not None:
-        return _pinned[0]
+    if pinned is not None:
+        return pinned[0]
     named = named_file()
     if named is not None:
         if not os.path.exists(named):  # noqa: PTH110  `Path` says no too where it may not look
@@ -206,11 +202,11 @@ def trusted_text(path: Path) -> str:
                     f" `chmod go-w {path}` makes it yours alone"
                 )
         text = file.read()
-    if not text.strip() and _pinned is None and str(path) == named_file():
+    if not text.strip() and pinned is None and str(path) == named_file():
         raise errors.ConfigError(
             f"SAYSO_CONFIG names {path}, which is empty and is not used; a comment in it says that none are meant"
         )
-    digest = None if _pinned is None else _pinned[1].get(str(path))
+    digest = None if pinned is None else pinned[1].get(str(path))
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
         raise errors.ConfigError(f"{path} is not as it was when it was trusted, and is not used")
     return text

@@ -19,7 +19,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
 
     @sayso.gate(wait="raise")
     def pay(amount: int) -> str:
-        held.append([one.id for one in worker._keepers[file_store]._held.values()])
+        held.append([one.id for one in worker._keepers[file_store].held.values()])
         return f"paid {amount}"
 
     with pytest.raises(sayso.ConfirmationRequired) as asked:
@@ -27,7 +27,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
     sayso.Review(reviewer="ada").approve(asked.value.confirmation_id)
     pay(1)
     assert held == [[asked.value.confirmation_id]]
-    assert worker._keepers[file_store]._held == {}
+    assert worker._keepers[file_store].held == {}
 
 
 def test_a_short_call_writes_nothing_for_its_lease(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
     store = MemoryStore()
     keeper = worker._Keeper(store)
     held = worker._Held("rq_1", 0.0)
-    keeper._held["token"] = held
+    keeper.held["token"] = held
 
     def away(_: object) -> list[str]:
         raise errors.StoreUnavailableError("away")
@@ -76,7 +76,7 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
 
     monkeypatch.setattr(store, "renew", lambda _: ["rq_1"], raising=False)
     keeper._renew({"token": held}, 400.0)
-    assert keeper._held == {}
+    assert keeper.held == {}
     assert "was lost" in caplog.records[-1].message
 
 

@@ -162,7 +162,7 @@ class ForgetsTheNo(MemoryStore):
         def keep(self, at: datetime, transition: Transition) -> None:
             super().keep(at, transition)
             if transition.request.state is State.REJECTED:
-                self._holders.pop(transition.request.fingerprint, None)
+                self.holders.pop(transition.request.fingerprint, None)
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,8 +171,11 @@ class ForgetsTheNo(MemoryStore):
 
 class LosesARow(MemoryStore):
     class Here(MemoryTables):
-        def note(self, at: datetime, run_id: str, about: Any, event: str, *rest: Any) -> int:
-            return 0 if event == "started" else super().note(at, run_id, about, event, *rest)
+        def keep(self, at: datetime, transition: Transition) -> None:
+            super().keep(at, transition)
+            if transition.event == "started":
+                self.chain(transition.request.run_id).rows.pop()
+                self._places[transition.request.id] = 0
 
     def __init__(self) -> None:
         super().__init__()

@@ -100,7 +100,8 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
                         return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
                     asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
                 else:
-                    asked, wanted = gate.under(verdict), wanted_of(gate, occasion, verdict)
+                    asked = gate if verdict is HOLD else gate.under(verdict)
+                    wanted = wanted_of(gate, occasion, verdict)
                     request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)
             match request.state:
                 case State.PENDING:  # what is decided meanwhile is found, and the rule may say otherwise by then
@@ -189,7 +190,9 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     """Return what the gate asks for of a call that its rule holds."""
     # A rule that names who must agree does not mean those whom the gate would let in later, unless it says so.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
-    return occasion.asking_for(verdict.quorum or gate.quorum, escalation, gate.retries, idempotent=gate.idempotent)
+    return occasion._replace(
+        quorum=verdict.quorum or gate.quorum, escalation=escalation, retries=gate.retries, idempotent=gate.idempotent
+    )
 
 
 def _is_taken_back(
@@ -223,7 +226,9 @@ def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
     """Return what is asked of a request where no rule is asked again; the stricter of gate and record counts."""
     # A rule may have asked for other people than the gate does; only the record has their names.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
-    return occasion.asking_for(who.quorum, who.escalation, gate.retries, idempotent=gate.idempotent)
+    return occasion._replace(
+        quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
+    )
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:

@@ -57,19 +57,17 @@ def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None 
     where somebody can come back to it: in a run with a name, or one that is saved together with it.
     """
     if saved is not None or not is_random(request.run_id):
-        return _noted(request, (yield StoreCall(store.ask, request, saved)))
-    left: list[bool] = []  # holds something once nobody waits any more
-    try:
-        return _noted(request, (yield StoreCall(_opened, store, request, left)))
-    except BaseException as error:
-        left.append(True)
-        with suppress(errors.SaysoError):
-            why = f"the program stopped waiting ({type(error).__name__})"
-            yield from withdraw(store, request.id, why, error)
-        raise
-
-
-def _noted(request: Request, found: Request) -> Request:
+        found: Request = yield StoreCall(store.ask, request, saved)
+    else:
+        left: list[bool] = []  # holds something once nobody waits any more
+        try:
+            found = yield StoreCall(_opened, store, request, left)
+        except BaseException as error:
+            left.append(True)
+            with suppress(errors.SaysoError):
+                why = f"the program stopped waiting ({type(error).__name__})"
+                yield from withdraw(store, request.id, why, error)
+            raise
     return telemetry.asked(found) if found.id == request.id else found
 
 

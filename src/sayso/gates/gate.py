@@ -203,12 +203,6 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     made, block, store = _declared(function, **declared)
     is_off = made.when is False
 
-    is_raised = on_reject == "raise"
-
-    def through_gate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Effects[Attempt]:
-        effects = call_function(made, args, kwargs, block=block, store=store)
-        return effects if is_raised else given_for_no(effects, on_reject)
-
     if inspect.iscoroutinefunction(function):
 
         async def gated_async(*args: Any, **kwargs: Any) -> Any:
@@ -216,7 +210,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
                 args, kwargs = _bounded(made, args, kwargs)
                 return await function(*args, **kwargs)
             try:
-                return (await adrive(through_gate(args, kwargs))).unwrap()
+                return (await adrive(call_function(made, args, kwargs, block, store, on_reject))).unwrap()
             except BaseException as error:
                 trim(error)
                 raise
@@ -229,7 +223,7 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
     def gated(*args: Any, **kwargs: Any) -> Any:
         try:
-            return drive(through_gate(args, kwargs)).unwrap()
+            return drive(call_function(made, args, kwargs, block, store, on_reject)).unwrap()
         except BaseException as error:
             trim(error)
             raise
@@ -313,8 +307,8 @@ class _FunctionCaller(Waiter):
 
 
 def call_function(
-    gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any], *, block: Block | None = None,
-    store: Store | str | None = None,
+    gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any], block: Block | None, store: Store | str | None,
+    on_reject: OnReject,
 ) -> Effects[Attempt]:  # fmt: skip
     """Take the call of a function through its gate, in the current run.
 
@@ -324,16 +318,18 @@ def call_function(
         kwargs: The keyword arguments.
         block: How to wait for the decision; None raises `ConfirmationRequired`.
         store: Where the request lives, instead of the configured store.
+        on_reject: What a no gives to the caller.
     """
     arguments = gate.signature.bind(args, kwargs)
-    opened, run = config.open_store(store), scope.current()
+    opened, run = config.default_store() if store is None else config.open_store(store), scope.current()
     caller = _FunctionCaller(run, opened, block)
     caller.given = args, kwargs
     if run.memory is not None:
         caller.recalled = recalled = run.memory.recall(gate, opened, arguments)
         if recalled is not None and recalled.known is not None:
             return _known(recalled.known)
-    return gated_call(gate, opened, arguments, run.occasion_of_call(blocks=block is not None), caller)
+    effects = gated_call(gate, opened, arguments, run.occasion_of_call(blocks=block is not None), caller)
+    return effects if on_reject == "raise" else _given_for_no(effects, on_reject)
 
 
 def _known(attempt: Attempt) -> Effects[Attempt]:
@@ -355,10 +351,8 @@ def value_for_no(on_reject: OnReject, no: signals.ConfirmationRejected) -> Effec
     return (yield HookCall(functools.partial(on_reject, no), {}))
 
 
-def given_for_no(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
+def _given_for_no(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
     """Give the caller of a call that got a no what the gate's author wants it to have."""
-    if on_reject == "raise":
-        return (yield from effects)
     try:
         return (yield from effects)
     except signals.ConfirmationRejected as no:  # the gate's own; what the function raises is in its attempt

@@ -107,12 +107,6 @@ class Occasion(NamedTuple):
             return None
         return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
 
-    def asking_for(
-        self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
-    ) -> Occasion:  # fmt: skip
-        """Return this occasion with what a gate asks for there."""
-        return self._replace(quorum=quorum, escalation=escalation, retries=retries, idempotent=idempotent)
-
     def joined(self, request: Request) -> Occasion:
         """Return what is to be asked for in place of `request`: what it asked for, and what is asked for now."""
         also = tuple(person for person in request.acts_for if person not in self.acts_for)

@@ -107,17 +107,17 @@ class Waiter(Caller):
 
     def look(self) -> None:
         """Look for everything that ends the wait: some of it sends no signal."""
-        task, run = scope.current_task(), self.run
+        run: scope.Scope | None = self.run
         while run is not None:
             if run.ended is not None:
                 self.end(run.ended)
             if run.owner is not None and run.owner.task is not None:
                 # A thread works for this task, and nobody else waits for what the thread returns.
                 owner = run.owner.task()
-                if owner is not task and (owner is None or owner.done()):
+                if owner is not scope.current_task() and (owner is None or owner.done()):
                     self.end(_TASK_ENDED)
             run = run.outer
-        if task is None and threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread() and scope.current_task() is None:
             self._look_at_job()
 
     def _look_at_job(self) -> None:
@@ -189,7 +189,8 @@ class Waiter(Caller):
         """
         self.look()  # it may not have waited; and whoever signals an end may be about to
         with self._lock:  # an end comes before this step, or is late
-            self.raise_if_ended(request)
+            if self.reason is not None:
+                self.raise_if_ended(request)
             self._has_begun = True
         if self._request is not None:
             self._leave_request()

@@ -228,7 +228,8 @@ def decide(
         raise errors.WrongKindError(request.id, kind="question", verb=verb, instead="answer, reject or cancel")
     if request.kind == "call" and verb == "answer":
         raise errors.WrongKindError(request.id, kind="call", verb=verb, instead="approve, reject, feedback or cancel")
-    _must_have_reason(request, decision)
+    if decision.again or verb in _NOES:
+        _must_have_reason(request, decision)
     if decision.again and (verb != "approve" or request.effect is None):
         raise errors.DecisionRefusedError(
             request.id, f"request {request.id} names no effect that could be let happen again; nothing was decided"
@@ -464,7 +465,8 @@ def start(
     if held_until is not None and now < held_until:
         left = -((now - held_until) // timedelta(milliseconds=1))  # rounded up: after it, the start is not too early
         raise errors.ApprovalHeldError(request.id, until=held_until, milliseconds=left)
-    _must_have_free_effect(request, same_effect, now)
+    if same_effect:
+        _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
     stopped = 0 if before is None else before.stopped
     execution = build_execution(token=token, worker=worker, attempt=attempt, started_at=now, stopped=stopped)
@@ -502,7 +504,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
         new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
-    kept, not_kept = _kept(request, outcome)
+    kept, not_kept = (None, None) if request.key is None else _kept(outcome)
     ended = _evolve(
         execution, finished_at=now, result=outcome.result, error=outcome.error, kept=kept, not_kept=not_kept
     )
@@ -515,9 +517,9 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     return Transition(new, outcome.state, request.requester, "program", detail)
 
 
-def _kept(request: Request, outcome: Outcome) -> tuple[str | None, str | None]:
+def _kept(outcome: Outcome) -> tuple[str | None, str | None]:
     """Return the digest of the real result that is kept for who asks with the same key; or why none is."""
-    if request.key is None or outcome.state != "done":
+    if outcome.state != "done":
         return None, None
     text, not_kept = keepable(outcome)
     return (None if text is None else kept_digest(text)), not_kept

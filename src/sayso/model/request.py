@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sayso.model import canonical
@@ -20,6 +21,8 @@ from sayso.model.ids import fingerprint, shown_digest
 from sayso.model.redaction import Redaction, scrub, told_apart
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
+
+_VOTER = attrgetter("by")  # of a vote
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Call:
     @property
     def shown_digest(self) -> str:
         """Digest of what a person was shown."""
-        return shown_digest(self.shown_text)
+        return shown_digest(self.form if self.masked is None else self.masked)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -314,7 +317,9 @@ class Request:
     @property
     def effective(self) -> Call:
         """The call that would run now: as edited, else as proposed."""
-        return self.call if self.edited is None else self.edited
+        if self.edited is not None:
+            return self.edited
+        return self.subject if isinstance(self.subject, Call) else self.call
 
     @property
     def current_fingerprint(self) -> str:
@@ -372,7 +377,7 @@ class Request:
         """How many more distinct reviewers must approve; none for what the policy allowed within its budgets."""
         if self.budgets and self.decision is not None and self.decision.under == "budget":
             return 0
-        return self.quorum.missing([vote.by for vote in self.votes])
+        return self.quorum.missing(list(map(_VOTER, self.votes)))
 
     @property
     def answer(self) -> Any:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from sayso.errors import ConfigError
 from sayso.model import duration
+from sayso.model.cached import cached_property
 
 LOCAL = "local"
 PROGRAM = "program"
@@ -103,7 +104,7 @@ class Identity:
         issuer, _, subject = qualified.partition(":")
         return cls(issuer, subject)
 
-    @property
+    @cached_property
     def qualified(self) -> str:
         """`issuer:subject`, as the journal writes it."""
         return f"{self.issuer}:{self.subject}"

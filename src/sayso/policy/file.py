@@ -369,8 +369,7 @@ _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
 def _settings() -> tuple[str, os.stat_result | None] | None:
     """Return the settings in effect, as `config.settings_file` does; this is asked at every call of a gate."""
-    pinned = config.pinned()
-    if pinned is not None:
+    if (pinned := config.pinned) is not None:
         paths = () if pinned[0] is None else (str(pinned[0]),)
     elif (named := config.named_file()) is not None:
         return named, None  # whether it is there or not: one that is gone lets nothing through

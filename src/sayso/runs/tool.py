@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
 from sayso.effects import Attempt, Effects, adrive, drive
-from sayso.gates.gate import OnReject, call_function, checked_on_reject, given_for_no
+from sayso.gates.gate import OnReject, call_function, checked_on_reject
 from sayso.gates.options import Gate, check_hook, check_known, check_text
 from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
@@ -170,8 +170,8 @@ class Tool(Runnable, Generic[P, R_co]):
         given = self.signature.named(args, kwargs)
         made = yield from self.defaults(given)
         arguments = self.validate(self._placed({**made, **given}))
-        call = call_function(self._own_gate, *self.signature.spread(arguments), store=self.store)
-        return (yield from given_for_no(call, self.on_reject))
+        args, kwargs = self.signature.spread(arguments)
+        return (yield from call_function(self._own_gate, args, kwargs, None, self.store, self.on_reject))
 
     @cached_property
     def _own_gate(self) -> Gate:

@@ -224,12 +224,12 @@ def update_values(
         and seal.is_open
         and notes_of(after) != notes_of(before)
     ):
-        again = {"search": _writable(search_text(after))}
+        again = {"search": _search_value(after)}
     if asked is None:
         asked = asked_digest(old[:_ASKED_END], seal)
     progress = _progress_values(after)
     detail["row_digest"] = _digest_of_row(asked, progress)
-    return again, _sealed_progress(progress, after.id, seal), asked
+    return again, progress if seal.is_open else _sealed_progress(progress, after.id, seal), asked
 
 
 def asked_values(request: Request) -> tuple[Any, ...]:
@@ -241,7 +241,7 @@ def asked_values(request: Request) -> tuple[Any, ...]:
         tool, name, form, masked = "", "", dumps({"text": subject.text}), None
     return (
         request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        _writable(search_text(request)), microseconds(request.created_at), _asked_text(request), form, masked,
+        _search_value(request), microseconds(request.created_at), _asked_text(request), form, masked,
         subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
@@ -260,7 +260,7 @@ def _sealed_asked(values: tuple[Any, ...], seal: Seal) -> tuple[Any, ...]:
 
 
 def _sealed_progress(values: tuple[Any, ...], request_id: str, seal: Seal) -> tuple[Any, ...]:
-    return values if seal.is_open else (*values[:-1], seal.close(values[-1], request_id, "progress"))
+    return (*values[:-1], seal.close(values[-1], request_id, "progress"))
 
 
 def digest_of_asked(values: Sequence[Any]) -> str:
@@ -346,14 +346,16 @@ def sealed_search(request_id: str, run_id: str, tool: str) -> str:
     return f"{request_id}\n{run_id}\n{tool}".casefold()
 
 
-def _writable(text: str) -> str:
+def _search_value(request: Request) -> str:
+    text = search_text(request)
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _asked_text(request: Request) -> str:
     quorum = request.quorum
+    requester = request.requester
     fields: dict[str, Any] = {
-        "requester": _pair(request.requester),
+        "requester": (requester.issuer, requester.subject),
         "window": request.approval_window // _MICROSECOND,
         "schema_id": schema_id(request.subject.schema),
     }
@@ -521,44 +523,36 @@ _PROGRESS_WORDS = {
 
 def _progress_values(request: Request) -> tuple[Any, ...]:
     """Return the values of `PROGRESS_COLUMNS`, with nothing sealed."""
-    state, claimed_by, end = request.state, request.claimed_by, None
-    if state is State.PENDING:  # until when what it waits for now can come
-        end = request.expires_at
-    elif state is State.APPROVED:
-        end = request.approval_expires_at
-    return (
-        1 if request.holds else None,
-        _PROGRESS_WORDS[state],
-        1 if state in LIVE else None,
-        None if end is None else microseconds(end),
-        None if claimed_by is None else claimed_by.folded,
-        _progress(request),
-    )
-
-
-def _progress(request: Request) -> str:
-    fields: dict[str, Any] = {"ends": microseconds(request.expires_at)}
-    decision, votes = request.decision, request.votes
+    state, claimed_by, decision, votes = request.state, request.claimed_by, request.decision, request.votes
+    ends, approval_ends = microseconds(request.expires_at), None
+    fields: dict[str, Any] = {"ends": ends}
     if votes and votes[-1] is not decision:
         fields["votes"] = [_packed(vote) for vote in votes]
     elif votes:
         fields["earlier"] = [_packed(vote) for vote in votes[:-1]] if len(votes) > 1 else ()
     if decision is not None:
         fields["decision"] = _packed(decision)
-    if request.claimed_by is not None and request.claimed_at is not None:
-        claimed_by = request.claimed_by
+    if claimed_by is not None and request.claimed_at is not None:
         fields["claimed"] = claimed_by.issuer, claimed_by.subject, microseconds(request.claimed_at)
     if request.escalated_at is not None:
         fields["escalated"] = microseconds(request.escalated_at)
     if request.approval_expires_at is not None:
-        fields["approval_ends"] = microseconds(request.approval_expires_at)
+        fields["approval_ends"] = approval_ends = microseconds(request.approval_expires_at)
     if request.returned is not None:
         fields["returned"] = request.returned
     if request.edited is not None:
         fields["edited"] = request.edited.form, request.edited.masked, request.edited.digest
     if request.execution is not None:
         fields["execution"] = _execution_values(request.execution)
-    return dumps(fields)
+    return (
+        1 if request.holds else None,
+        _PROGRESS_WORDS[state],
+        1 if state in LIVE else None,
+        # Until when what it waits for now can come.
+        ends if state is State.PENDING else approval_ends if state is State.APPROVED else None,
+        None if claimed_by is None else claimed_by.folded,
+        dumps(fields),
+    )
 
 
 def _packed(decision: Decision) -> tuple[Any, ...]:

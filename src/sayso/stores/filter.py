@@ -89,7 +89,8 @@ def search_text(request: Request) -> str:
     """Return what `Filter.text` is looked for in: of an argument what people are shown of it, never what is masked."""
     subject = request.subject
     found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
-    notes = without_secrets(request, "\n".join(notes_of(request)))
+    is_new = request.decision is None and not request.votes
+    notes = None if is_new else without_secrets(request, "\n".join(notes_of(request)))
     words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
     return "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold()
 

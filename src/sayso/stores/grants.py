@@ -154,17 +154,13 @@ def must_not_be_stopped(tx: Transaction, request: Request) -> None:
         raise errors.StoppedError(request.id, by=str(stop.by), at=stop.at, reason=stop.reason)
 
 
-def take(tx: Transaction, request: Request, now: datetime) -> None:
-    """Take the start of a call from the grant or the budgets that approved it.
+def take(tx: Transaction, request: Request, under: str, now: datetime) -> None:
+    """Take the start of a call from the grant or the budgets that approved it (see `Decision.under`).
 
     Raises:
         GrantEndedError: They do not any more. The call waits for a person then, unless it was started before.
     """
-    decision = request.decision
-    if decision is None or decision.under is None:
-        return
-    within = _take_budgets if decision.under == "budget" else _take_from_grant
-    why = within(tx, request, now)
+    why = _take_budgets(tx, request, now) if under == "budget" else _take_from_grant(tx, request, under, now)
     if why is None:
         return
     state = request.state
@@ -175,8 +171,7 @@ def take(tx: Transaction, request: Request, now: datetime) -> None:
     raise errors.GrantEndedError(request.id, state=str(state), reason=why)
 
 
-def _take_from_grant(tx: Transaction, request: Request, now: datetime) -> str | None:
-    grant_id = "" if request.decision is None else str(request.decision.under)
+def _take_from_grant(tx: Transaction, request: Request, grant_id: str, now: datetime) -> str | None:
     grant, is_first = _standing(tx, grant_id), request.execution is None
     if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):
         return f"the record of the grant {grant_id} is not as the journal says: it was altered"

@@ -84,19 +84,17 @@ class MemoryTables(Tables):
         elif request.purged_at is not before.purged_at:
             self.chains[request.run_id].forget(request.id)
             about = request
-        self._places[request.id] = self.note(at, request.run_id, about, event, by, channel, detail)
+        rows = self.chain(request.run_id).rows
+        self._places[request.id] = len(rows)
+        rows.append((at, about, event, by, channel, detail))
         self.put(request, key, effect)
 
-    def note(
-        self, at: datetime, run_id: str, about: Request | str, event: str, by: Identity, channel: str,
-        detail: dict[str, Any],
-    ) -> int:  # fmt: skip
-        """Add a row to the journal of a run; return its place there."""
+    def chain(self, run_id: str) -> _Chain:
+        """Return the journal of a run, which begins with its first row."""
         chain = self.chains.get(run_id)
         if chain is None:
             chain = self.chains[run_id] = _Chain(run_id)
-        chain.rows.append((at, about, event, by, channel, detail))
-        return len(chain.rows) - 1
+        return chain
 
     def request(self, request_id: str) -> Request:
         try:
@@ -116,18 +114,17 @@ class MemoryTables(Tables):
 class _Memory(TableTransaction):
     """Collects what a verb writes, so that a verb that fails half-way leaves nothing behind."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
-        self.writes: list[Transition] = []
-        self.notes: list[tuple[str, str, Identity, str, dict[str, Any]]] = []
-        self.last_now: datetime | None = None
+    _tables: MemoryTables
+    writes: tuple[Transition, ...] = ()
+    notes: tuple[tuple[str, str, Identity, str, dict[str, Any]], ...] = ()
+    last_now: datetime | None = None
 
     def now(self) -> datetime:
         self.last_now = clock.now()
         return self.last_now
 
     def update(self, transition: Transition) -> None:
-        self.writes.append(transition)
+        self.writes += (transition,)
 
     insert = update
 
@@ -135,7 +132,7 @@ class _Memory(TableTransaction):
         return self._tables.rows.get(request.id) is request  # nobody else can have written here
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        self.notes.append((run_id, event, by, channel, detail))
+        self.notes += ((run_id, event, by, channel, detail),)
 
     def newest(self, run_id: str) -> Entry | None:
         for chain, event, by, channel, detail in reversed(self.notes):
@@ -179,14 +176,17 @@ class MemoryStore(TableStore):
             for transition in tx.writes:
                 tables.keep(at, transition)
             for run_id, event, by, channel, detail in tx.notes:
-                tables.note(at, run_id, "", event, by, channel, detail)
+                tables.chain(run_id).rows.append((at, "", event, by, channel, detail))
             if tx.runs or tx.steps or tx.dropped or tx.records:
                 tx.keep()
-        if not self._bell.is_idle and (tx.writes or tx.runs or tx.steps):
+        if self._bell.waiting and (tx.writes or tx.runs or tx.steps):
             self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):
             raise result
         return result
+
+    def asks_first(self, fingerprint: str) -> bool:
+        return fingerprint not in self._content.holders
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         return self._bell.add(request_id, wake)

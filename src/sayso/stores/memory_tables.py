@@ -36,6 +36,7 @@ class Tables(ABC):
         record_table: The records.
         ids: Those of the requests; cursors are places here, from 1.
         live: The places of those to which something can still happen.
+        holders: The ids of those that hold, by fingerprint.
     """
 
     def __init__(self, seal: Seal) -> None:
@@ -45,7 +46,7 @@ class Tables(ABC):
         self.record_table = RecordTable(seal)
         self.ids: list[str] = []
         self.live: dict[str, int] = {}
-        self._holders: dict[str, str] = {}
+        self.holders: dict[str, str] = {}
         self._keys: dict[str, str] = {}  # ids by the digest of run and key
         self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
 
@@ -60,9 +61,9 @@ class Tables(ABC):
                 self._effects.setdefault(effect, []).append(row.id)
         self.rows[row.id] = row
         if row.holds:
-            self._holders[row.fingerprint] = row.id
-        elif self._holders.get(row.fingerprint) == row.id:
-            del self._holders[row.fingerprint]
+            self.holders[row.fingerprint] = row.id
+        elif self.holders.get(row.fingerprint) == row.id:
+            del self.holders[row.fingerprint]
         if row.state not in LIVE:
             self.live.pop(row.id, None)
 
@@ -80,7 +81,7 @@ class Tables(ABC):
 
     def held(self, fingerprint: str) -> Request | None:
         """Return the request that holds a fingerprint."""
-        request_id = self._holders.get(fingerprint)
+        request_id = self.holders.get(fingerprint)
         return None if request_id is None else self.request(request_id)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
@@ -227,25 +228,23 @@ class RecordTable:
 
     Args:
         seal: Seals and opens bodies.
+
+    Attributes:
+        kinds: By kind, then by key, their bodies as they are kept.
     """
 
     def __init__(self, seal: Seal) -> None:
         self.seal = seal
-        self._kinds: dict[str, dict[str, RecordRow]] = {}
+        self.kinds: dict[str, dict[str, RecordRow]] = {}
 
     def find(self, kind: str, key: str) -> RecordRow | None:
         """Return a record, its body opened."""
-        row = self._kinds.get(kind, {}).get(key)
+        row = self.kinds.get(kind, {}).get(key)
         return None if row is None else self._opened(row)
-
-    def keys(self, kind: str) -> Sequence[str]:
-        """Return the keys of a kind."""
-        found = self._kinds.get(kind)
-        return sorted(found) if found else ()  # asked in nearly every transaction, and mostly there is none
 
     def rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         """Return records, as `sayso.stores.records.RecordVerbs.records` says."""
-        rows = self._kinds.get(kind, {}).values()
+        rows = self.kinds.get(kind, {}).values()
         if due_by is None:
             found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)
         else:
@@ -257,13 +256,13 @@ class RecordTable:
         """Take in what a transaction wrote; raises `LookupError`, `TypeError` or `ValueError` where it is unusable."""
         for kind, key, body, due in written:
             if body is None:
-                self._kinds.get(kind, {}).pop(key, None)  # perhaps put and dropped in one transaction
+                self.kinds.get(kind, {}).pop(key, None)  # perhaps put and dropped in one transaction
             else:
-                self._kinds.setdefault(kind, {})[key] = RecordRow(kind, key, body, due)
+                self.kinds.setdefault(kind, {})[key] = RecordRow(kind, key, body, due)
 
     def everything(self) -> list[RecordRow]:
         """Return all records, their bodies as they are kept."""
-        return [row for kind in self._kinds.values() for row in kind.values()]
+        return [row for kind in self.kinds.values() for row in kind.values()]
 
     def _opened(self, row: RecordRow) -> RecordRow:
         return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
@@ -446,12 +445,12 @@ class TableTransaction(Transaction, ABC):
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         if self.records and (kind, key) in self.records:
             return self.records[kind, key]
-        return self._record_table.find(kind, key)
+        return self._record_table.find(kind, key) if kind in self._record_table.kinds else None
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        keys = self._record_table.keys(kind)
+        keys = self._record_table.kinds.get(kind, ())
         if not self.records:
-            return keys
+            return sorted(keys) if keys else ()  # asked in nearly every transaction, and mostly there is none
         mine = {key: row for (of, key), row in self.records.items() if of == kind}
         return sorted({key for key in keys if key not in mine} | {key for key, row in mine.items() if row is not None})
 

@@ -204,7 +204,7 @@ class ProgramStore(RequestStore):
 
 
 def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Request:
-    held = _known(tx, request)
+    held = tx.holder(request.fingerprint) if request.key is None else _keyed(tx, request, request.key)
     if held is not None and held.id == request.id:
         return held  # sent again, because the answer was lost: all of it was done the first time
     expired = None if held is None else lifecycle.expire(held, tx.now())
@@ -224,11 +224,9 @@ def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Reques
     return met or request
 
 
-def _known(tx: Transaction, request: Request) -> Request | None:
-    """Return the request that answers for one that is asked now."""
-    if request.key is None:
-        return tx.holder(request.fingerprint)
-    known = tx.keyed(request.run_id, request.key)
+def _keyed(tx: Transaction, request: Request, key: str) -> Request | None:
+    """Return the request of the key of one that is asked now."""
+    known = tx.keyed(request.run_id, key)
     if known is not None:
         if not tx.verify(known):
             raise altered(known.id)
@@ -244,8 +242,8 @@ def _started(
         same = () if request.effect is None else tx.with_effect(request.effect)
         started = lifecycle.start(request, worker=by, token=token, now=now, same_effect=same, seen=seen)
         must_not_be_stopped(tx, request)
-        take(tx, request, now)
         if request.decision is not None and request.decision.under is not None:
+            take(tx, request, request.decision.under, now)
             started.detail["grant"] = request.decision.under
         return started
 

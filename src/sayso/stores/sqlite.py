@@ -209,7 +209,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 result, changed = self._alone(work, args, options)
             finally:
                 self._write_lock.release()
-            if not self._bell.is_idle:
+            if self._bell.waiting:
                 self._bell.ring(changed)
         else:
             result = self._together(lambda tx: work(tx, *args, **options))

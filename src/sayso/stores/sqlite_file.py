@@ -108,14 +108,23 @@ def in_place(connection: Connection | None) -> Connection | None:
         return None
     # Who removes or replaces a file changes its folder. To look at the files themselves at every verb costs much more:
     # Linux gives a file whose times were asked for a finer time at its next write, which it has to store, too.
-    seen = _folder(connection.home)
+    try:
+        found = os.stat(connection.home)  # noqa: PTH116  asked at every verb, and a path object costs more than the rest
+    except OSError:
+        seen = None
+    else:
+        # Its `mtime` can be put back, and who restores a copy does so (`rsync -a`, `tar`); on POSIX its `ctime` cannot.
+        changed = found.st_mtime_ns, found.st_ctime_ns
+        # The next change may get the same time as one within the last tick.
+        seen = (found.st_dev, found.st_ino, *changed) if time.time_ns() - max(changed) > _TICK else None
     if seen is not None and seen == connection.folder:
         return connection
-    if _identity(connection.path) != connection.file:
+    file, log_file = _identities(connection.path, connection.log)
+    if file != connection.file:
         close(connection)
         _log.warning("%s was removed or replaced while this program used it, and is read anew", connection.path)
         return None
-    if _identity(connection.log) != connection.log_file:
+    if log_file != connection.log_file:
         raise errors.StoreCorruptError(
             f"{connection.log} was removed or replaced while this program used {connection.path}; nothing was recorded,"
             " end every program that uses the file, and start them anew"
@@ -124,23 +133,17 @@ def in_place(connection: Connection | None) -> Connection | None:
     return connection
 
 
-def _folder(path: str) -> tuple[int, ...] | None:
-    """Return which folder this is and when it last changed; None where the next change may get the same time."""
-    # Its `mtime` can be put back, and who restores a copy does so (`rsync -a`, `tar`); on POSIX its `ctime` cannot.
-    try:
-        found = os.stat(path)  # noqa: PTH116  as below
-    except OSError:
-        return None
-    changed = found.st_mtime_ns, found.st_ctime_ns
-    return (found.st_dev, found.st_ino, *changed) if time.time_ns() - max(changed) > _TICK else None
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116  asked at every verb, and a path object costs more than the rest
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def _identities(*paths: str) -> list[tuple[int, int] | None]:
+    """Return which files stand at these paths; None for one where there is none."""
+    identities: list[tuple[int, int] | None] = []
+    for path in paths:
+        try:
+            found = os.stat(path)  # noqa: PTH116  as above
+        except OSError:
+            identities.append(None)
+        else:
+            identities.append((found.st_dev, found.st_ino))
+    return identities
 
 
 def _make_file(path: Path) -> None:
@@ -182,7 +185,7 @@ def connect(path: str, also: Iterable[str] = ()) -> Connection:
     except OSError as error:
         kind = errors.StoreReadOnlyError if error.errno == 30 else errors.StoreUnavailableError
         raise kind(f"{path} cannot be opened ({error.strerror})") from error
-    file = _identity(path)  # before it is opened: one that takes its place meanwhile is another one
+    (file,) = _identities(path)  # before it is opened: one that takes its place meanwhile is another one
     connection = _open(path)
     try:
         _prepare(connection, path)
@@ -192,7 +195,7 @@ def connect(path: str, also: Iterable[str] = ()) -> Connection:
         close(connection)
         raise
     connection.path, connection.home, connection.log = path, str(Path(path).parent), f"{os.path.realpath(path)}-wal"
-    connection.file, connection.log_file = file, _identity(connection.log)
+    connection.file, connection.log_file = file, *_identities(connection.log)
     connection.number = 0 if file is None else file[1] * 1_000_003
     return connection
 

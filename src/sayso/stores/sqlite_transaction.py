@@ -167,8 +167,8 @@ class RowCache:
             self.heads[request.run_id] = seq, link
         return read
 
-    def put(self, read: CachedRow) -> None:
-        """Remember a row."""
+    def put(self, read: CachedRow, *, is_certain: bool = False) -> None:
+        """Remember a row; a certain one was read or written over the writing connection, in a transaction or as one."""
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
             self.holders.clear()
@@ -179,12 +179,10 @@ class RowCache:
             self.holders[request.fingerprint] = request.id, self.version
         elif self.holders.get(request.fingerprint, _NOBODY)[0] == request.id:
             del self.holders[request.fingerprint]
-
-    def be_certain(self, read: CachedRow) -> None:
-        """Remember a row that was read or written over the writing connection, in a transaction or as one."""
-        if len(self.certain) >= _REMEMBERED:
-            self.certain.clear()
-        self.certain[read.request.id] = read
+        if is_certain:
+            if len(self.certain) >= _REMEMBERED:
+                self.certain.clear()
+            self.certain[request.id] = read
 
     def undone(self) -> None:
         """Forget what a transaction has written that was not committed: the ends of chains, and rows."""
@@ -206,11 +204,6 @@ class RowCache:
             self.heads.clear()
         self.heads |= tx.heads
         self.kept_schemas |= tx.schemas
-
-
-def _newest(entry: Entry) -> tuple[Any, ...]:
-    """Return what a request's row says of its newest row in the journal: the link and the `ENTRY_COLUMNS`."""
-    return entry.link, *entry[1:3], *entry[4:8]
 
 
 def verify_cached(read: CachedRow, seal: Seal) -> bool:
@@ -282,7 +275,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             if found is None:
                 raise errors.RequestNotFoundError(request_id)
             known = cache.read(found, self._seal, self._schema)
-            cache.be_certain(known)
+            cache.put(known, is_certain=True)
         return known.request
 
     def load(self, request_id: str) -> Request:
@@ -352,7 +345,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             self.schemas.add(key)
         values, digest = codec.insert_values(request, seal, transition.detail)
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        written = (*values, *_newest(entry))
+        written = (*values, entry.link, *entry[1:3], *entry[4:8])
         self._write(_INSERT, written, entry, CachedRow(written, request, None, digest))
 
     def update(self, transition: Transition) -> None:
@@ -367,7 +360,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         )
         asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry = self._entry(request.run_id, request.id, *transition[1:])
-        newest = _newest(entry)
+        newest = entry.link, *entry[1:3], *entry[4:8]  # the `link` of the row, and its `ENTRY_COLUMNS`
         # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
         # and so does the newest row of the journal.
         is_start = transition.event == "started"
@@ -437,8 +430,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         self.heads[entry.run_id] = entry.seq, entry.link
         if written is not None:
             self._loaded = self._verified = written
-            self._cache.put(written)
-            self._cache.be_certain(written)
+            self._cache.put(written, is_certain=True)
             self.changed.append(written.request.id)
 
 

@@ -172,7 +172,7 @@ def changed(
         update(tx, ended)
         request = ended.request
     absent, seen = None, request
-    if person is not None:
+    if person is not None and request.claimed_by is not None:
         absent = _absent(tx, request, person, now)
         seen = request if absent is None else replace(request, claimed_by=person)
     try:

@@ -32,25 +32,29 @@ def started(name: str, work: Callable[[], None]) -> threading.Thread:
 
 
 class Bell:
-    """Who wants to be woken for which request, or for any change at all."""
+    """Who wants to be woken for which request, or for any change at all.
+
+    Attributes:
+        waiting: What wakes them, by request, and under None for any change; empty while nobody waits.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str | None, dict[object, Callable[[], None]]] = {}  # under None for any change
+        self.waiting: dict[str | None, dict[object, Callable[[], None]]] = {}
 
     def add(self, request_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake` for a request, None for every change; the returned function takes it back, once."""
         mine = object()  # two who wait may have equal functions
         with self._lock:
-            self._waiting.setdefault(request_id, {})[mine] = wake
+            self.waiting.setdefault(request_id, {})[mine] = wake
         return partial(self._remove, request_id, mine)
 
     def _remove(self, request_id: str | None, mine: object) -> None:
         with self._lock:
-            waiting = self._waiting.get(request_id, {})
+            waiting = self.waiting.get(request_id, {})
             waiting.pop(mine, None)
             if not waiting:
-                self._waiting.pop(request_id, None)
+                self.waiting.pop(request_id, None)
 
     def add_for_any(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Register `wake` for every change; the returned function takes it back."""
@@ -61,7 +65,7 @@ class Bell:
         if self.is_idle:
             return
         with self._lock:
-            woken = [wake for one in (*request_ids, None) for wake in self._waiting.get(one, {}).values()]
+            woken = [wake for one in (*request_ids, None) for wake in self.waiting.get(one, {}).values()]
         for wake in woken:
             try:
                 wake()
@@ -75,17 +79,17 @@ class Bell:
     def watched(self) -> list[str]:
         """Return the requests that somebody waits for."""
         with self._lock:
-            return [one for one in self._waiting if one is not None]
+            return [one for one in self.waiting if one is not None]
 
     @property
     def is_for_any(self) -> bool:
         """Whether somebody waits for any change at all."""
-        return None in self._waiting
+        return None in self.waiting
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits."""
-        return not self._waiting
+        return not self.waiting
 
 
 class Watcher:

@@ -249,7 +249,7 @@ class _Keeper:
     def __init__(self, store: _Renewing) -> None:
         self._store = ref(store)  # a store that nobody uses any more is not kept by what it ran
         self._half = (lease_of(current()) or _DEFAULT_LEASE).total_seconds() / 2
-        self._held: dict[str, _Held] = {}
+        self.held: dict[str, _Held] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._pause = threading.Event()  # never set
@@ -257,15 +257,9 @@ class _Keeper:
 
     def add(self, item_id: str, secret: str) -> None:
         with self._lock:
-            self._held[secret] = _Held(item_id, monotonic() + self._half)
+            self.held[secret] = _Held(item_id, monotonic() + self._half)
             if self._thread is None:
                 self._thread = started("sayso-leases", self._run)
-
-    def remove(self, secret: str) -> None:
-        self._held.pop(secret, None)
-
-    def clear(self) -> None:
-        self._held.clear()
 
     def _run(self) -> None:
         pause = self._half
@@ -273,14 +267,14 @@ class _Keeper:
             # Nothing that is added meanwhile is due before this has passed.
             self._pause.wait(pause)
             with self._lock:  # so that `add` either finds this thread or starts another, never neither
-                if not self._held or self._store() is None:
+                if not self.held or self._store() is None:
                     self._thread = None
                     return
             now = monotonic()
-            due = {secret: held for secret, held in list(self._held.items()) if held.due <= now}
+            due = {secret: held for secret, held in list(self.held.items()) if held.due <= now}
             if due:
                 self._renew(due, now)
-            soonest = min((held.due for held in list(self._held.values())), default=now + self._half)
+            soonest = min((held.due for held in list(self.held.values())), default=now + self._half)
             pause = min(self._half, max(0.05, soonest - monotonic()))
 
     def _renew(self, due: dict[str, _Held], now: float) -> None:
@@ -297,7 +291,7 @@ class _Keeper:
             self._is_failing, after = False, self._half
         for secret, held in due.items():
             if held.id in lost:
-                self._held.pop(secret, None)
+                self.held.pop(secret, None)
                 _log.warning(
                     "the lease of %s was lost: it is not recorded as running here any more. What runs goes on, nothing"
                     " starts it again, and how it ends is recorded unless a person has said so by then", held.id,
@@ -325,10 +319,10 @@ def release(store: _Renewing, secret: str) -> None:
     """Renew it no more."""
     keeper = _keepers.get(store)
     if keeper is not None:
-        keeper.remove(secret)
+        keeper.held.pop(secret, None)
 
 
 def forget() -> None:
     """Renew nothing that was begun until now: for tests, which leave calls behind."""
     for keeper in list(_keepers.values()):
-        keeper.clear()
+        keeper.held.clear()
