@@ -226,7 +226,7 @@ def test_an_expired_request_is_refused_by_whoever_meets_it_first() -> None:
 
 def test_an_ambiguous_prefix_names_what_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = iter(["7777" + "0" * 28, "7777" + "1" * 28, "8" + "0" * 31])
-    monkeypatch.setattr("sayso.model.ids._random", lambda: next(ids))
+    monkeypatch.setattr("sayso.model.ids.new_token", lambda: next(ids))
     first, second, third = ask_refund("A-1"), ask_refund("A-2"), ask_refund("A-3")
     done = sayso("approve", "rq_7777")
     assert done.code == 1

@@ -18,33 +18,29 @@ ID_LENGTH = len("rq_") + 32
 _RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
 
 
-def _random() -> str:
+def new_token() -> str:
+    """Return a new fencing token, 128 random bits."""
     return os.urandom(16).hex()
 
 
 def new_request_id() -> str:
     """Return a new request id: `rq_` and 128 random bits."""
-    return "rq_" + _random()
+    return "rq_" + new_token()
 
 
 def new_grant_id() -> str:
     """Return a new grant id: `gr_` and 128 random bits."""
-    return "gr_" + _random()
+    return "gr_" + new_token()
 
 
 def new_run_id() -> str:
     """Return a new run id: `run_` and 128 random bits."""
-    return "run_" + _random()
+    return "run_" + new_token()
 
 
 def is_random(run_id: str) -> bool:
     """Say whether nobody named this run, so that no later process can be in it again."""
     return _RANDOM_RUN.fullmatch(run_id) is not None
-
-
-def new_token() -> str:
-    """Return a new fencing token, 128 random bits."""
-    return _random()
 
 
 # -- digests ---------------------------------------------------------------------------------------------------

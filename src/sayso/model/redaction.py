@@ -266,6 +266,10 @@ class Redaction:
         for name, value in named.items():
             if is_secret(name):
                 shown: Json = MASK
+            elif isinstance(value, str):
+                if "://" not in value:
+                    continue
+                shown = conceal(value)
             elif isinstance(value, _MAY_HIDE):
                 shown = self.mask(value)
             else:

@@ -259,7 +259,11 @@ class Schema:
 
     def misfits(self, values: Mapping[str, object]) -> list[str]:
         """Return what would keep a call with these values from being edited; cheap where they have their types."""
-        return [self._line(problem) for name, value in values.items() for problem in self._misfits_of(name, value)]
+        problems: list[Problem] = []
+        for name, value in values.items():
+            if type(value) is not self._quick.get(name):  # most have the one plain type that is asked of them
+                problems += self._misfits_of(name, value)
+        return list(map(self._line, problems))
 
     @cached_property
     def has_bounds(self) -> bool:
@@ -329,7 +333,7 @@ class Schema:
 
     @cached_property
     def _quick(self) -> dict[str, type]:
-        """The arguments of which nothing but one plain type is asked; looked up first, because most are."""
+        """The arguments of which nothing but one plain type is asked."""
         plain = {name: node for name, node in self._nodes.items() if node.keys() - _WORDS - {"default"} == {"type"}}
         kinds: dict[str, Any] = {
             name: node["type"] for name, node in plain.items()
@@ -346,7 +350,7 @@ class Schema:
 
     def _misfits_of(self, name: str, value: object) -> list[Problem]:
         # Whatever its type makes of it: the call keeps the value that it was given.
-        if type(value) is self._quick.get(name) or not (self.python and self.python.check(name, value)[1]):
+        if not (self.python and self.python.check(name, value)[1]):
             return []
         return self._found_in(name, value)
 

@@ -525,15 +525,15 @@ class Review(Teamwork):
         self, request_id: str, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None,
         channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
-        who = self._who(by)
-        words, channel = storable(comment), channel or self.channel
+        who, channel = self._who(by), channel or self.channel
+        words = None if comment is None else storable(comment)
         decision = build_decision(
             verb=verb, by=who.identity, at=clock.now(), channel=channel, comment=words, fingerprint="",
             edited=edited is not None, answer=answer, again=again,
             held_for=self.undo_within if verb == "approve" else None,
         )  # fmt: skip
-        _must_be_id(request_id)
-        whole = request_id if len(request_id) == ID_LENGTH else self.find(request_id)
+        is_whole = isinstance(request_id, str) and len(request_id) == ID_LENGTH  # pyright: ignore[reportUnnecessaryIsInstance]
+        whole = request_id if is_whole else self.find(request_id)
         after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
         return telemetry.decided(after, verb, channel)
 
