@@ -9,8 +9,16 @@ from urllib.parse import unquote
 import jsonschema_rs
 import pytest
 
+import sayso
 from sayso.cli import main
-from sayso.cli.scan import files, patterns, scan_text
+from sayso.cli.scan import _data, files, patterns, scan_text
+
+
+def agent(adapter: str, *lines: str) -> str:
+    """Return a program with a tool that deletes a file, and an adapter."""
+    first = f"import os\nfrom sayso.integrations.some import {adapter}\ndef f(): os.remove('x')"
+    return "\n".join([first, *lines])
+
 
 FOUND = {
     "import stripe\nstripe.Refund.create(charge='c')": "payment",
@@ -37,6 +45,12 @@ FOUND = {
     "import os, sayso\ndef f(): os.remove('x')\nsafe = sayso.gate(f)\nf()": "file-deletion",
     "import os, sayso\n@sayso.gate\ndef g(): f()\ndef f(): os.remove('x')\nf()": "file-deletion",
     "import os\ndef f(x):\n    x.once(lambda a: os.remove('x'))": "file-deletion",
+    # a tool that the adapter does not name, one that is called besides, one that is no tool, and what holds nothing
+    agent("ApprovalMiddleware", "a = make(tools=[f], middleware=[ApprovalMiddleware(['g'])])"): "file-deletion",
+    agent("ApprovalMiddleware", "a = make(tools=[f], middleware=[ApprovalMiddleware(['f'])])", "f()"): "file-deletion",
+    agent("ApprovalMiddleware", "a = make(middleware=[ApprovalMiddleware(['g'], roles=['f'])])"): "file-deletion",
+    agent("Gate", "a = Agent(m, capabilities=[Gate()])"): "file-deletion",
+    agent("ModelWords", "a = Agent(tools=[f])", "run(a, hooks=ModelWords())"): "file-deletion",
     # a gate above a decorator that takes the function
     **{
         f"import sayso\n{bound}\n@sayso.gate\n@{decorator}\nasync def f(): pass": "gate-order"
@@ -61,6 +75,16 @@ NOT_FOUND = [
     "import os, sayso\n@sayso.gate\ndef g(): f()\ndef f(): h()\ndef h(): os.remove('x')",
     "import sayso, functools\napp = FastAPI()\n@app.post('/x')\n@sayso.gate\n@functools.lru_cache\ndef f(): pass",
     "import sayso, tenacity, slow\n@sayso.gate\n@tenacity.retry()\n@slow.down\n@staticmethod\ndef f(): pass",
+    # decorators below the gate that only wrap the function
+    "import sayso\nlimiter = Limiter()\n@sayso.gate\n@limiter.limit('5/m')\n@cache.memoize()\n@timed\ndef f(): pass",
+    "import sayso\nfrom traceloop.sdk.decorators import tool\n@sayso.gate\n@tool(name='f')\ndef f(): pass",
+    "import sayso\nfrom opentelemetry import trace\nt = trace.get_tracer('a')\n@sayso.gate\n@t.tool\ndef f(): pass",
+    # tools that an adapter holds by their names, by a pattern, or all of them
+    agent("ApprovalMiddleware", "a = make(tools=[f], middleware=[ApprovalMiddleware(['f'])])"),
+    agent("ApprovalMiddleware", "tools = [f]", "a = make(tools=tools, middleware=[ApprovalMiddleware(tools=(f,))])"),
+    agent("ApprovalMiddleware", "a = make(tools=[f], middleware=[ApprovalMiddleware()])"),
+    agent("Gate", "a = Agent(m, capabilities=[Gate(['rm_*'])])", "@a.tool\ndef rm_file(): f()"),
+    agent("Gate", "a = Agent(m, capabilities=[Gate(wait='pause')])", "@a.tool_plain\ndef g(): f()"),
     "def f(db):\n    db.execute('SELECT 1')",
     "import requests\nrequests.post('https://example.com')",
     "import requests\nrequests.get('https://api.stripe.com/v1/refunds')",
@@ -72,6 +96,12 @@ def test_it_finds_what_is_behind_no_gate() -> None:
     found = {text: [one.pattern.id for one in scan_text(text, "a.py")] for text in FOUND}
     assert found == {text: [kind] for text, kind in FOUND.items()}
     assert {one.id for one in patterns()} - set(FOUND.values()) == {"http-delete"}
+
+
+def test_the_adapters_that_hold_all_tools_are_there() -> None:
+    text = "".join(path.read_text("utf-8") for path in (Path(sayso.__file__).parent / "integrations").glob("*.py"))
+    names = _data()["adapters"]["hold_all"]
+    assert [name for name in names if f"class {name}(" not in text and f"def {name}(" not in text] == []
 
 
 def test_it_finds_nothing_behind_a_gate_or_harmless() -> None:

@@ -29,9 +29,6 @@ from sayso.model.escaping import escape
 SEVERITIES = ("low", "medium", "high")
 _GATES = ("sayso.gate", "sayso.confirm_first", "sayso.confirmation.*", "sayso.tool", "sayso.Tool", "sayso.runs.*")
 _ADAPTERS = "sayso.integrations.*"
-# Decorators that hand a function on: methods of objects, and these. What is below in modules only wraps it.
-_TAKERS = frozenset({"actor", "flow", "function_tool", "job", "shared_task", "step", "task", "tool", "workflow"})
-_WRAPPERS = frozenset({"backoff", "contextlib", "functools", "temporalio", "tenacity", "typing"})
 _ORDER = "gate-order"
 _IGNORE = re.compile(r"#\s*sayso:\s*ignore\[([^\]]*\S[^\]]*)\]")
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "dist"})
@@ -77,9 +74,14 @@ def _told(pattern: Pattern) -> str:
 
 
 @cache
+def _data() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("scan.toml").read_text("utf-8"))
+
+
+@cache
 def patterns() -> tuple[Pattern, ...]:
     """Return the patterns of `scan.toml`, in order."""
-    tables: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("scan.toml").read_text("utf-8"))["pattern"]
+    tables: list[dict[str, Any]] = _data()["pattern"]
     return tuple(
         Pattern(
             one["id"], one["severity"], one["says"], tuple(one.get("calls", ())), frozenset(one.get("methods", ())),
@@ -109,10 +111,12 @@ class _Reader(ast.NodeVisitor):
         self.names: dict[str, str] = {}
         self.functions: dict[str, bool] = {}  # whether each one of this name has a gate of its own
         self.handed: set[str] = set()  # functions that are given to a gate, or to `once`
+        self.held: list[str] = []  # names of tools that an adapter holds, with * for any part
+        self.tools: set[str] = set()  # functions that an agent has as tools
+        self.called: list[tuple[str, str]] = []  # as `uses`, where the function is called right there
         self.uses: list[tuple[str, str]] = []
         self.calls: list[tuple[ast.Call, str, bool]] = []
         self.takers: list[tuple[ast.expr, str, str]] = []  # decorators below a gate that take the bare function
-        self._modules: set[str] = set()
         self._inside, self._behind = [""], False
 
     # -- names
@@ -122,7 +126,6 @@ class _Reader(ast.NodeVisitor):
             self.names[one.asname or one.name.partition(".")[0]] = (
                 one.name if one.asname else one.name.partition(".")[0]
             )
-            self._modules.add(one.asname or one.name.partition(".")[0])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for one in node.names:
@@ -171,6 +174,8 @@ class _Reader(ast.NodeVisitor):
         self.takers += takers
         is_gated = bool(gates) and not takers
         self.functions[node.name] = is_gated and self.functions.get(node.name, True)
+        if any("tool" in (self._taker(one) or "").rpartition(".")[2] for one in node.decorator_list):
+            self.tools.add(node.name)
         for one in node.decorator_list:
             self.visit(one)
         self._inside.append(node.name)
@@ -189,15 +194,30 @@ class _Reader(ast.NodeVisitor):
         """Return the name of a decorator that registers or keeps the function: `app.post`, `agent.tool`, `task`."""
         called = node.func if isinstance(node, ast.Call) else node
         name, whole = _dotted(called), self.name_of(called) or ""
-        if name is None or whole.partition(".")[0] in _WRAPPERS:
+        known: dict[str, list[str]] = _data()["decorators"]
+        if name is None or whole.partition(".")[0] in known["wrap"]:
             return None
-        if "." not in name:
-            return name if name in _TAKERS or whole.rpartition(".")[2] in _TAKERS else None
-        is_of_module = name.partition(".")[0] in self._modules
-        return name if not is_of_module or name.rpartition(".")[2] in _TAKERS else None
+        return name if _fits(whole.rpartition(".")[2], known["take"]) else None
+
+    def _adapter(self, node: ast.Call) -> None:
+        """Note which tools an adapter holds: those that it is given in a list, or all where there is no list."""
+        adapter = self.name_of(node.func) or ""
+        if not fnmatchcase(adapter, _ADAPTERS):
+            return
+        given = [*node.args, *(each.value for each in node.keywords if each.arg == "tools")]
+        named = [one for each in given if isinstance(each, _LISTS) for one in each.elts]
+        self.held += [name for one in named if (name := _text(one) or _dotted(one)) is not None]
+        if not given and adapter.rpartition(".")[2] in _data()["adapters"]["hold_all"]:
+            self.held.append("*")
 
     def visit_Call(self, node: ast.Call) -> None:
         self.calls.append((node, self._inside[-1], self._behind))
+        self._adapter(node)
+        if (called := _dotted(node.func)) is not None:
+            self.called.append((called.rpartition(".")[2], self._inside[-1]))
+        for each in node.keywords:
+            if each.arg == "tools" and isinstance(each.value, _LISTS):
+                self.tools.update(name for one in each.value.elts if (name := _dotted(one)) is not None)
         passes = self._is_gate(node.func) or fnmatchcase(self.name_of(node.func) or "", "sayso.*.once")
         if isinstance(node.func, ast.Call) and self._is_gate(node.func):  # `gate(quorum=2)(function)`
             passes = True
@@ -220,10 +240,14 @@ class _Reader(ast.NodeVisitor):
 
     def gated(self) -> set[str]:
         """Return the functions behind a gate: the gated ones, and those that only such ones, or a gate, use."""
-        users: dict[str, set[str]] = {}
-        for name, by in self.uses:
-            users.setdefault(name, set()).add(by)
+        users, callers = dict[str, set[str]](), dict[str, set[str]]()
+        for known, pairs in ((users, self.uses), (callers, self.called)):
+            for name, by in pairs:
+                known.setdefault(name, set()).add(by)
         found = {name for name, is_gated in self.functions.items() if is_gated}
+        named = {name for name in self.functions if _fits(name, [one for one in self.held if one != "*"])}
+        held = (named | self.tools if "*" in self.held else named) & self.functions.keys()
+        found |= {name for name in held if callers.get(name, set()) <= {name}}
         while True:
             more = {
                 name for name in self.functions.keys() - found
@@ -232,6 +256,17 @@ class _Reader(ast.NodeVisitor):
             if not more:
                 return found
             found |= more
+
+
+_LISTS = (ast.List, ast.Tuple, ast.Set)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, one) for one in patterns)
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _dotted(node: ast.expr) -> str | None:
