@@ -27,6 +27,7 @@ from tests.support import warm
 
 NOTES = {
     "not executed": "the reason follows behind a colon",
+    "first": "a python block with a file name that is written down before the other blocks are executed",
     "continues": "a python block that goes on where the one before it ended",
     "waits": "a console block whose program waits for a person; the next one is typed in a second terminal",
     "goes on": "what the waiting program says then, until it ends",

@@ -60,7 +60,7 @@ def run_examples(page: Path, folder: Path) -> None:
         shutil.copytree(given, place.folder, dirs_exist_ok=True)
     wanted = [block for block in executed(page) if block.note != "needs" or (block.more and shutil.which(block.more))]
     try:
-        for block in wanted:
+        for block in sorted(wanted, key=lambda one: one.note != "first"):
             place.run(block)
         assert place.waiting is None, f"{page}: nothing shows how the waiting program went on"
     finally:
