@@ -9,7 +9,7 @@ from pathlib import Path
 # What the modules of the frameworks share, and what is no agent framework: a server of tools, two durable engines.
 SHARED = {"functions", "mcp_server", "tool_calls", "dbos", "temporal"}
 # Rows of `frameworks.toml` that are none either.
-RECIPES = {"main", "mcp", "schedulers", "airflow"}
+RECIPES = {"main", "mcp", "coding_agents", "schedulers", "airflow"}
 # Where a framework's extra, page, program or tests are not named after its module.
 NAMED = {
     "claude_agent": ("claude", "coding-agents", "frameworks/claude_agent_refund.py", "test_claude_agent.py"),

@@ -5,10 +5,10 @@
     python tests/integrations/adapters/environments.py each        each alone, at both
 
 What follows behind `--` goes to pytest. The versions stand in `frameworks.toml`. An environment is made once, and again
-when its versions or `pyproject.toml` change. The tests of a framework are the modules `test_NAME.py` here and in the
-folder above, and its page; none of them may be left out for want of a framework. What stands in `apart` cannot live
-beside the rest: its programs are in an environment of their own, without this checkout, and on the tests' `PATH`. What
-stands in `npm` is in the folder that `NODE_MODULES` names.
+when its versions or `pyproject.toml` change. The tests of a framework are the modules `test_NAME.py` here, in the
+folder above and in `hooks`, and its page; none of them may be left out for want of a framework. What stands in `apart`
+cannot live beside the rest: its programs are in an environment of their own, without this checkout, and on the tests'
+`PATH`. What stands in `npm` is in the folder that `NODE_MODULES` names.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def tested(name: str, python: Path, tests: list[Path | str], words: list[str], b
     for one, row in beside.items():
         if "apart" in row:
             path.append(str(installed(f"{one}-apart", row["apart"]).parent))
-        if "npm" in row:
-            set_up["NODE_MODULES"] = str(from_npm(one, row["npm"]))
+    if npm := [package for row in beside.values() for package in row.get("npm", ())]:
+        set_up["NODE_MODULES"] = str(from_npm("+".join(one for one in beside if "npm" in beside[one]), npm))
     command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *words, *tests]
     print(f"\n== {name}", flush=True)
     try:
@@ -111,13 +111,14 @@ def runs(which: str, main: list[str], table: Table) -> list[tuple[str, list[str]
     chosen = list(table) if which == "each" else [which]
     return [
         (f"{name}-{at}", table[name][at], files_of(name), {name: table[name]})
-        for name in chosen for at in ("newest", "lowest")
+        for name in chosen for at in ("newest", "lowest") if at in table[name]
     ]  # fmt: skip
 
 
 def files_of(name: str) -> list[Path | str]:
     """Return the test modules of a framework, and the test of its page."""
-    found = (HERE / f"test_{name}.py", TESTS / f"test_{name}.py", TESTS / f"test_{name}_http.py")
+    file = f"test_{name}.py"
+    found = (HERE / file, TESTS / file, TESTS / f"test_{name}_http.py", TESTS / "hooks" / file)
     modules = [path for path in found if path.exists()]
     page = f"docs/guides/{name.replace('_', '-')}.md"
     text = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""

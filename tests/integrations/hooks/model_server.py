@@ -1,4 +1,7 @@
-"""A model provider on this machine that answers each turn as the test scripts it: OpenAI responses, Gemini content."""
+"""A model provider on this machine that answers each turn as the test scripts it.
+
+It speaks as OpenAI (responses), Gemini (content) and Anthropic (messages) do, as far as the hosts need it.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,18 @@ def model(turns: Sequence[Turn]) -> Generator[str]:
 
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
-            if not ("/responses" in self.path or "treamGenerateContent" in self.path):
-                self._send("application/json", "{}")
+            provider = next((make for part, make in _PROVIDERS.items() if part in self.path), None)
+            if provider is None:
+                self._send("application/json", '{"input_tokens": 1}')
                 return
+            is_aside = provider is _anthropic and '"name":"Bash"' not in text  # such as a title for the session
             number = len(turns) - len(left)
-            answer = left.pop(0)(text) if left else "done"
-            events = _gemini(answer) if "treamGenerateContent" in self.path else _openai(number, answer)
-            self._send("text/event-stream", "".join(f"data: {json.dumps(event)}\n\n" for event in events))
+            answer = "done" if is_aside or not left else left.pop(0)(text)
+            events = provider(number, answer)
+            # Anthropic's events have names in front of them; Gemini CLI takes none.
+            names = (f"event: {event['type']}\n" if provider is _anthropic else "" for event in events)
+            lines = (f"{name}data: {json.dumps(event)}\n\n" for name, event in zip(names, events, strict=True))
+            self._send("text/event-stream", "".join(lines))
 
         def _send(self, kind: str, body: str) -> None:
             self.send_response(200)
@@ -83,8 +91,30 @@ def _openai(number: int, answer: Call | str) -> list[dict[str, Any]]:
     ]
 
 
-def _gemini(answer: Call | str) -> list[dict[str, Any]]:
+def _gemini(_: int, answer: Call | str) -> list[dict[str, Any]]:
     is_text = isinstance(answer, str)
     part = {"text": answer} if is_text else {"functionCall": {"name": answer.name, "args": answer.arguments}}
     candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
     return [{"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2}}]
+
+
+def _anthropic(number: int, answer: Call | str) -> list[dict[str, Any]]:
+    if isinstance(answer, str):
+        block: dict[str, Any] = {"type": "text", "text": ""}
+        delta, why = {"type": "text_delta", "text": answer}, "end_turn"
+    else:
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": answer.name, "input": {}}
+        delta, why = {"type": "input_json_delta", "partial_json": json.dumps(answer.arguments)}, "tool_use"
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": []}
+    return [
+        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": why, "stop_sequence": None}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+
+_PROVIDERS = {"/responses": _openai, "treamGenerateContent": _gemini, "/v1/messages?": _anthropic}

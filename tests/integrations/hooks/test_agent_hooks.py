@@ -1,8 +1,8 @@
 """The hooks of coding agents, each with payloads of the host (`payloads.json`).
 
 Those of Claude Code, Codex and Gemini CLI are of real runs, in the versions that stand in
-`sayso.integrations.agenthooks.hosts`, and `test_real_hosts.py` runs the latter two again; those of
-Cursor are of its documented form. FOLDER stands for the working folder.
+`sayso.integrations.agenthooks.hosts`, and `test_coding_agents.py` runs them again; those of Cursor are of its
+documented form. FOLDER stands for the working folder.
 """
 
 from __future__ import annotations

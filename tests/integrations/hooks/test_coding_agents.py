@@ -1,7 +1,7 @@
-"""Codex and Gemini CLI themselves, with the hook that `sayso hook install` writes and a model that the test scripts.
+"""Claude Code, Codex and Gemini CLI, with the hook that `sayso hook install` writes and a model that the test scripts.
 
-They come from npm: `npm install @openai/codex@0.169.0 @google/gemini-cli@0.61.0` in a folder of its own, and
-`CODING_AGENTS` names its node_modules. Cursor cannot be run without its editor and an account.
+They come from npm, in the versions of `frameworks.toml`, and `NODE_MODULES` names their folder (`make test-frameworks
+FRAMEWORK=coding_agents`). Cursor cannot be run without its editor and an account.
 """
 
 from __future__ import annotations
@@ -19,28 +19,34 @@ import pytest
 
 import sayso
 from sayso.model.request import Request, State
+from tests.integrations.adapters.installed import absent
 from tests.integrations.hooks.model_server import Call, Turn, model
 from tests.support import commands
 
 pytestmark = pytest.mark.slow
-AGENTS = Path(os.environ.get("CODING_AGENTS", "/nowhere"))
+AGENTS = Path(os.environ.get("NODE_MODULES", "/nowhere"))
 LIMIT = 120.0
 PAYLOADS = json.loads((Path(__file__).parent / "payloads.json").read_text(encoding="utf-8"))
-BEFORE = {"codex": "PreToolUse", "gemini": "BeforeTool"}
-FILES = {"codex": ".codex/hooks.json", "gemini": ".gemini/settings.json"}
-PROGRAMS = {"codex": "@openai/codex/bin/codex.js", "gemini": "@google/gemini-cli/bundle/gemini.js"}
+BEFORE = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
+FILES = {
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+}
+PROGRAMS = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}
 MOVE = {
+    "claude-code": Call("Bash", {"command": "mv build gone", "description": "Rename the build folder"}),
     "codex": Call("exec_command", {"cmd": "mv build gone"}),
     "gemini": Call("run_shell_command", {"command": "mv build gone", "description": "Rename the build folder"}),
 }
-every_host = pytest.mark.parametrize("host", ["codex", "gemini"])
+every_host = pytest.mark.parametrize("host", [*PROGRAMS])
 
 
 def program(host: str) -> list[str]:
-    path = AGENTS / PROGRAMS[host]
+    path = AGENTS / ".bin" / PROGRAMS[host]
     if shutil.which("node") is None or not path.exists():
-        pytest.skip(f"NOT TESTED: {host} itself (CODING_AGENTS names no node_modules that has it)")
-    return ["node", str(path)]
+        absent(f"{host} itself")
+    return [str(path)]
 
 
 def prepare(host: str, place: Path, change: Callable[[str], str] = str) -> None:
@@ -70,6 +76,10 @@ def drive(host: str, place: Path, turns: Sequence[Turn], *, trusted: bool = True
             words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
             words += ["--dangerously-bypass-hook-trust"] if trusted else []
             words += ["-c", 'model="m"', "-c", 'model_provider="m"', "-c", f"model_providers.m={provider}"]
+        elif host == "claude-code":
+            own |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1"}
+            own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+            words = ["--allowedTools", "Bash", "--model", "m", "-p"]
         else:
             own |= {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
             words = ["-m", "gemini-2.5-flash", "--approval-mode", "yolo", "-p"]
