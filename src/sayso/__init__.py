@@ -118,7 +118,7 @@ _HOMES = {
     "policy": "",
     "respond_to_confirmation": "confirmation",
     "run": "gates.scope",
-    "suspend": "runs.interaction",
+    "suspend": "runs.decisions",
     "tool": "runs.tool",
 }
 
