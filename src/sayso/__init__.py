@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from sayso.runs.events import StartEvent as StartEvent
     from sayso.runs.load import load_run as load_run
     from sayso.runs.module import Module as Module
+    from sayso.runs.module import Prediction as Prediction
     from sayso.runs.react import ReAct as ReAct
-    from sayso.runs.signature import Prediction as Prediction
     from sayso.runs.tool import Tool as Tool
     from sayso.runs.tool import tool as tool
     from sayso.runs.workflow import Workflow as Workflow
@@ -88,7 +88,7 @@ _HOMES = {
     "Module": "runs.module",
     "NotExecuted": "gates.outcome",
     "OutputEvent": "runs.events",
-    "Prediction": "runs.signature",
+    "Prediction": "runs.module",
     "ReAct": "runs.react",
     "Request": "model.request",
     "ResumeState": "confirmation",

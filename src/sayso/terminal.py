@@ -29,8 +29,7 @@ from sayso.model.schema import Schema, SchemaError
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.card import decided, stands
-from sayso.view.hint import choices_of, kinds_of
+from sayso.view.card import choices_of, decided, kinds_of, stands
 from sayso.view.summary import in_short, short, token
 
 _POLL = 0.1

@@ -20,7 +20,7 @@ from sayso.model.edit import schema_of
 from sayso.model.schema import SchemaError
 from sayso.server.pages.edits import read_edit
 from sayso.server.pages.forms import argument_fields
-from sayso.view.hint import kinds_of
+from sayso.view.card import kinds_of
 from tests.support.acting import held
 
 RAN: list[dict[str, Any]] = []

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from sayso import errors
 from sayso.model.schema import SchemaError
-from sayso.runs.signature import Prediction, Signature
+from sayso.runs.module import Prediction, Signature
 
 
 def types_of(text: str) -> dict[str, Any]:

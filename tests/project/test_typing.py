@@ -113,7 +113,7 @@ def test_no_getattr_hides_a_misspelt_name_from_type_checkers() -> None:
     }
     assert found == {
         "sayso/stores/joined.py: _View",  # which stands for any store
-        "sayso/runs/signature.py: Prediction",  # whose fields are named by the program's own signature
+        "sayso/runs/module.py: Prediction",  # whose fields are named by the program's own signature
         "sayso/integrations/langgraph.py: _Once",  # which stands for a tool of LangChain's
     }
 

@@ -10,8 +10,7 @@ import pytest
 
 import sayso
 from sayso import ConfirmationRequired, ResumeState, get_confirmation_context, get_confirmation_status
-from sayso.runs.module import Module
-from sayso.runs.signature import Prediction
+from sayso.runs.module import Module, Prediction
 from sayso.stores.base import Store
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter
 from tests.support.acting import Disk, aheld, held

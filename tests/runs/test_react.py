@@ -17,8 +17,8 @@ import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, ResumeState, errors
 from sayso.model.request import State
 from sayso.runs.events import DeltaEvent
+from sayso.runs.module import Prediction
 from sayso.runs.react import NoAnswerError, ReAct
-from sayso.runs.signature import Prediction
 from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock

@@ -22,9 +22,8 @@ from sayso import (
     get_confirmation_status,
     respond_to_confirmation,
 )
-from sayso.runs.module import Module
+from sayso.runs.module import Module, Prediction
 from sayso.runs.react import ReAct
-from sayso.runs.signature import Prediction
 from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Store
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter

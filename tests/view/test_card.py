@@ -24,8 +24,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema
 from sayso.testing import sample_call
 from sayso.view import card, summary
-from sayso.view.card import decided, stands
-from sayso.view.hint import choices_of, kinds_of
+from sayso.view.card import choices_of, decided, kinds_of, stands
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

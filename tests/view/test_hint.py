@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sayso.model.schema import Schema
-from sayso.view.hint import kinds_of
+from sayso.view.card import kinds_of
 
 
 def test_a_short_schema_with_any_number_of_parts_is_described_in_a_few_words() -> None:

@@ -44,8 +44,8 @@ from sayso.model.request import Call, Request, State, changed
 from sayso.model.schema import SchemaError
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed
 from sayso.view import card
+from sayso.view.card import kinds_of
 from sayso.view.document import grant_document, request_document
-from sayso.view.hint import kinds_of
 from sayso.view.summary import name_of, short, time_left
 
 _WIDTH, _LINE, _ENDLESS = 96, 60, 1_000_000

@@ -38,9 +38,8 @@ from sayso.model.request import LIVE, Request, State, changed
 from sayso.reviews import Review
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
-from sayso.view.card import outcome_rows, stands
+from sayso.view.card import kinds_of, outcome_rows, stands
 from sayso.view.document import event_rows, request_document
-from sayso.view.hint import kinds_of
 from sayso.view.summary import short
 
 _PENDING = frozenset({State.PENDING})

@@ -25,9 +25,17 @@ from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import ModelCall, model_of, reply_to, text_of
-from sayso.runs.module import Module, Response, check_shown, emit_delta, read_resume_state, record
+from sayso.runs.module import (
+    Module,
+    Prediction,
+    Response,
+    Signature,
+    check_shown,
+    emit_delta,
+    read_resume_state,
+    record,
+)
 from sayso.runs.react_state import ReActState, Waiting
-from sayso.runs.signature import Prediction, Signature
 from sayso.runs.state import result_shown, verb
 from sayso.runs.tool import Tool, tools_by_name
 from sayso.stores.base import Store

@@ -24,8 +24,7 @@ from sayso.model.run import RunState
 from sayso.server.api import messages
 from sayso.server.api.endpoint import Context, Endpoint, Router, encoded
 from sayso.server.api.problems import Problem, unfit
-from sayso.server.auth.people import doubt_about, with_roles
-from sayso.server.auth.tokens import TokenKind, Tokens
+from sayso.server.auth.tokens import TokenKind, Tokens, doubt_about, with_roles
 from sayso.stores.filter import RunFilter
 
 __all__ = ["router"]

@@ -25,7 +25,7 @@ from sayso.model.schema_validation import Node
 from sayso.model.words import later, say, unisolated
 from sayso.server.pages.arguments import is_plain
 from sayso.server.pages.sentences import translated
-from sayso.view.hint import description_of, is_obvious, kind_of, kinds_of
+from sayso.view.card import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.summary import Layout
 
 Kind = Literal[

@@ -27,8 +27,7 @@ from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.words import say
 from sayso.reviews import Review
-from sayso.server.auth.people import doubt_about
-from sayso.server.auth.tokens import Token, Tokens
+from sayso.server.auth.tokens import Token, Tokens, doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
 from sayso.server.language import choose_language, language_choices, language_of
 from sayso.server.pages.care import NotDoneError, colleagues, person_named
@@ -36,7 +35,7 @@ from sayso.server.pages.rendering import render
 from sayso.server.push import LASTS, DeviceRefusedError, Push, is_installed, may_approve_there
 from sayso.stores.base import Filter, Store
 from sayso.stores.migrate import newest_schema
-from sayso.view.hint import kinds_of
+from sayso.view.card import kinds_of
 from sayso.view.summary import absence, name_of
 
 _MOST, _ERROR_ROOM = 1_000, 400
