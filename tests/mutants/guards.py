@@ -274,7 +274,7 @@ MUTANTS = [
     ),
     Mutant(
         "what was asked for less is asked anew", "gates/scope.py",
-        "if not request.quorum.covers(self.quorum):", "if False:",
+        "if request.quorum is not self.quorum and not request.quorum.covers(self.quorum):", "if False:",
         "gates/test_needs.py::test_request_that_was_asked_for_less_is_closed_and_asked_anew",
     ),
     Mutant(
@@ -336,7 +336,7 @@ MUTANTS = [
     ),
     Mutant(
         "what was shown is what runs", "gates/call.py",
-        "or not is_as_shown(gate, call):", "or False:",
+        "call.masked is None or is_as_shown(gate, call, call.masked)", "True",
         "gates/test_shown.py::test_call_that_was_shown_as_another_one_does_not_run",
     ),
     Mutant(

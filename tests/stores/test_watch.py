@@ -258,4 +258,4 @@ def test_where_no_thread_could_be_started_the_next_one_tries_again(
     assert refused == ["sayso-leases", "sayso-watcher", "sayso-listener"]
     unwatch()
     listener.close()
-    keeper.clear()
+    keeper.held.clear()

@@ -190,9 +190,7 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     """Return what the gate asks for of a call that its rule holds."""
     # A rule that names who must agree does not mean those whom the gate would let in later, unless it says so.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
-    return occasion._replace(
-        quorum=verdict.quorum or gate.quorum, escalation=escalation, retries=gate.retries, idempotent=gate.idempotent
-    )
+    return occasion.asking_for(verdict.quorum or gate.quorum, escalation, gate.retries, idempotent=gate.idempotent)
 
 
 def _is_taken_back(
@@ -226,9 +224,7 @@ def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
     """Return what is asked of a request where no rule is asked again; the stricter of gate and record counts."""
     # A rule may have asked for other people than the gate does; only the record has their names.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
-    return occasion._replace(
-        quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
-    )
+    return occasion.asking_for(who.quorum, who.escalation, gate.retries, idempotent=gate.idempotent)
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:
@@ -568,7 +564,8 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
     approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None
     if digest != call.digest or request.fingerprint_of(digest) != approved:
         raise errors.AlteredRequestError(request.id)
-    if (call.tool, call.name) != (gate.tool, gate.name) or not is_as_shown(gate, call):
+    is_drawn = call.masked is None or is_as_shown(gate, call, call.masked)
+    if (call.tool, call.name) != (gate.tool, gate.name) or not is_drawn:
         raise errors.AlteredRequestError(request.id, "what people are shown of the call is not what would run")
     if request.missing_votes:
         raise errors.AlteredRequestError(

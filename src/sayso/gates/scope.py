@@ -73,7 +73,7 @@ class Occasion(NamedTuple):
 
     def lack_of(self, request: Request) -> str | None:
         """Return why a request that waits, or that was approved, is less than is asked for; None where it is not."""
-        if not request.quorum.covers(self.quorum):
+        if request.quorum is not self.quorum and not request.quorum.covers(self.quorum):
             return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
         if self.quorum.roles and self._is_too_open(request):
             return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
@@ -106,6 +106,12 @@ class Occasion(NamedTuple):
         if before <= allowed:
             return None
         return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
+
+    def asking_for(
+        self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
+    ) -> Occasion:  # fmt: skip
+        """Return this occasion with what a gate asks for there: its last four fields, for each call of the gate."""
+        return Occasion(*self[:-4], quorum, escalation, retries, idempotent)
 
     def joined(self, request: Request) -> Occasion:
         """Return what is to be asked for in place of `request`: what it asked for, and what is asked for now."""

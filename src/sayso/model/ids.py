@@ -84,6 +84,7 @@ def question_digest(text: str, schema_digest: str, occasion: int) -> str:
     ).hexdigest()
 
 
+@lru_cache(maxsize=1024)  # of one call it is asked for when it is asked, found and started
 def fingerprint(run_id: str, digest: str, place: str = "", key: str | None = None) -> str:
     """Return the fingerprint of a call or question in its run; equal ones with two places or keys have two."""
     if key is not None:

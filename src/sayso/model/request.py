@@ -8,7 +8,7 @@ words. Invariant: no message about a call that did not run, or whose outcome is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
@@ -392,12 +392,11 @@ if TYPE_CHECKING:
 else:
 
     def _builder(kind: type) -> Any:
-        """Return what makes one as its class does, which sets each field of a frozen class by itself: 7 us, not 3."""
-        defaults = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+        """Return what makes one as its class does, which sets each field of a frozen class by itself: 7 us, not 2."""
 
         def build(**given: Any) -> Any:
             new = object.__new__(kind)
-            object.__setattr__(new, "__dict__", {**defaults, **given})
+            object.__setattr__(new, "__dict__", given)  # the class has the defaults of the other fields
             return new
 
         return build

@@ -187,8 +187,6 @@ class Quorum:
 
     def covers(self, other: Quorum) -> bool:
         """Say whether whatever satisfies this one satisfies `other`."""
-        if self is other:
-            return True
         has_roles = not other.roles or (bool(self.roles) and frozenset(self.roles) <= frozenset(other.roles))
         return has_roles and self.count >= other.count
 

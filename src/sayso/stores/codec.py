@@ -222,7 +222,7 @@ def update_values(
     elif (
         (after.decision is not before.decision or after.votes is not before.votes)
         and seal.is_open
-        and notes_of(after) != notes_of(before)
+        and notes_of(after) != (notes_of(before) if before.votes or before.decision is not None else [])
     ):
         again = {"search": _search_value(after)}
     if asked is None:

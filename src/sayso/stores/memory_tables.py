@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from sayso import clock, errors
@@ -393,12 +394,13 @@ class TableTransaction(Transaction, ABC):
         records: Those that were written, by kind and key, as they are now; None where one was dropped.
     """
 
+    runs: Mapping[str, RunRecord] = MappingProxyType({})  # most transactions write none of these
+    steps: Mapping[str, Sequence[Step]] = MappingProxyType({})
+    dropped: Sequence[str] = ()
+    records: Mapping[tuple[str, str], RecordRow | None] = MappingProxyType({})
+
     def __init__(self, tables: Tables) -> None:
-        self._tables, self._run_table, self._record_table = tables, tables.run_table, tables.record_table
-        self.runs: dict[str, RunRecord] = {}
-        self.steps: dict[str, list[Step]] = {}
-        self.dropped: list[str] = []
-        self.records: dict[tuple[str, str], RecordRow | None] = {}
+        self._tables = tables
 
     def now(self) -> datetime:
         return clock.now()
@@ -420,49 +422,51 @@ class TableTransaction(Transaction, ABC):
         return found
 
     def run(self, run_id: str) -> RunRecord | None:
-        return self.runs.get(run_id) or self._run_table.find(run_id)
+        return self.runs.get(run_id) or self._tables.run_table.find(run_id)
 
     def put_run(self, run: RunRecord) -> None:
-        self.runs[run.id] = run
+        self.runs = {**self.runs, run.id: run}
 
     def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        self.steps.setdefault(run_id, []).extend(steps)
+        self.steps = {**self.steps, run_id: (*self.steps.get(run_id, ()), *steps)}
 
     def drop_steps(self, run_id: str) -> None:
-        self.dropped.append(run_id)
+        self.dropped = (*self.dropped, run_id)
 
     def keep(self) -> None:
         """Put everything on the tables."""
+        run_table = self._tables.run_table
         for run in self.runs.values():
-            self._run_table.put(run)
+            run_table.put(run)
         for run_id, steps in self.steps.items():
-            self._run_table.add(run_id, steps)
+            run_table.add(run_id, steps)
         for run_id in self.dropped:
-            self._run_table.drop(run_id)
+            run_table.drop(run_id)
         if self.records:
-            self._record_table.apply(self.sealed_records())
+            self._tables.record_table.apply(self.sealed_records())
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         if self.records and (kind, key) in self.records:
             return self.records[kind, key]
-        return self._record_table.find(kind, key) if kind in self._record_table.kinds else None
+        table = self._tables.record_table
+        return table.find(kind, key) if kind in table.kinds else None
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        keys = self._record_table.kinds.get(kind, ())
+        keys = self._tables.record_table.kinds.get(kind, ())
         if not self.records:
             return sorted(keys) if keys else ()  # asked in nearly every transaction, and mostly there is none
         mine = {key: row for (of, key), row in self.records.items() if of == kind}
         return sorted({key for key in keys if key not in mine} | {key for key, row in mine.items() if row is not None})
 
     def put_record(self, row: RecordRow) -> None:
-        self.records[row.kind, row.key] = row
+        self.records = {**self.records, (row.kind, row.key): row}
 
     def drop_record(self, kind: str, key: str) -> None:
-        self.records[kind, key] = None
+        self.records = {**self.records, (kind, key): None}
 
     def sealed_records(self) -> list[Written]:
         """Return what was written, ready to be kept."""
-        close = self._record_table.seal.close
+        close = self._tables.record_table.seal.close
         return [
             (kind, key, None, None) if row is None else row._replace(body=close(row.body, key, record_column(kind)))
             for (kind, key), row in self.records.items()

@@ -257,10 +257,13 @@ def _finished(
     if isinstance(found, errors.SaysoError):
         _note_late(tx, request_id, token, outcome)
         return found
-    drop_lease(tx, found, tx.now())
+    execution = found.execution
+    ended = None if execution is None else execution.finished_at
+    if execution is not None and ended is not None and ended - execution.started_at >= worker.SOONEST_RENEWAL:
+        drop_lease(tx, found, ended)
     if outcome.not_run:
         give_back(tx, found)
-    if found.execution is not None and found.execution.kept is not None:
+    if execution is not None and execution.kept is not None:
         tx.put_record(row_of(Record(RESULT, request_id, {"text": outcome.kept})))
     try:
         if saved is not None:

@@ -32,6 +32,8 @@ from sayso.stores.watch import started
 _log = logging.getLogger("sayso")
 _DEFAULT_LEASE = timedelta(seconds=30)
 _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(days=1)
+SOONEST_RENEWAL = _SHORTEST / 4
+"""No lease is renewed so soon after its start: the first renewal comes after half of it."""
 
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
 

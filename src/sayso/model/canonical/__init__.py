@@ -35,6 +35,7 @@ _LONGEST_PLACE = 12  # steps of a place that a refusal writes out
 _REFERENCE = "pass a reference (a path, an id) in place of the content"
 _TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
 _LONGEST_INT = 10**LIMIT_DIGITS
+_LONGEST_NEGATIVE_INT = -_LONGEST_INT
 _CONVERTIBLE: dict[str, Any] = {
     **{kind.__name__: kind for kind in (str, int, float, dict, list, tuple, datetime, date, timedelta)},
     "a sorted list": (set, frozenset),
@@ -79,7 +80,7 @@ def encode(arguments: Mapping[str, object]) -> Form:
             if len(value) > LIMIT_BYTES:
                 return _encode_any(plain)
         elif kind is int:
-            if not -_LONGEST_INT < value < _LONGEST_INT:
+            if not _LONGEST_NEGATIVE_INT < value < _LONGEST_INT:
                 return _encode_any(plain)
         elif kind is not float and kind is not bool and value is not None:
             return _encode_any(plain)
@@ -130,9 +131,8 @@ class _Writer:
         if kind is bool or value is None:
             return value
         if kind is int:
-            return (
-                value if -_LONGEST_INT < value < _LONGEST_INT else self._refuse(f"has more than {LIMIT_DIGITS} digits")
-            )
+            is_short = _LONGEST_NEGATIVE_INT < value < _LONGEST_INT
+            return value if is_short else self._refuse(f"has more than {LIMIT_DIGITS} digits")
         if kind is float:
             return value if math.isfinite(value) else self._refuse("is not a finite number")
         if len(self.path) > LIMIT_DEPTH:
