@@ -38,9 +38,9 @@ from sayso.model.reviewer import Delegation, Identity
 from sayso.model.words import later, say, say_n
 
 __all__ = [
-    "RUN_ROOM", "SHORT", "Change", "Layout", "absence", "changes", "channel_name", "columns", "higher_risk",
-    "in_short", "is_high", "line", "lines", "name_of", "padded", "short", "time_left", "token", "value", "warnings",
-    "wrapped",
+    "RUN_ROOM", "SHORT", "Change", "Layout", "absence", "changes", "channel_name", "columns", "empty_lines",
+    "gathered", "higher_risk", "in_short", "is_empty", "is_high", "line", "lines", "name_of", "padded", "short",
+    "time_left", "token", "value", "warnings", "without_gaps", "wrapped",
 ]  # fmt: skip
 
 NARROWEST = 40
