@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from sayso.model.canonical.decode import fields_of
@@ -20,17 +19,25 @@ from sayso.view.summary import empty_lines, gathered, is_empty
 _BEFORE = 4  # characters that stay in front of a difference
 _SHORTEST = 12  # what a part of a value takes, with the marks of what is left out
 _SENSIBLE = 24  # what makes sense where nothing has to differ
-_LIGHT = 20_000
+_LIGHT = 4_000
 _WORD = re.compile(r"[\s/]")  # where a word begins
 
 
 class _Value(NamedTuple):
-    """An argument of a call: what stands in front of it, its whole text, its text in less room, and the least room."""
+    """An argument of a call: what stands in front of it, its text, how that is shown, and where it differs."""
 
     prefix: str
-    whole: str
-    short: Callable[[int], str]
-    least: int
+    text: str
+    show: Callable[[str], str]
+    marks: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        return len(self.text) + 2 * (self.show is quoted)
+
+    @property
+    def least(self) -> int:
+        return min(self.size, _SHORTEST if self.marks else _SENSIBLE)
 
 
 def arguments_apart(requests: Sequence[Request], limit: int, *, equal: bool = True) -> list[str]:
@@ -75,7 +82,7 @@ def _lines(calls: Sequence[dict[str, Any]], limit: int, *, equal: bool) -> list[
     """Return the arguments of calls of one function, one line for each call."""
     named = [{name: as_amount(name, tree) for name, tree in (fields_of(call) or {}).items()} for call in calls]
     columns = {name: _column(name, named) for name in dict.fromkeys(name for call in named for name in call)}
-    count = {name: len({one and one.whole for one in column}) for name, column in columns.items()}
+    count = {name: len({one and (one.show, one.text) for one in column}) for name, column in columns.items()}
     # What has the most values comes first: it names the one and not the others.
     order = sorted(columns, key=lambda name: -count[name])
     if not equal:
@@ -86,19 +93,19 @@ def _lines(calls: Sequence[dict[str, Any]], limit: int, *, equal: bool) -> list[
 def _column(name: str, calls: Sequence[dict[str, Json]]) -> list[_Value | None]:
     """Return an argument of each call; None where a call does not have it."""
     prefix = f"{escape(name) if name.isidentifier() else quoted(name)}="
-    trees = [call[name] for call in calls if name in call]
-    wholes = [value(tree) if is_light(tree, _LIGHT) else brief(tree, _LIGHT) for tree in trees]
-    texts = [_without_gaps(tree) if isinstance(tree, str) else whole for tree, whole in zip(trees, wholes, strict=True)]
-    values = iter([
-        _Value(prefix, whole, partial(_parts, text, marks, quoted if isinstance(tree, str) else str)
-               if marks or isinstance(tree, str) else partial(brief, tree), _SHORTEST if marks else _SENSIBLE)
-        for tree, whole, text, marks in zip(trees, wholes, texts, _differences(texts), strict=True)
-    ])  # fmt: skip
+    texts, shows = list[str](), list[Callable[[str], str]]()
+    for tree in (call[name] for call in calls if name in call):
+        shows.append(quoted if isinstance(tree, str) else str)
+        if isinstance(tree, str):
+            texts.append(_without_gaps(tree))
+        else:
+            texts.append(value(tree) if is_light(tree, _LIGHT) else brief(tree, _LIGHT // 10))
+    values = iter([_Value(prefix, *one) for one in zip(texts, shows, _differences(texts), strict=True)])
     return [next(values) if name in call else None for call in calls]
 
 
 def _without_gaps(text: str) -> str:
-    lines = gathered(text.split("\n"), is_empty)
+    lines = gathered(text.split("\n"), is_empty) if text.count("\n") > len("\n\n\n") else [text]
     return "\n".join(empty_lines(line) if isinstance(line, int) else line for line in lines)
 
 
@@ -106,16 +113,16 @@ def _line(values: Sequence[_Value], limit: int) -> str:
     """Return as many values as there is room for; each is whole if those that are longer still have room."""
     count, room = 0, limit
     for one in values:
-        room -= len(one.prefix) + min(len(one.whole), one.least) + 2
+        room -= len(one.prefix) + one.least + 2
         if count and room < 0:
             break
         count += 1
     taken, texts = values[:count], [""] * count
     room = limit - sum(len(one.prefix) + 2 for one in taken)
-    by_need = sorted(range(count), key=lambda at: len(taken[at].whole))
+    by_need = sorted(range(count), key=lambda at: taken[at].size)
     for rank, at in enumerate(by_need):
         share = max(room // (count - rank), _SHORTEST)
-        texts[at] = taken[at].whole if len(taken[at].whole) <= share else taken[at].short(share)
+        texts[at] = _parts(taken[at].text, taken[at].marks, taken[at].show, share)
         room -= len(texts[at])
     shown = [f"{one.prefix}{text}" for one, text in zip(taken, texts, strict=True)]
     return ", ".join([*shown, "…"] if count < len(values) else shown)
@@ -145,15 +152,13 @@ def _parts(text: str, marks: Sequence[int], show: Callable[[str], str], room: in
 def _differences(texts: Sequence[str]) -> list[list[int]]:
     """Return the places of each text where it begins to differ from one of the others, from its beginning."""
     known = sorted(set(texts))
+    if max(map(len, known)) < _SHORTEST - 1:
+        return [[] for _ in texts]  # each is shown whole
     shared = [_shared(one, other) for one, other in pairwise(known)]
     places: dict[str, list[int]] = {}
     for at, text in enumerate(known):
-        found = set[int]()
-        for others in (reversed(shared[:at]), shared[at:]):
-            least = len(text)
-            for one in others:
-                least = min(least, one)
-                found.add(least)
+        before, behind = accumulate(reversed(shared[:at]), min), accumulate(shared[at:], min)
+        found = {*before, *behind}
         places[text] = sorted(found)
     return [places[text] for text in texts]
 
