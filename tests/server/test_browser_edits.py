@@ -125,3 +125,15 @@ def test_what_is_written_is_never_under_the_bar_that_decides(surf: Surf) -> None
         bar = page.locator(".bar").bounding_box()
         field = page.locator(f"#f{number}").bounding_box()
         assert field["y"] + field["height"] <= bar["y"], number
+
+
+def test_a_change_of_an_amount_has_the_form_that_the_card_has(surf: Surf) -> None:
+    page = surf.page(held(taking({"amount": float, "port": int}, []), 12500.5, 8080))
+    expect(page.locator('#call [data-argument="f0"]')).to_have_text("12,500.50")
+    page.locator("#f0").fill("1250000.5")
+    page.locator("#f1").fill("9090")
+    for changes in (page.locator("[data-live-diff]"), page.locator("#call")):
+        expect(changes).to_contain_text("12,500.50 → 1,250,000.50")
+        expect(changes).to_contain_text("8080 → 9090")
+    page.locator("#f0").fill("12500.5")
+    expect(page.locator("[data-live-diff]")).not_to_contain_text("12,500")

@@ -18,7 +18,7 @@ from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.edit import mentions_mask
 from sayso.model.escaping import escape
-from sayso.model.rendering import brief
+from sayso.model.rendering import brief, is_amount
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
@@ -105,6 +105,11 @@ class Widget:
     def label(self) -> str:
         """The name as people see it."""
         return self.said or escape(self.name)
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether the page draws its value as an amount."""
+        return is_amount(self.name) and (isinstance(self.tree, int | float) or tag_in(self.tree) == "$decimal")
 
     @property
     def can_change(self) -> bool:

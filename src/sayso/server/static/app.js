@@ -20,11 +20,9 @@
 
   // -- what only makes sense with scripts ------------------------------------------------------------------
   all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
-  const tab = one(".top nav [aria-current]");  // where there is no room for all, the page's own is in sight
-  if (tab) {
-    const tabs = tab.closest("nav"), [at, room] = [tab, tabs].map((part) => part.getBoundingClientRect());
-    tabs.scrollLeft += Math.max(at.right - room.right + 24, 0) || Math.min(at.left - room.left, 0);
-  }
+  // Where the menu has no room for all pages, the one that is open is in sight.
+  const menu = one(".top nav"), [openPage, menuBox] = [one(".top nav [aria-current]"), menu].map((part) => part?.getBoundingClientRect());
+  if (openPage) menu.scrollLeft += Math.max(openPage.right - menuBox.right + 24, 0) || Math.min(openPage.left - menuBox.left, 0);
   const atOnce = one("form[data-send-at-once]");
   if (atOnce) atOnce.requestSubmit();
 
@@ -173,7 +171,6 @@
       box.disabled = true;
     });
   });
-
   all(".tools details").forEach((box) => box.addEventListener("toggle", () => { if (box.open) one("input:not([type=hidden])", box).focus(); }));
   all("[data-at-once]").forEach((field) => field.addEventListener("change", () => field.form.requestSubmit()));
 
@@ -186,7 +183,8 @@
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
     return named && named.textContent.trim() ? (named.firstChild.textContent.trim() || named.textContent.trim()) : field.name;
   };
-  const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : field.value;
+  const money = (text) => text.replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",")).replace(/\.\d$/, (end) => `${end}0`);
+  const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : "amount" in field.dataset ? money(field.value) : field.value;
   // What is proposed is what the page was sent with, or says of a field; not what stands there as this runs, for
   // whoever is quick has written by then, and browsers fill in what they remember.
   const sent = form ? form.cloneNode(true) : null;
