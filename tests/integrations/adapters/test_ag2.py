@@ -74,9 +74,6 @@ class Ag2Driver:
     is_parallel: ClassVar = True
     has_subagents: ClassVar = True
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedConfig(scene, nested=False)
-
     async def start(self, scene: Scene) -> Outcome:
         to_thread.current_default_thread_limiter().total_tokens = 5  # AG2 has its own use of threads, and keeps them
         with sayso.run(scene.thread):

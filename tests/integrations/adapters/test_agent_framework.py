@@ -52,9 +52,6 @@ class AgentFrameworkDriver:
     has_subagents: ClassVar = True
     cannot: ClassVar = {"the_models_words": "a function middleware is not shown the model's message"}
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedClient(scene)
-
     async def start(self, scene: Scene) -> Outcome:
         session = maf.AgentSession(session_id=scene.thread)
         response = await agent_of(scene).run("go", session=session)

@@ -69,9 +69,6 @@ class AgnoDriver:
     is_parallel: ClassVar = True
     has_subagents: ClassVar = True
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(scene, nested=False)
-
     async def start(self, scene: Scene) -> Outcome:
         return outcome_of(await agent_of(scene).arun("go", session_id=scene.thread))
 

@@ -83,9 +83,6 @@ class AutoGenDriver:
     has_subagents: ClassVar = True
     cannot: ClassVar = {"the_models_words": "a workbench is not shown the model's message"}
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(scene, nested=False)
-
     async def start(self, scene: Scene) -> Outcome:
         with sayso.run(scene.thread):
             result = await agent_of(scene).run(task="go")

@@ -86,9 +86,6 @@ class CrewAiDriver:
         "fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once": THREAD,
     }
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(model="scripted", scene=scene, told={})
-
     async def start(self, scene: Scene) -> Outcome:
         self.scene = scene
         with held_tools(HELD[:2], **scene.options):

@@ -77,9 +77,6 @@ class GoogleAdkDriver:
     is_parallel: ClassVar = True
     has_subagents: ClassVar = True
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(model="scripted", scene=scene)
-
     async def start(self, scene: Scene) -> Outcome:
         return await run(scene, agent_of(scene))
 

@@ -62,9 +62,6 @@ class HaystackDriver:
     is_parallel: ClassVar = True
     has_subagents: ClassVar = True
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(scene)
-
     async def start(self, scene: Scene) -> Outcome:
         with sayso.run(scene.thread):
             return outcome_of(await agent_of(scene).run_async(messages=[ChatMessage.from_user("go")]))

@@ -24,7 +24,6 @@ from tests.integrations.adapters.suite import (
     approve,
     everything,
     pending,
-    run_of,
 )
 from tests.integrations.adapters.suite import refund as refund_call
 from tests.support.threads import few_threads
@@ -190,10 +189,6 @@ class TestInspect(AdapterSuite):
 
         assert len(asyncio.run(main())) < 20
         assert scene.refunds == [50.0] * 50
-
-    def test_program_waits_for_a_person(self, place: Path) -> None:
-        told = run_of("frameworks/inspect_ai_refund.py", place, approve(changes={"amount": 30.0}))
-        assert told.endswith("\n\nrefunded 30.00 for A-4721\n")
 
     def test_policy_file_names_the_approver(self, memory: Store, place: Path) -> None:
         root = Path(__file__).resolve().parents[3]

@@ -62,9 +62,6 @@ class SemanticKernelDriver:
     has_subagents: ClassVar = True
     prefix: ClassVar = "shop-"
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(ai_model_id="scripted", scene=scene)
-
     async def start(self, scene: Scene) -> Outcome:
         thread = ChatHistoryAgentThread()
         with sayso.run(scene.thread):

@@ -65,9 +65,6 @@ class StrandsDriver:
     is_parallel: ClassVar = True
     has_subagents: ClassVar = True
 
-    def model(self, scene: Scene) -> Any:
-        return ScriptedModel(scene, nested=False)
-
     async def start(self, scene: Scene) -> Outcome:
         agent = agent_of(scene)
         with sayso.run(scene.thread):
