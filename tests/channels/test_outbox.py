@@ -22,7 +22,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.channels import Notification, UndeliverableError, deliver, forget, health, queue_channel, registry
-from sayso.channels.outbox import GIVES_UP_AFTER, KEPT_FOR, LEASE, Deliverer
+from sayso.channels.outbox import GIVES_UP_AFTER, LEASE, RETENTION, Deliverer
 from sayso.channels.webhook import document
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
@@ -474,7 +474,7 @@ def test_a_failing_channel_is_tried_again_ever_later_and_then_given_up(desk: Des
     assert (found.given_up, found.failing, found.error) == (1, 0, "OSError: no route")
     assert found.problem == "1 were given up: OSError: no route"
     tries = desk.chat.tries
-    desk.clock.tick(KEPT_FOR)
+    desk.clock.tick(RETENTION)
     desk.run()
     assert (desk.chat.tries, desk.owed()) == (tries, [])
 

@@ -146,7 +146,7 @@ def work(options: argparse.Namespace) -> None:
         what = "unknown" if report.ending is Ending.UNKNOWN else "done" if report.ending is Ending.DONE else "fault"
         append(options.folder / f"log-{name}", f"{time.monotonic():.4f} {what} {order} {report.message}")
 
-    asyncio.run(Worker([paying(options.folder, store)], concurrency=1, tell=tell).run(once=True))
+    asyncio.run(Worker([paying(options.folder, store)], concurrency=1, on_report=tell).run(once=True))
 
 
 def serve(options: argparse.Namespace) -> None:

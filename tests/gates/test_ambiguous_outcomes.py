@@ -424,7 +424,7 @@ def test_a_worker_leaves_a_run_whose_outcome_is_unknown_alone(store: Store) -> N
     told: list[str] = []
 
     def work() -> None:
-        asyncio.run(Worker([clerk], tell=lambda report: told.append(report.ending.value)).run(once=True))
+        asyncio.run(Worker([clerk], on_report=lambda report: told.append(report.ending.value)).run(once=True))
 
     work()
     work()

@@ -44,7 +44,7 @@ def state(store: Store, output: OutputEvent) -> RunState:
 async def work(*runnables: Runnable, **options: Any) -> list[Report]:
     """Let a new worker go on with what is ready."""
     told: list[Report] = []
-    await bounded(Worker(runnables, tell=told.append, **options).run(once=True))
+    await bounded(Worker(runnables, on_report=told.append, **options).run(once=True))
     return told
 
 
@@ -126,7 +126,7 @@ async def test_two_workers_claim_different_runs(store: Store, monkeypatch: pytes
     for output in held:
         approve(output)
     told: list[list[Report]] = [[], []]
-    workers = [Worker([tool], concurrency=1, tell=reports.append) for reports in told]
+    workers = [Worker([tool], concurrency=1, on_report=reports.append) for reports in told]
     for name, one in zip((b"ada", b"bob"), workers, strict=True):
         one._id = name
     await bounded(asyncio.gather(*(one.run(once=True) for one in workers)))
@@ -162,7 +162,7 @@ def test_no_more_runs_are_under_way_than_it_was_told(concurrency: int) -> None:
 @awaited
 async def test_a_decision_is_heard_while_it_waits() -> None:
     tool, told = gated(), list[Report]()
-    served = Worker([tool], tell=told.append)
+    served = Worker([tool], on_report=told.append)
     going = asyncio.create_task(served.run())
     output = await tool(amount=1).collect()
     await asyncio.sleep(0.1)
@@ -193,7 +193,7 @@ async def test_a_run_that_waits_again_is_not_begun_again_until_something_changes
     output = await flow().collect()
     sayso.Review(reviewer="ada").answer(questions(output)[0], "7")
     told: list[Report] = []
-    served = Worker([flow], tell=told.append)
+    served = Worker([flow], on_report=told.append)
     for _ in range(5):
         await bounded(served.run(once=True))
     # Begun in vain at most once: the store goes on to call it ready, because its first question is answered.
@@ -235,7 +235,7 @@ async def test_a_run_whose_code_has_changed_is_reported_once_and_not_begun(caplo
 
     output = await flow(pay)(amount=1).collect()
     told: list[Report] = []
-    served = Worker([flow(other)], tell=told.append)
+    served = Worker([flow(other)], on_report=told.append)
     for request_id in ids(output):
         sayso.Review(reviewer="ada").approve(request_id)
         await bounded(served.run(once=True))
@@ -256,7 +256,7 @@ async def test_a_run_that_another_has_in_hand_is_no_error(store: Store, monkeypa
     # As if it had been taken after this worker had looked.
     monkeypatch.setattr(store, "ready_runs", lambda *_: [output.run_id])
     told: list[Report] = []
-    served = Worker([tool], tell=told.append)
+    served = Worker([tool], on_report=told.append)
     await bounded(served.run(once=True))
     assert (told, store.get(ids(output)[0]).state) == ([], "approved")
 
@@ -310,7 +310,7 @@ async def test_a_store_that_fails_is_tried_again_after_pauses(
 
     monkeypatch.setattr(store, verb, failing)
     told: list[Report] = []
-    served = Worker([tool], tell=told.append)
+    served = Worker([tool], on_report=told.append)
     going = asyncio.create_task(served.run())
     await until(lambda: told and told[-1].ending is Ending.DONE)
     assert endings(told) == (["done"] if verb == "ready_runs" else ["retry", "done"])
@@ -406,7 +406,7 @@ async def test_a_handler_that_ends_within_the_grace_is_recorded_and_nothing_new_
     for output in outputs:
         approve(output)
     told: list[Report] = []
-    served = Worker([clerk], concurrency=1, grace="1h", tell=told.append)
+    served = Worker([clerk], concurrency=1, grace="1h", on_report=told.append)
     going = asyncio.create_task(served.run())
     await inside.wait()
     served.stop()
@@ -441,7 +441,7 @@ async def test_a_handler_that_takes_longer_is_unknown_and_a_free_step_is_done_ag
     for output in held:
         approve(output)
     told: list[Report] = []
-    served = Worker([clerk, other], grace="50ms", tell=told.append)
+    served = Worker([clerk, other], grace="50ms", on_report=told.append)
     going = asyncio.create_task(served.run())
     await until(lambda: len(begun) == 2)
     served.stop()

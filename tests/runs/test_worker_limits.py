@@ -98,7 +98,7 @@ async def test_what_waits_for_a_place_when_the_worker_is_stopped_was_not_started
 
     tool, told = gated(pay, name="pay"), list[Report]()
     outputs = await held(tool, each=2)
-    served = Worker([tool], limits=Limits(1), grace="1h", tell=told.append)
+    served = Worker([tool], limits=Limits(1), grace="1h", on_report=told.append)
     going = asyncio.create_task(served.run())
     await inside.wait()
     await until(lambda: served.health()["runs"] == 2)

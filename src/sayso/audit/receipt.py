@@ -131,9 +131,9 @@ def _facts(own: list[Entry]) -> dict[str, Any]:
             "asked_at": _at(asked),
         },
         "votes": [
-            {**_said(row), "edited": bool(_detail(row).get("edited"))} for row in own if row.event == "voted"
+            {**_decision_facts(row), "edited": bool(_detail(row).get("edited"))} for row in own if row.event == "voted"
         ],
-        "decision": None if ended is None else {"verb": _VERBS[ended.event], **_said(ended)},
+        "decision": None if ended is None else {"verb": _VERBS[ended.event], **_decision_facts(ended)},
         "outcome": {
             "started_at": _at(started[-1]) if started else None,
             "at": _at([row for row in own if row.event not in _AFTERWARDS][-1]),
@@ -148,7 +148,7 @@ def _ended(own: list[Entry]) -> Entry | None:
     return None if last is None or last.event in _TAKEN_BACK else last
 
 
-def _said(row: Entry) -> dict[str, Any]:
+def _decision_facts(row: Entry) -> dict[str, Any]:
     return {"by": row.by, "channel": row.channel, "at": _at(row), "fingerprint": _detail(row).get("fingerprint")}
 
 

@@ -75,17 +75,17 @@ def _silenced() -> Generator[None]:
     Apprise sends from threads of its own, so its records cannot be told from those of other code in this process.
     """
 
-    def is_heard(_: logging.LogRecord) -> bool:
+    def drop(_: logging.LogRecord) -> bool:
         return False
 
     logs = [logging.getLogger(name) for name in ("apprise", "urllib3.connectionpool")]
     for log in logs:
-        log.addFilter(is_heard)
+        log.addFilter(drop)
     try:
         yield
     finally:
         for log in logs:
-            log.removeFilter(is_heard)
+            log.removeFilter(drop)
 
 
 def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:

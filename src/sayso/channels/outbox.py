@@ -34,14 +34,14 @@ from sayso.stores.transaction import delivery_kind
 from sayso.stores.worker import Lease
 
 __all__ = [
-    "GIVES_UP_AFTER", "KEPT_FOR", "LEASE", "ChannelHealth", "Deliverer", "Delivery", "Listener", "deliver",
+    "GIVES_UP_AFTER", "LEASE", "RETENTION", "ChannelHealth", "Deliverer", "Delivery", "Listener", "deliver",
     "delivering", "due_at", "due_mark", "forget", "health",
 ]  # fmt: skip
 
 LEASE = timedelta(minutes=2)
 """How long a deliverer may take for a message before another one sends it again."""
 GIVES_UP_AFTER = timedelta(hours=24)
-KEPT_FOR = timedelta(days=7)
+RETENTION = timedelta(days=7)
 """How long `sayso doctor` shows a delivery that was given up."""
 
 _SHORTEST_WAIT, _LONGEST_WAIT = timedelta(seconds=5), timedelta(hours=1)
@@ -129,7 +129,7 @@ class Delivery:
         """Return the delivery after a failed attempt, and when it is due again; given up, it is due for removal."""
         since = self.failing_since or now
         if for_good or now - since >= GIVES_UP_AFTER:
-            return replace(self, error=error, failing_since=since, given_up=True), now + KEPT_FOR
+            return replace(self, error=error, failing_since=since, given_up=True), now + RETENTION
         wait = min(_SHORTEST_WAIT * 2 ** min(self.tries, 20), _LONGEST_WAIT)
         return replace(self, error=error, failing_since=since, tries=self.tries + 1), now + wait
 
@@ -263,7 +263,7 @@ class Deliverer:
             self._store.swap(record, replace(record, due=clock.now() + _LONGEST_WAIT))
             raise _SendError(f"what is owed about {record.key!a} cannot be read ({error})") from error
         if delivery.given_up:
-            self._store.drop(record.kind, record.key)  # it was shown for `KEPT_FOR`
+            self._store.drop(record.kind, record.key)  # it was shown for `RETENTION`
             return False
         # Another deliverer may have read the same record: who swaps it first sends.
         taken = delivery.record(self.channel.name, clock.now() + LEASE)

@@ -204,12 +204,12 @@ class _Connection:
     def _connect(self) -> None:
         self._reviews = self._make_reviews()
         self._client = client = SocketModeClient(self._app_token, web_client=self._web, receive_buffer_size=_BUFFER)
-        client.socket_mode_request_listeners.append(self._heard)
+        client.socket_mode_request_listeners.append(self._receive)
         client.connect()
         if self._over.is_set():
             _end(client)  # closed while it connected: what it has opened meanwhile is closed here
 
-    def _heard(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
+    def _receive(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
         reviews = self._reviews
         if self._over.is_set() or reviews is None:

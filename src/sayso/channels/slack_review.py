@@ -278,7 +278,7 @@ class SlackReviews:
         else:
             return
         channel, user = part(payload, "channel").get("id"), part(payload, "user").get("id")
-        self._tell("chat.postEphemeral", {"channel": channel, "user": user, **post("sayso", [section(words)])})
+        self._show("chat.postEphemeral", {"channel": channel, "user": user, **post("sayso", [section(words)])})
 
     def _modal(self, review: Review, request: Request) -> dict[str, Any]:
         if request.state is not State.PENDING:
@@ -295,7 +295,7 @@ class SlackReviews:
     def _is_elsewhere(self, request: Request) -> bool:
         return is_high(request.risk) and not self._inline
 
-    def _tell(self, method: str, content: Mapping[str, Any]) -> None:
+    def _show(self, method: str, content: Mapping[str, Any]) -> None:
         """Show something to the person; log it where that fails."""
         try:
             self._call(method, content)
@@ -332,7 +332,7 @@ class SlackReviews:
             return
         reply = done.result()
         view = reply.get("view") or _update("Nothing was decided: " + "; ".join(reply["errors"].values()))["view"]
-        self._tell("views.update", {"view_id": view_id, "view": view})
+        self._show("views.update", {"view_id": view_id, "view": view})
 
     def _reply(self, payload: Mapping[str, Any]) -> Reply:
         try:

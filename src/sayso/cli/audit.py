@@ -350,7 +350,7 @@ def _drawn(body: dict[str, Any], part: str) -> str:
     return line(name, cast("dict[str, Any]", told_apart(canonical.load(text))), _ROOM)
 
 
-_KEPT = "the journal keeps its rows, with names, times, fingerprints and people's words"
+_JOURNAL_STAYS = "the journal keeps its rows, with names, times, fingerprints and people's words"
 
 
 @click.command()
@@ -384,7 +384,7 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
 
 def _purge_rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:
     what = f"{plural(done.requests, 'request')} and {plural(done.runs, 'run')} that ended before"
-    rows = [f"{'would purge' if is_dry else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_KEPT}"]
+    rows = [f"{'would purge' if is_dry else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_JOURNAL_STAYS}"]
     if done.words:
         keep = "keeps" if done.words == 1 else "keep"
         rows.append(f"{plural(done.words, 'row')} of the journal {keep} people's words about them")

@@ -115,10 +115,10 @@ def explain(
     steps = [
         {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note} for one in answer.steps
     ]
-    said, room = None, list[_Room]()
+    verdict_document, room = None, list[_Room]()
     if verdict is not None:
         room = [_room_in(cli, budget, tool, given, run, agent) for budget in verdict.budgets]
-        said = {
+        verdict_document = {
             "kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason,
             "budgets": [one._asdict() for one in room],
             "quorum": None if verdict.quorum is None else verdict.quorum.count,
@@ -129,7 +129,9 @@ def explain(
         of = f"{misfit[0]} (asked by {asked_by[misfit[0]]})"
         note = f"the arguments are not checked with the schema of {of}, which this policy does not fit: {misfit[1]}"
     rows = [*([] if note is None else [escape(f"note: {note}")]), *_explained(answer, room)]
-    return cli.answer({"verdict": said, "steps": steps, "note": note}, rows, WRONG if verdict is None else 0)
+    return cli.answer(
+        {"verdict": verdict_document, "steps": steps, "note": note}, rows, WRONG if verdict is None else 0
+    )
 
 
 def _answer(
@@ -183,9 +185,9 @@ def _room_in(
 
 def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
     for rule, result, note, _ in answer.steps:
-        said = {"other tool": "is for other tools", "undecided": f"could not be decided: {note}"}.get(result, "")
-        said = said or (f"{rule.when.strip()} is {result}" if rule.when is not None else "is for every call of it")
-        yield escape(f"line {rule.line}, {rule.name}: {' '.join(said.split())}")
+        text = {"other tool": "is for other tools", "undecided": f"could not be decided: {note}"}.get(result, "")
+        text = text or (f"{rule.when.strip()} is {result}" if rule.when is not None else "is for every call of it")
+        yield escape(f"line {rule.line}, {rule.name}: {' '.join(text.split())}")
     verdict = answer.verdict
     if verdict is None:
         yield "the call does not run"
@@ -212,9 +214,9 @@ def test(cli: CliContext, file: str | None) -> int:
     for rule in rules.rules:
         for one in rule.examples:
             answer = rules.explain(one.tool, one.arguments, run=one.run, agent=one.agent, now=one.now)
-            said = "error" if answer.verdict is None else answer.verdict.kind
+            kind = "error" if answer.verdict is None else answer.verdict.kind
             note = answer.steps[-1].note if answer.verdict is None else answer.verdict.rule
-            rows.append({"line": one.line, "tool": one.tool, "expect": one.expect, "verdict": said, "by": note})
+            rows.append({"line": one.line, "tool": one.tool, "expect": one.expect, "verdict": kind, "by": note})
     wrong = [row for row in rows if row["expect"] != row["verdict"]]
     text = "{line}: {tool}: {expect} was expected, and it is {verdict} ({by})"
     shown = [escape(f"{rules.label}:{text.format(**row)}") for row in wrong]

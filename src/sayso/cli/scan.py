@@ -40,7 +40,7 @@ class Pattern:
 
     id: str
     severity: str
-    says: str
+    message: str
     calls: tuple[str, ...] = ()
     methods: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
@@ -69,8 +69,8 @@ class Finding:
     ignored: str | None = None
 
 
-def _told(pattern: Pattern) -> str:
-    return pattern.says if pattern.id == _ORDER else f"{pattern.says} and is behind no gate"
+def _message_of(pattern: Pattern) -> str:
+    return pattern.message if pattern.id == _ORDER else f"{pattern.message} and is behind no gate"
 
 
 @cache
@@ -343,7 +343,7 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
         for one in left:
             place = f"{escape(one.path)}:{one.line}:{one.column}"
             where = f" in {escape(one.function)}" if one.function else ""
-            out(f"{place}: {one.pattern.severity} {one.pattern.id}: {escape(one.call)}{where} {one.pattern.says}")
+            out(f"{place}: {one.pattern.severity} {one.pattern.id}: {escape(one.call)}{where} {one.pattern.message}")
         misplaced = sum(one.pattern.id == _ORDER for one in left)
         gates = f", {plural(misplaced, 'gate')} above what takes the function" if misplaced else ""
         ignored = f", {len(found) - len(left)} ignored with a reason" if len(found) > len(left) else ""
@@ -365,7 +365,8 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
     """Return findings as a SARIF 2.1.0 log; ignored ones are suppressed in the source, with their reason."""
     rules = [
         {
-            "id": one.id, "shortDescription": {"text": f"A {'decorator' if one.id == _ORDER else 'call'} {_told(one)}"},
+            "id": one.id,
+            "shortDescription": {"text": f"A {'decorator' if one.id == _ORDER else 'call'} {_message_of(one)}"},
             "defaultConfiguration": {"level": _LEVELS[one.severity]},
         }
         for one in patterns()
@@ -385,6 +386,6 @@ def _result(one: Finding) -> dict[str, Any]:
     reason = [] if one.ignored is None else [{"kind": "inSource", "justification": one.ignored}]
     return {
         "ruleId": one.pattern.id, "level": _LEVELS[one.pattern.severity],
-        "message": {"text": f"{one.call} {_told(one.pattern)}"},
+        "message": {"text": f"{one.call} {_message_of(one.pattern)}"},
         "locations": [{"physicalLocation": place}], "suppressions": reason,
     }  # fmt: skip

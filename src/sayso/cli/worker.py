@@ -77,13 +77,13 @@ def worker(
     tally = _Tally(as_json=cli.as_json)
     served = Worker(
         [_loaded(target) for target in targets], concurrency=concurrency, limits=_limits(limits), grace=grace,
-        tell=tally.add,
+        on_report=tally.add,
     )  # fmt: skip
     if any(store.url.startswith("memory:") for store in served.stores):
         raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
     logger = logging.getLogger("sayso")
     if not logger.hasHandlers():  # else the loaded program has configured logging
-        logger.addHandler(_Told(logging.WARNING))
+        logger.addHandler(_ComplaintHandler(logging.WARNING))
     with nullcontext() if health is None else _answering(served, health):
         _serve(served, grace, once=once)
     tally.close()
@@ -278,7 +278,7 @@ class _Tally:
         complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *self._changed)
 
 
-class _Told(logging.Handler):
+class _ComplaintHandler(logging.Handler):
     """Prints what is logged as commands print their complaints."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -72,5 +72,5 @@ class _Approval(_middleware.BaseMiddleware):
         result = await self._hook.acall(call, execute)
         if result.has_run and not result.words and ran:
             return ran[-1]
-        kept = "\n".join(result.value) if result.has_run else ""
-        return _events.ToolResultEvent.from_call(event, "\n\n".join(each for each in (result.words, kept) if each))
+        value = "\n".join(result.value) if result.has_run else ""
+        return _events.ToolResultEvent.from_call(event, "\n\n".join(each for each in (result.words, value) if each))

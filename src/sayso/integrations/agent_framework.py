@@ -53,8 +53,8 @@ class ApprovalMiddleware(_maf.FunctionMiddleware):
             context.result = result.words
             return None
         if context.result is None:  # it ran before, or elsewhere
-            kept: Any = result.value
-            context.result = [_maf.Content.from_dict(each) for each in kept] if _is_list(kept) else kept
+            value: Any = result.value
+            context.result = [_maf.Content.from_dict(each) for each in value] if _is_list(value) else value
         if result.words:
             made: Any = context.result
             rest = made if _is_contents(made) else [_maf.Content.from_text(str(made))]

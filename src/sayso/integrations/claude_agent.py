@@ -162,8 +162,8 @@ class ClaudeApprovals:
         else:
             await held.fail(error)
         note = held.message_for_model() if self._mode == "block" else ""
-        told = {"hookEventName": str(data["hook_event_name"]), "additionalContext": note}
-        return {"hookSpecificOutput": told} if note else {}
+        output = {"hookEventName": str(data["hook_event_name"]), "additionalContext": note}
+        return {"hookSpecificOutput": output} if note else {}
 
     async def close(self) -> None:
         """Record as `unknown` what was started and never reported; the end of the session."""

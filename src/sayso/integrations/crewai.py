@@ -29,7 +29,7 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
         options: As for `sayso.hold`.
     """
     hooks: Any = framework("crewai.hooks", "crewai", "CrewAI")
-    hook, told = ToolHook(tools, options), dict[int, tuple[Any, str]]()
+    hook, results = ToolHook(tools, options), dict[int, tuple[Any, str]]()
 
     def run_held(context: Any) -> bool | None:
         try:
@@ -38,20 +38,20 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
             text = _held(hook, context)
         except Exception as error:  # noqa: BLE001  CrewAI would run the tool
             text = not_run(context.tool_name, str(error))
-        told[id(context.tool_input)] = context.tool_input, text  # the same dict comes to the hook behind the call
+        results[id(context.tool_input)] = context.tool_input, text  # the same dict comes to the hook behind the call
         return False
 
-    def tell(context: Any) -> str | None:
-        _, text = told.pop(id(context.tool_input), (None, None))
+    def replace_result(context: Any) -> str | None:
+        _, text = results.pop(id(context.tool_input), (None, None))
         return text
 
     hooks.register_before_tool_call_hook(run_held)
-    hooks.register_after_tool_call_hook(tell)
+    hooks.register_after_tool_call_hook(replace_result)
     try:
         yield
     finally:
         hooks.unregister_before_tool_call_hook(run_held)
-        hooks.unregister_after_tool_call_hook(tell)
+        hooks.unregister_after_tool_call_hook(replace_result)
 
 
 def _held(hook: ToolHook, context: Any) -> str:

@@ -106,8 +106,8 @@ async def _beating(send: Callable[[float, str], Awaitable[Any]]) -> AsyncGenerat
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _blocks(kept: Any) -> list[Any]:
-    return [_types().CallToolResult(content=[block]).content[0] for block in kept["content"]]
+def _blocks(result: Any) -> list[Any]:
+    return [_types().CallToolResult(content=[block]).content[0] for block in result["content"]]
 
 
 def _words(text: str) -> list[Any]:

@@ -93,9 +93,9 @@ class _Outcomes(_hooks.Hooks):
             if note is None:
                 continue
             if message.error is not None:
-                message.error.message = _told(note, message.error.message)
+                message.error.message = _with_note(note, message.error.message)
             elif isinstance(message.content, str):
-                message.content = _told(note, message.content)
+                message.content = _with_note(note, message.content)
             elif all(getattr(part, "text", None) != note for part in message.content):
                 message.content = [_texts.ContentText(text=note), *message.content]
 
@@ -119,6 +119,6 @@ class _Outcomes(_hooks.Hooks):
             await _running.pop(key).unknown("the sample ended, and its events do not tell how the call ended")
 
 
-def _told(note: str, text: str) -> str:
+def _with_note(note: str, text: str) -> str:
     """Return a result behind what is told of its call; a message is seen at each call of the model."""
     return text if text.startswith(note) else f"{note}\n\n{text}"

@@ -150,10 +150,10 @@ class _Call:
         if not result.has_run:
             return self._message(result.words, status="error")
         if self._made is None:  # it ran elsewhere, or before
-            kept: Any = result.value
-            is_text = isinstance(kept, str | list)
-            self._made = self._message(kept) if is_text else json.loads(kept["langgraph"], object_hook=_of_json)
-        return self._told(self._made, result.words)
+            value: Any = result.value
+            is_text = isinstance(value, str | list)
+            self._made = self._message(value) if is_text else json.loads(value["langgraph"], object_hook=_of_json)
+        return self._with_words(self._made, result.words)
 
     def _failed(self, error: Exception) -> Any:
         if error is not self._failure or self._made is None:
@@ -161,10 +161,10 @@ class _Call:
         return self._made  # the framework's own words for a tool that failed
 
     def _run(self, arguments: dict[str, Any]) -> Any:
-        return self._kept(self._handler(self._given(arguments)))
+        return self._recorded(self._handler(self._given(arguments)))
 
     async def _arun(self, arguments: dict[str, Any]) -> Any:
-        return self._kept(await self._handler(self._given(arguments)))
+        return self._recorded(await self._handler(self._given(arguments)))
 
     def _given(self, arguments: dict[str, Any]) -> Any:
         self.arguments, request = arguments, self._request
@@ -173,7 +173,7 @@ class _Call:
         tool = None if request.tool is None else _Once(request.tool, self)
         return request.override(tool_call={**request.tool_call, "args": arguments}, tool=tool)
 
-    def _kept(self, made: Any) -> Any:
+    def _recorded(self, made: Any) -> Any:
         """Return what is kept of a result; raise where the framework has made words of what the tool raised."""
         is_bare = self._request is None and not isinstance(made, _lc.ToolMessage | _lg.Command)
         self._made = made = self._message(text_of(made)) if is_bare else made
@@ -202,17 +202,19 @@ class _Call:
     def _message(self, content: Any, status: str = "success") -> Any:
         return _lc.ToolMessage(content, tool_call_id=self.id, name=self.name, status=status)
 
-    def _told(self, result: Any, words: str) -> Any:
+    def _with_words(self, result: Any, words: str) -> Any:
         if isinstance(result, list):
-            return [self._told(item, words) for item in cast("list[Any]", result)]
+            return [self._with_words(item, words) for item in cast("list[Any]", result)]
         update: Any = getattr(result, "update", None)
         if isinstance(result, _lg.Command) and isinstance(update, dict) and "messages" in update:
-            return replace(result, update={**cast("Any", update), "messages": self._told(update["messages"], words)})
+            return replace(
+                result, update={**cast("Any", update), "messages": self._with_words(update["messages"], words)}
+            )
         if not words or getattr(result, "tool_call_id", None) != self.id:
             return result
         content = result.content
-        told = f"{words}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": words}, *content]
-        return result.model_copy(update={"content": told})
+        combined = f"{words}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": words}, *content]
+        return result.model_copy(update={"content": combined})
 
 
 class _Once:

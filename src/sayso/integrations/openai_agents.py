@@ -162,8 +162,8 @@ class _GatedTool:
         except Exception as error:
             if error not in failed or self._on_error is None:
                 raise
-            told = self._on_error(context, error)
-            return await told if asyncio.iscoroutine(told) else told
+            message = self._on_error(context, error)
+            return await message if asyncio.iscoroutine(message) else message
         return _with_words(result.words, result.value) if result.has_run else result.words
 
     def _options_of(self, call_id: str) -> HoldOptions:

@@ -149,7 +149,7 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             is_changed = canonical.encode(approved).text != canonical.encode(given).text
             args = await _validated(tool, approved, ctx) if is_changed else tool_args
             made.append(await super(GatedToolset, self).call_tool(name, args, ctx, tool))
-            return _kept(made[0])
+            return _recorded(made[0])
 
         try:
             waits = _pause if self.wait == "pause" else None
@@ -221,7 +221,7 @@ async def _problems(
     return []
 
 
-def _kept(made: Any) -> Any:
+def _recorded(made: Any) -> Any:
     """Return what is kept of a tool's result: what the model is told of it, and with a `ToolReturn` all that it has."""
     try:
         if isinstance(made, ToolReturn):

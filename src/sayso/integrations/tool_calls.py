@@ -30,7 +30,7 @@ from sayso.model.request import MODEL_WORDS, State, not_run
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter fills by itself."""
-_TOLD = (
+_REFUSALS = (
     ConfirmationRejected, errors.ArgumentError, errors.CallFailedError, errors.EffectTakenError,
     errors.OutcomeUnknownError, errors.ValueNotKeptError,
 )  # fmt: skip
@@ -173,7 +173,7 @@ def object_schema(properties: Mapping[str, Any], *, is_open: bool = False) -> di
     return schema if is_open else {**schema, "additionalProperties": False}
 
 
-def _told(
+def _refusal_result(
     tool: str, held: HeldBase | None, error: Exception, options: HoldOptions, *, is_tools_own: bool, tells_failure: bool
 ) -> ToolResult:  # fmt: skip
     """Return what the model is told in place of a result; raise what ends the run."""
@@ -183,7 +183,7 @@ def _told(
         if not tells_failure or held is None or held.request is None or isinstance(error, suspends):
             raise error
         return ToolResult(held.message_for_model(), has_run=False)
-    if not isinstance(error, _TOLD):
+    if not isinstance(error, _REFUSALS):
         raise error
     words = "" if held is None else held.message_for_model()
     if not words or isinstance(error, errors.ValueNotKeptError | errors.EffectTakenError):
@@ -247,7 +247,7 @@ async def acall_tool(
                     else:
                         await held.wait(timeout)
     except Exception as error:  # noqa: BLE001  what no words are made of is raised again
-        return _told(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
+        return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
 def call_tool(
@@ -284,7 +284,7 @@ def call_tool(
                     else:
                         held.wait()
     except Exception as error:  # noqa: BLE001  what no words are made of is raised again
-        return _told(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
+        return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
 async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:

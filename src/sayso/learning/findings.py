@@ -117,14 +117,14 @@ class _Counts:
             self.tools.setdefault(name, _Tool()).add(request, decision)
         if decision.verb in {"reject", "feedback", "cancel"}:
             words = reason_of(request)
-            key = _gist(words)
+            key = _normalized(words)
             if key in self.words or len(self.words) < _MOST_REASONS:
                 self.words.setdefault(key, words)
                 self.reasons[key] += 1
                 self.refused[key][name] += 1
 
 
-def _gist(words: str) -> str:
+def _normalized(words: str) -> str:
     """Return what two reasons have in common that say the same of two cases: numbers and ids do not count."""
     parts = words[:_REASON_ROOM].casefold().strip(" .!").split()
     return " ".join("#" if any(letter.isdigit() for letter in part) else part for part in parts)

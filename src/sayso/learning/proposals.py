@@ -232,7 +232,7 @@ class Proposal:
     @property
     def toml(self) -> str:
         """The rule with its findings as comments, to be put into a policy file; in English and in ASCII."""
-        free = ", ".join(f"{escape(name)} ({said})" for name, said in self.not_compared.items())
+        free = ", ".join(f"{escape(name)} ({why})" for name, why in self.not_compared.items())
         named = [f"It does not look at {free}."] if free else []
         for what, ids in (("otherwise", self.against), ("wrong", self.went_wrong)):
             more = f" and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
@@ -282,10 +282,10 @@ class _Replayed:
     ids: dict[str, list[str]] = field(default_factory=lambda: {"against": [], "went_wrong": []})
 
     def ask(self, request: Request) -> None:
-        said = verdict_on(self.policy, request).outcome
+        outcome = verdict_on(self.policy, request).outcome
         self.counts["replayed"] += 1
-        if said != self.draft.verdict:
-            self.counts["uncertain"] += said in {"uncertain", "error"}
+        if outcome != self.draft.verdict:
+            self.counts["uncertain"] += outcome in {"uncertain", "error"}
             return
         self.counts["fits"] += 1
         outcome = case_of(request).outcome

@@ -366,8 +366,8 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
 def _submitted(request: Request, facts: RoundFacts) -> Confirm:
     """Return the Confirm that was submitted, without decisions."""
     given = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
-    said = target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
-    reasons = (said, facts.confirm.get("reason"), request.prompt)
+    approved_reason = target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
+    reasons = (approved_reason, facts.confirm.get("reason"), request.prompt)
     reason = next(
         (one for one in reasons if isinstance(one, str) and one), f"Requesting approval for {facts.target_type}"
     )

@@ -380,12 +380,12 @@ class DecisionTaker:
             return {}
         return await verb(self.store, self._decisions, history)
 
-    def look(self, kept: RunSnapshot) -> RunSnapshot:
+    def look(self, snapshot: RunSnapshot) -> RunSnapshot:
         """Look at what a run waits for whose lease was just taken, in the same trip, if nothing is to be decided."""
         if not self._resolutions:
             with suppress(errors.SaysoError):  # `decide` looks again, and there it is heard
-                self._wait_for({step.place: step.waits for step in kept.steps}.values())
-        return kept
+                self._wait_for({step.place: step.waits for step in snapshot.steps}.values())
+        return snapshot
 
     def _wait_for(self, request_ids: Iterable[str | None]) -> None:
         self._waited = [self.store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
@@ -394,9 +394,9 @@ class DecisionTaker:
         """Take the decisions, and look at what the run waits for after that: one trip to the store's thread for all."""
         mine: dict[str, Request] = {}
         for request_id, request in self._known.items():
-            if request.run_id == history.run_id and history.is_kept:
+            if request.run_id == history.run_id and history.is_stored:
                 mine[request_id] = request
-            elif not history.is_kept or request.run_id not in self._looked_at:
+            elif not history.is_stored or request.run_id not in self._looked_at:
                 _warn(self._ignored(request))
         # After a crash whoever brings the decision again goes on with the run: nobody else would.
         is_whole = history.was is not RunState.BROKEN

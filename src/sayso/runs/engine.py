@@ -48,7 +48,7 @@ from sayso.runs.state import (
     LostValue,
     StepContext,
     current_context,
-    kept_value,
+    decoded_value,
     live_value,
     made_defaults,
     resolution_place,
@@ -123,13 +123,13 @@ def _repeated(step: StepContext, known: Body) -> Any:
     step.metadata = known.get("metadata") or {}
     status: Body = known["status"]
     error: Body = known.get("error") or {}
-    kept, value = known.get("value"), None
-    if isinstance(kept, Deferred):
-        value = kept.value  # it ended in this very attempt
-    elif kept and "form" in kept:
-        value = kept_value(kept["form"], step.runnable.function)
-    elif kept:
-        lost = LostValue(kept["plain"], str(errors.ValueNotKeptError(step.path, kept["lost"])))
+    stored, value = known.get("value"), None
+    if isinstance(stored, Deferred):
+        value = stored.value  # it ended in this very attempt
+    elif stored and "form" in stored:
+        value = decoded_value(stored["form"], step.runnable.function)
+    elif stored:
+        lost = LostValue(stored["plain"], str(errors.ValueNotKeptError(step.path, stored["lost"])))
         value = lost if step.parent is not None and step.parent.runnable.needs_values else lost.plain
     match status["code"], status.get("reason"):
         case "success", _:
@@ -473,10 +473,10 @@ class _NestedCall:
         stored = list(history.from_store) if must_be_held else ()
         if self._place in stored and len(made) < sum(mine in place for place in stored):
             return None
-        kept = body["value"]
-        if kept is None or isinstance(kept, Deferred):
-            return Attempt(None if kept is None else kept.value, None)
-        return Attempt(kept_value(kept["form"], self._function), None) if "form" in kept else None
+        stored_value = body["value"]
+        if stored_value is None or isinstance(stored_value, Deferred):
+            return Attempt(None if stored_value is None else stored_value.value, None)
+        return Attempt(decoded_value(stored_value["form"], self._function), None) if "form" in stored_value else None
 
     def is_over(self, request: Request) -> bool:
         """Say whether the resolution that approved it was given until an instant that has come."""
@@ -488,7 +488,7 @@ class _NestedCall:
             return None
         value = attempt.value
         self._history.put(self._place, {"value": None if value is None else live_value(value, self._function)})
-        if not self._history.is_kept:
+        if not self._history.is_stored:
             return None
         with self._history.checkpoint() as checkpoint:  # nobody says whether it is saved: the next one has it as well
             return checkpoint.update

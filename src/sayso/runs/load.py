@@ -179,10 +179,10 @@ def span_of(place: str, body: Body) -> Span:
     )  # fmt: skip
 
 
-def _shown(kept: dict[str, Any] | None) -> Any:
-    if kept is None:
+def _shown(stored: dict[str, Any] | None) -> Any:
+    if stored is None:
         return None
-    tree: Any = json.loads(kept["form"])["value"] if "form" in kept else kept["plain"]
+    tree: Any = json.loads(stored["form"])["value"] if "form" in stored else stored["plain"]
     return canonical.display(_SHOWN.mask(tree))
 
 
@@ -199,5 +199,5 @@ def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider:
         RunNotFoundError: There is no such run.
     """
     where = config.open_store(compat.store_of(store, tracing_provider))
-    kept = where.get_run(run_id)
-    return LoadedRun(kept.run, bodies(kept.steps), where)
+    snapshot = where.get_run(run_id)
+    return LoadedRun(snapshot.run, bodies(snapshot.steps), where)

@@ -146,8 +146,8 @@ class Fields:
 def _problem(error: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in error["loc"])
     # A validator's own words may quote the value; those of pydantic do not.
-    says = "is refused by its own validator" if error["type"] in {"value_error", "assertion_error"} else error["msg"]
-    return f"{where}: {says}" if where else str(says)
+    message = "is refused by its own validator" if error["type"] in {"value_error", "assertion_error"} else error["msg"]
+    return f"{where}: {message}" if where else str(message)
 
 
 @dataclass(frozen=True)

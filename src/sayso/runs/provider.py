@@ -77,7 +77,7 @@ class ProviderModel:
         history = list(_history(messages))
         offers = [ToolDefinition(**{_OFFER.get(name, name): part for name, part in tool.items()}) for tool in tools]
         parameters = models.ModelRequestParameters(function_tools=offers)
-        said = False
+        has_streamed = False
         with self._faults():
             async with self._model() as model:
                 response: ModelResponse | None = None
@@ -85,14 +85,14 @@ class ProviderModel:
                     async with aclosing(self._streamed(model, history, parameters)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, str):
-                                said = True
+                                has_streamed = True
                                 yield piece
                             else:
                                 response = piece
                 if response is None:
                     response = await model_request(model, history, model_request_parameters=parameters)
             reply = self._reply(response)
-            if reply.text and not said:
+            if reply.text and not has_streamed:
                 yield reply.text
             yield reply
 
@@ -153,8 +153,8 @@ class ProviderModel:
             yield
         except exceptions.ModelHTTPError as error:
             # A provider that does not take the key may quote it.
-            said = "the key was not accepted" if error.status_code in _DENIED else _complaint(error.body)
-            reason = f"answered with status {error.status_code}: {said}"
+            complaint = "the key was not accepted" if error.status_code in _DENIED else _complaint(error.body)
+            reason = f"answered with status {error.status_code}: {complaint}"
             raise ModelError(
                 self.name, reason, status=error.status_code, retry_after=error.retry_after
             ) from error  # fmt: skip
@@ -220,8 +220,8 @@ def _is_cut_short(response: ModelResponse) -> bool:
         return False
     if response.finish_reason is None:
         return True
-    is_said = "finish_reason" in (response.provider_details or {})
-    return not is_said and not response.usage.input_tokens and not response.usage.output_tokens
+    has_reason = "finish_reason" in (response.provider_details or {})
+    return not has_reason and not response.usage.input_tokens and not response.usage.output_tokens
 
 
 def _refuses_to_stream(error: Exception) -> bool:

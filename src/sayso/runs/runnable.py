@@ -103,7 +103,7 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
         await _released(run_id)
         lease = Lease()
         try:
-            kept = await verb(store, _taken, decisions, run_id, lease)
+            snapshot = await verb(store, _taken, decisions, run_id, lease)
         except BaseException as error:
             lease.release()  # also after the store had said yes: a traceback may keep the lease, nobody has the run
             if isinstance(error, errors.RunNotFoundError) and run.parent_id is None:
@@ -113,11 +113,13 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
                 if not is_last:
                     continue  # an equal call goes on with it at this moment; the next one is ours
             raise
-        if kept.run.state is RunState.ENDED and not kept.steps:  # a run is kept with its first step: they were purged
+        if (
+            snapshot.run.state is RunState.ENDED and not snapshot.steps
+        ):  # a run is kept with its first step: they were purged
             lease.release()
             raise errors.RunPurgedError(run_id)
-        if is_last or kept.run.state is not RunState.ENDED:
-            return RunHistory(store, kept.run, lease, kept.steps)
+        if is_last or snapshot.run.state is not RunState.ENDED:
+            return RunHistory(store, snapshot.run, lease, snapshot.steps)
         lease.release()
     # What is decided under the name that a request knows, and no run, are decisions of another program.
     return RunHistory.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
@@ -130,21 +132,21 @@ def _taken(decisions: DecisionTaker, run_id: str, lease: Lease) -> RunSnapshot:
 async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
     """Return the runs that the decisions can be for: of this runnable, called with this input; ended ones last."""
     fitting: list[tuple[bool, str]] = []
-    for kept in await decisions.runs():
-        other = _other_call(run, kept)
+    for snapshot in await decisions.runs():
+        other = _other_call(run, snapshot)
         if other is None:
-            fitting.append((kept.run.state is RunState.ENDED, kept.run.id))
+            fitting.append((snapshot.run.state is RunState.ENDED, snapshot.run.id))
         else:
-            decisions.others[kept.run.id] = other
+            decisions.others[snapshot.run.id] = other
     return [run_id for _, run_id in sorted(fitting, key=itemgetter(0))]
 
 
-def _other_call(run: Run, kept: RunSnapshot) -> str | None:
+def _other_call(run: Run, snapshot: RunSnapshot) -> str | None:
     """Return which other call began a run; None where it was this one."""
     runnable = run.runnable
-    if (kept.run.name, kept.run.kind) != (runnable.name, runnable.kind):
-        return f"of the {kept.run.kind} {kept.run.name}"
-    known = bodies(kept.steps).get(_INPUT)
+    if (snapshot.run.name, snapshot.run.kind) != (runnable.name, runnable.kind):
+        return f"of the {snapshot.run.kind} {snapshot.run.name}"
+    known = bodies(snapshot.steps).get(_INPUT)
     try:
         calls = None if known is None else _two_calls(run, known["given"])
     except errors.ArgumentError as error:
@@ -194,8 +196,8 @@ def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> Outpu
         fault = {"type": type(error).__name__, "message": message}
         return step.output_event(RunStatus(code="error", reason=_reason(error), message=message), error=fault)
     if refusals:
-        told = "; ".join(refusals)
-        message = f"run {run_id!r} is in other hands; {told}. Nothing else was done, wait until it pauses or ends"
+        refused = "; ".join(refusals)
+        message = f"run {run_id!r} is in other hands; {refused}. Nothing else was done, wait until it pauses or ends"
     reason = "approval_already_claimed"
     status = RunStatus(code="cancelled", reason=reason, message=message)
     return step.output_event(status, ended_output(reason, next(iter(run.resolutions), None)))
@@ -303,9 +305,9 @@ async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | No
 
 def _end_not_saved(output: OutputEvent, error: errors.SaysoError) -> OutputEvent:
     """Return the output of a run whose end is not in the store: to everybody else it has not ended."""
-    said = output.status.code if output.status.reason is None else output.status.reason
+    ending = output.status.code if output.status.reason is None else output.status.reason
     message = (
-        f"the run ended ({said}), and its end could not be recorded: {error}."
+        f"the run ended ({ending}), and its end could not be recorded: {error}."
         f" Resume it by parent_id={output.run_id!r}; what is recorded is not done again"
     )
     status = RunStatus(code="error", reason="store_failed", message=message)

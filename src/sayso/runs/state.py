@@ -87,7 +87,7 @@ def _form_of(function: Callable[..., Any], value: Any) -> Body:
     return {"plain": plain_json(value), "lost": reason}
 
 
-def kept_value(form: str, function: Callable[..., Any]) -> Any:
+def decoded_value(form: str, function: Callable[..., Any]) -> Any:
     """Return the value of a function whose form was kept."""
     return canonical.decode(form, _result_classes(function))["value"]
 
@@ -215,7 +215,7 @@ class Checkpoint:
             is_approved: A grant or a budget approved it as it was asked, so the run was not handed back, either.
         """
         history, self._is_open = self._history, False
-        history.is_kept, is_released = True, self.update.left is not None
+        history.is_stored, is_released = True, self.update.left is not None
         if self._waits is not None:
             place, body = self._waits
             is_released = is_released and request_id in {None, body["waits"]} and not is_approved
@@ -254,7 +254,7 @@ class RunHistory:
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
-        self.store, self.run_id, self.is_kept = store, record.id, steps is not None
+        self.store, self.run_id, self.is_stored = store, record.id, steps is not None
         self.was = RunState.BROKEN if record.state is RunState.RUNNING else record.state
         self.is_stopping = self.is_left = self.is_released = False
         self.requests = _Requests(store, record)
@@ -349,12 +349,12 @@ class RunHistory:
         Raises:
             RunBusyError: Somebody else has the run's lease; it must not go on here.
         """
-        if self.is_kept and self._unsaved:
+        if self.is_stored and self._unsaved:
             await self._write(self.store.save_run)
 
     def save_now(self) -> None:
         """Do what `save` does in a thread that may block, as the store's own."""
-        if self.is_kept and self._unsaved:
+        if self.is_stored and self._unsaved:
             with self.checkpoint() as checkpoint:
                 self.store.save_run(checkpoint.update)
                 checkpoint.saved()
@@ -369,7 +369,7 @@ class RunHistory:
                 with suppress(RunBusyError):
                     await verb(self.store, self.store.take_run, self.run_id, self._record.holder)
                     self.is_released = False
-            if not self.is_released and (self.is_kept or (state is not RunState.ENDED and self._unsaved)):
+            if not self.is_released and (self.is_stored or (state is not RunState.ENDED and self._unsaved)):
                 await self._write(lambda update: self.store.leave_run(update, state))
         finally:
             self._lease.release()

@@ -152,14 +152,14 @@ class Report(NamedTuple):
     seconds: float
 
 
-class _Heard:
+class _EventLog:
     """What a worker needs to know of a run's events: whether anything was begun, and which requests wait."""
 
     def __init__(self) -> None:
         self.has_begun = False
         self.waits: list[str] = []
 
-    def hear(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if isinstance(event, StartEvent):
             self.has_begun = True
         elif isinstance(event, ApprovalEvent | InteractionEvent):
@@ -196,10 +196,10 @@ class _StoreView:
         The name of its runnable comes first. It is the same after the run was begun again in vain.
         """
         try:
-            kept = self.store.get_run(run_id)
+            snapshot = self.store.get_run(run_id)
         except errors.RunNotFoundError:
             return None
-        run, steps = kept.run, kept.steps
+        run, steps = snapshot.run, snapshot.steps
         if run.state is RunState.ENDED or run.name not in self.runnables:
             return None
         waits = dict.fromkeys(step.waits for step in steps if step.waits is not None)
@@ -249,7 +249,7 @@ class _KnownRun:
     """
 
     mark: tuple[object, ...] | None = None
-    told: tuple[object, ...] = ()
+    reported: tuple[object, ...] = ()
     faults: int = 0
     due: float = 0.0
     is_changed: bool = False
@@ -276,7 +276,7 @@ class Worker:
 
     def __init__(
         self, runnables: Iterable[Runnable], *, concurrency: int = 8, limits: Limits | None = None,
-        grace: timedelta | str = "800ms", tell: Callable[[Report], None] = lambda _: None,
+        grace: timedelta | str = "800ms", on_report: Callable[[Report], None] = lambda _: None,
     ) -> None:  # fmt: skip
         if type(concurrency) is not int or concurrency < 1:
             raise errors.ConfigError(f"concurrency is a whole number from 1, not {concurrency!r}")
@@ -287,7 +287,7 @@ class Worker:
         for name in sorted(self._limits.by_tool.keys() - tools):
             has = ", ".join(sorted(tools)) or "none"
             raise errors.ConfigError(f"a limit is for the tool {name!r}, and no runnable has it; their tools: {has}")
-        self._concurrency, self._grace, self._tell = concurrency, duration.parse(grace).total_seconds(), tell
+        self._concurrency, self._grace, self._on_report = concurrency, duration.parse(grace).total_seconds(), on_report
         self._known: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
         self._backlog: deque[_Key] = deque()
@@ -458,7 +458,7 @@ class Worker:
     async def _resume(self, key: _Key) -> None:
         """Go on with a run, if anything about it has changed, and report what became of it."""
         view, run_id = key
-        known, began, heard = self._known.setdefault(key, _KnownRun()), time.monotonic(), _Heard()
+        known, began, events = self._known.setdefault(key, _KnownRun()), time.monotonic(), _EventLog()
         name = ""
         call_limit.set(self._limits.place)  # a task has a context of its own
         try:
@@ -471,8 +471,8 @@ class Worker:
                 return
             name, known.mark = str(mark[0]), mark
             known.run = view.runnables[name](parent_id=run_id)
-            output = await execute(known.run, heard.hear)
-            ending, message = await self._became(key, output, heard), output.status.message
+            output = await execute(known.run, events.add)
+            ending, message = await self._became(key, output, events), output.status.message
         except asyncio.CancelledError:
             ending, message = (Ending.HANDED_BACK if self.is_stopping else Ending.BROKEN), "broken off"
         except errors.StoreError as error:
@@ -484,28 +484,28 @@ class Worker:
         finally:
             known.run = None
         if ending is not None:
-            self._report(key, Report(run_id, name, ending, message, tuple(heard.waits), time.monotonic() - began))
+            self._report(key, Report(run_id, name, ending, message, tuple(events.waits), time.monotonic() - began))
 
-    async def _became(self, key: _Key, output: OutputEvent, heard: _Heard) -> Ending | None:
+    async def _became(self, key: _Key, output: OutputEvent, events: _EventLog) -> Ending | None:
         """Return what became of a run; None where it was somebody else's."""
         (view, run_id), status = key, output.status
-        self._has_changed |= heard.has_begun  # there may be more to do
+        self._has_changed |= events.has_begun  # there may be more to do
         if status.reason == "approval_already_claimed":  # another process has its lease
-            if not heard.has_begun:
+            if not events.has_begun:
                 # Whoever has it may be killed before anything changes, so it is looked at again, though not at once.
                 self._known[key].mark, self._known[key].due = None, time.monotonic() + _LOOK
                 self._has_company = True
             return None
         ending = _ENDINGS.get(status.reason or "", Ending.DONE if status.code == "success" else Ending.FAILED)
-        is_doubtful = ending is Ending.FAILED or not heard.has_begun
+        is_doubtful = ending is Ending.FAILED or not events.has_begun
         if ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
         if await verb(view.store, view.mark, run_id) is not None:
             # It has not ended: its model was out of reach, or it cannot begin.
-            return Ending.RETRY if heard.has_begun else Ending.BROKEN
-        if not heard.has_begun:  # it had ended in somebody else's hands
+            return Ending.RETRY if events.has_begun else Ending.BROKEN
+        if not events.has_begun:  # it had ended in somebody else's hands
             del self._known[key]
-        return ending if heard.has_begun else None
+        return ending if events.has_begun else None
 
     def _report(self, key: _Key, report: Report) -> None:
         known, ending = self._known[key], report.ending
@@ -520,10 +520,10 @@ class Worker:
             _log.warning("the run %s of %s is not resumed: %s", report.run_id, report.name, report.message)
         elif ending.is_final:
             del self._known[key]
-        told = (ending, report.message, report.waits)
-        if known.told != told:  # begun again in vain, it has nothing new to say
-            known.told = told
-            self._tell(report)
+        reported = (ending, report.message, report.waits)
+        if known.reported != reported:  # begun again in vain, it has nothing new to say
+            known.reported = reported
+            self._on_report(report)
 
     async def _end(self) -> None:
         """Let handlers end within the grace, and break the others off."""

@@ -65,14 +65,14 @@ def inputs_of(steps: Iterable[StepInputs], hooks: Iterable[Callable[..., Any]] =
 def _parameters(step: StepInputs) -> Iterable[Parameter]:
     hints = hints_of(inspect.unwrap(step.function))
     parameters = inspect.signature(step.function).parameters
-    said = fields_of(parameters.values(), lambda: hints)
+    fields = fields_of(parameters.values(), lambda: hints)
     for name, parameter in parameters.items():
         if name in step.before or name in step.given:
             continue
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
         default = parameter.default
-        if name in said and said[name].is_required:
-            annotation, default = Annotated[said[name].info.annotation, said[name].info], Parameter.empty
+        if name in fields and fields[name].is_required:
+            annotation, default = Annotated[fields[name].info.annotation, fields[name].info], Parameter.empty
         if parameter.kind in _VARIABLE:
             yield parameter
         elif name in step.optional and default is Parameter.empty:

@@ -283,9 +283,9 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         request = self.ask()
         people = [Identity(LOCAL, f"person{n}") for n in range(8)]
         verbs: list[Verb] = ["approve", "reject", "feedback", "reject"] * 2  # a cancel may follow an approval
-        told = outcomes_of([partial(self.decide, verb, request, by) for verb, by in zip(verbs, people, strict=True)])
-        winners = [one for one in told if isinstance(one, Request)]
-        losers = [one for one in told if isinstance(one, errors.AlreadyDecidedError)]
+        results = outcomes_of([partial(self.decide, verb, request, by) for verb, by in zip(verbs, people, strict=True)])
+        winners = [one for one in results if isinstance(one, Request)]
+        losers = [one for one in results if isinstance(one, errors.AlreadyDecidedError)]
         decision = self.store.get(request.id).decision
         assert (len(winners), len(losers)) == (1, 7)
         assert decision is not None
@@ -293,8 +293,8 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
 
     def test_of_eight_who_start_at_once_one_runs(self) -> None:
         request = self.approved()
-        told = outcomes_of([lambda token=f"t{n}": self.store.start(request.id, token) for n in range(8)])
-        assert Counter(type(one) for one in told) == {Request: 1, errors.AlreadyStartedError: 7}
+        results = outcomes_of([lambda token=f"t{n}": self.store.start(request.id, token) for n in range(8)])
+        assert Counter(type(one) for one in results) == {Request: 1, errors.AlreadyStartedError: 7}
 
     def test_a_token_starts_once_whatever_the_gate_allows(self) -> None:
         """A network may bring the message of a start again, after its end."""
@@ -321,8 +321,8 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         requests = [self.approved() for _ in range(6)]
         works = [lambda request=request: self.store.start(request.id, "t") for request in requests]
         works += [lambda n=n: self.store.start(f"rq_{n}", "t") for n in range(6)]
-        told = outcomes_of(works)
-        assert [getattr(one, "state", type(one)) for one in told] == [State.RUNNING] * 6 + [
+        results = outcomes_of(works)
+        assert [getattr(one, "state", type(one)) for one in results] == [State.RUNNING] * 6 + [
             errors.RequestNotFoundError
         ] * 6
 

@@ -89,9 +89,9 @@ class RecordContract(Scene):
 
     def test_of_eight_who_keep_a_new_record_at_once_one_does(self) -> None:
         records = [Record("seen", "k", {"n": n}) for n in range(8)]
-        kept = outcomes_of([partial(self.store.keep, record, only_new=True) for record in records])
-        assert sorted(map(str, kept)) == ["False"] * 7 + ["True"]
-        assert self.store.record("seen", "k") == records[kept.index(True)]
+        results = outcomes_of([partial(self.store.keep, record, only_new=True) for record in records])
+        assert sorted(map(str, results)) == ["False"] * 7 + ["True"]
+        assert self.store.record("seen", "k") == records[results.index(True)]
 
     def test_of_eight_who_swap_a_record_at_once_one_does(self) -> None:
         before = Record("delivery", "k", {"tries": 0}, self.clock())
@@ -220,9 +220,9 @@ class KeyContract(Scene):
         assert self.store.count(Filter()) == 1
 
     def test_of_two_programs_with_one_key_and_other_arguments_one_is_refused(self) -> None:
-        told = outcomes_of([lambda amount=amount: self.again(amount=amount) for amount in range(1, 9)])
-        assert sum(isinstance(one, Request) for one in told) == 1
-        assert sum(isinstance(one, errors.KeyReusedError) for one in told) == 7
+        results = outcomes_of([lambda amount=amount: self.again(amount=amount) for amount in range(1, 9)])
+        assert sum(isinstance(one, Request) for one in results) == 1
+        assert sum(isinstance(one, errors.KeyReusedError) for one in results) == 7
 
     # -- the result --------------------------------------------------------------------------------------------
 
@@ -266,9 +266,9 @@ class KeyContract(Scene):
     def test_of_ten_starts_of_one_effect_one_runs(self) -> None:
         asked = [self.ask(f"run_{n}", effect=_EFFECT) for n in range(10)]
         approved = [self.decide("approve", request) for request in asked]
-        told = outcomes_of([lambda r=request: self.store.start(r.id, r.id) for request in approved])
-        assert sum(isinstance(one, Request) for one in told) == 1
-        assert sum(isinstance(one, errors.EffectTakenError) for one in told) == 9
+        results = outcomes_of([lambda r=request: self.store.start(r.id, r.id) for request in approved])
+        assert sum(isinstance(one, Request) for one in results) == 1
+        assert sum(isinstance(one, errors.EffectTakenError) for one in results) == 9
 
     def test_requests_with_an_effect_are_found_in_the_order_of_asking(self) -> None:
         first = self.in_state(State.DONE, self.ask("run_1", effect=_EFFECT))
@@ -317,9 +317,9 @@ class EvidenceContract(Scene):
         request = self.store.ask(sample_call("run_a", None, key="call_1", effect="refund:A-4721", **words))
         self.decide("approve", request)
         self.store.start(request.id, "t")
-        kept = canonical.encode({"result": _CANARY}).text
-        self.store.finish(request.id, "t", Outcome("done", None, None, kept))
-        assert self.store.result(request.id) == kept
+        form = canonical.encode({"result": _CANARY}).text
+        self.store.finish(request.id, "t", Outcome("done", None, None, form))
+        assert self.store.result(request.id) == form
         self.clock.tick(days=1)
         after = self.store.purge(request.id, ADA, before=self.clock(), channel="test")
         assert _CANARY not in repr((after.title, after.summary, after.execution))

@@ -78,9 +78,9 @@ class RunContract(Scene):
         run = self.run()
         added = [[Step(f"/{n}/{m}", f'{{"n":{n}}}') for m in range(5)] for n in range(8)]
         outcomes_of([partial(self.store.save_run, RunUpdate(run, steps)) for steps in added])
-        kept = self.steps(run)
-        assert sorted(kept) == sorted(step for steps in added for step in steps)
-        assert all([step for step in kept if step in steps] == steps for steps in added)
+        stored = self.steps(run)
+        assert sorted(stored) == sorted(step for steps in added for step in steps)
+        assert all([step for step in stored if step in steps] == steps for steps in added)
 
     # -- in hand -----------------------------------------------------------------------------------------------
 
@@ -99,9 +99,9 @@ class RunContract(Scene):
     def test_of_eight_who_take_a_run_at_once_one_has_it(self) -> None:
         run = self.paused()
         leases = [Lease() for _ in range(8)]
-        told = outcomes_of([partial(self.store.take_run, run.id, lease.holder) for lease in leases])
-        assert sorted(type(one).__name__ for one in told) == ["RunBusyError"] * 7 + ["RunSnapshot"]
-        winner = next(lease for lease, one in zip(leases, told, strict=True) if isinstance(one, RunSnapshot))
+        results = outcomes_of([partial(self.store.take_run, run.id, lease.holder) for lease in leases])
+        assert sorted(type(one).__name__ for one in results) == ["RunBusyError"] * 7 + ["RunSnapshot"]
+        winner = next(lease for lease, one in zip(leases, results, strict=True) if isinstance(one, RunSnapshot))
         assert self.store.get_run(run.id).run.holder == winner.holder
 
     # -- together with a request -------------------------------------------------------------------------------
@@ -119,17 +119,17 @@ class RunContract(Scene):
         run, request = self.run(), sample_call()
         saved = RunUpdate(run, [Step("/", "{}", request.id)], RunState.PAUSED)
         self.store.ask(request, saved)
-        kept = self.store.get_run(run.id)
-        assert (kept.run.state, kept.run.holder, kept.steps) == (RunState.PAUSED, None, tuple(saved.steps))
+        stored = self.store.get_run(run.id)
+        assert (stored.run.state, stored.run.holder, stored.steps) == (RunState.PAUSED, None, tuple(saved.steps))
         refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(run, [])))
         assert self.store.ask(request, saved) == self.recorded(request)  # sent again, when the answer was lost
-        assert self.store.get_run(run.id) == kept
+        assert self.store.get_run(run.id) == stored
 
     def test_a_run_is_handed_back_with_the_end_of_its_call(self) -> None:
         run, request = self.run(), self.started("mine")
         self.store.finish(request.id, "mine", Outcome("done"), RunUpdate(run, [Step("/", "{}")], RunState.ENDED))
-        kept = self.store.get_run(run.id)
-        assert (kept.run.state, kept.run.holder, len(kept.steps)) == (RunState.ENDED, None, 1)
+        stored = self.store.get_run(run.id)
+        assert (stored.run.state, stored.run.holder, len(stored.steps)) == (RunState.ENDED, None, 1)
 
     def test_the_end_of_a_call_and_its_run_are_recorded_together(self) -> None:
         run, request = self.run(), self.started("mine")

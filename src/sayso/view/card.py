@@ -52,7 +52,7 @@ _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3
 
 
-def said_by(decision: Decision, now: datetime) -> str:
+def attribution(decision: Decision, now: datetime) -> str:
     """Return who said something, through which channel and how long ago."""
     return f"{name_of(decision.by)} ({channel_name(decision.channel)}, {ago(decision.at, now)})"
 
@@ -64,22 +64,22 @@ def decided(request: Request, now: datetime) -> str:
         end = request.expires_at if request.approval_expires_at is None else request.approval_expires_at
         what = say("nobody decided")
         if decision is not None:
-            what = say("approved by %(who)s and not used in time", who=said_by(decision, now))
+            what = say("approved by %(who)s and not used in time", who=attribution(decision, now))
         return say("expired %(ago)s; %(what)s", ago=ago(end, now), what=what)
     if decision is None:
         return say(_STATES[request.state])
     match decision.verb:
         case "approve":
-            said = later("approved by %(who)s") if request.edited is None else later("approved with changes by %(who)s")
+            text = later("approved by %(who)s") if request.edited is None else later("approved with changes by %(who)s")
         case "feedback":
-            said = later("sent back with feedback by %(who)s")
+            text = later("sent back with feedback by %(who)s")
         case "answer":
-            said = later("answered %(answer)s by %(who)s")
+            text = later("answered %(answer)s by %(who)s")
         case "reject" | "cancel":
-            said = _BY[request.state]
+            text = _BY[request.state]
     answer = _answer(decision) if decision.verb == "answer" else ""
     words = "" if decision.comment is None else f": {brief(decision.comment, _COMMENT_ROOM)}"
-    return say(said, who=said_by(decision, now), answer=answer) + words
+    return say(text, who=attribution(decision, now), answer=answer) + words
 
 
 def stands(request: Request, now: datetime) -> str:
@@ -373,10 +373,10 @@ def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterato
         yield say("may start"), may_start
     yield from _escalation(request, now, room)
     votes = request.votes if request.state is State.PENDING else ()
-    yield from ((say("approved by"), said_by(vote, now)) for vote in votes)
+    yield from ((say("approved by"), attribution(vote, now)) for vote in votes)
     if request.claimed_by is not None and request.claimed_at is not None:
-        said = filter(None, (ago(request.claimed_at, now), away))
-        yield say("claimed by"), ", ".join((name_of(request.claimed_by, room), *said))
+        times = filter(None, (ago(request.claimed_at, now), away))
+        yield say("claimed by"), ", ".join((name_of(request.claimed_by, room), *times))
 
 
 def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
@@ -456,8 +456,8 @@ def _described(schema: Schema, part: Any, *, patterns: bool) -> str:
 
 def description_of(part: Any) -> str:
     """Return what its author says of a value, escaped; empty where that is nothing."""
-    said = cast("dict[str, Any]", part).get("description", "") if isinstance(part, dict) else ""
-    words = escape(" ".join(str(said).split()))
+    description = cast("dict[str, Any]", part).get("description", "") if isinstance(part, dict) else ""
+    words = escape(" ".join(str(description).split()))
     return words if len(words) <= _LONGEST else words[:_LONGEST] + "…"
 
 

@@ -161,7 +161,7 @@ def _to_be_made_again(event: HookEvent, held: Held) -> str:
 
 def report(host: Host, event: HookEvent) -> Answer:
     """Record how a call ended that the host ran; at the end of the session, that the others never said."""
-    session, told = Session(host.name, event.session), ""
+    session, note = Session(host.name, event.session), ""
     if event.kind == "end":
         for entry in session.entries("running"):
             _finish(entry, Outcome("unknown", error=_NEVER_REPORTED))
@@ -170,7 +170,7 @@ def report(host: Host, event: HookEvent) -> Answer:
     name = event.call_id or shape_of(event.tool, event.arguments)
     entry = next(session.entries("running", name), None)
     if entry is not None:
-        told = entry.data["note"]
+        note = entry.data["note"]
         error = event.error or f"{host.title} says that it {'was broken off' if event.kind == 'unknown' else 'failed'}"
         outcome = {
             "done": Outcome("done", not_kept="the host that ran it keeps it"),
@@ -178,7 +178,7 @@ def report(host: Host, event: HookEvent) -> Answer:
             "unknown": Outcome("unknown", error=error[:2_000]),
         }[event.kind]
         _finish(entry, outcome)
-    return Answer(0, host.tell(told) if told else "{}")
+    return Answer(0, host.tell(note) if note else "{}")
 
 
 def _finish(entry: Entry, outcome: Outcome) -> None:

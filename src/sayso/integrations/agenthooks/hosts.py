@@ -155,7 +155,7 @@ EXECUTED: dict[str, tuple[str, frozenset[str]]] = {
 
 # -- for people ----------------------------------------------------------------------------------------------------
 
-_TOLD_BY = ("command", "file_path", "notebook_path", "dir_path", "path", "url", "query", "prompt", "pattern")
+_DESCRIBED_BY = ("command", "file_path", "notebook_path", "dir_path", "path", "url", "query", "prompt", "pattern")
 
 
 def describe(event: HookEvent) -> str:
@@ -166,7 +166,7 @@ def describe(event: HookEvent) -> str:
         name = f"{tool} of {server}"
     elif name.startswith("MCP:"):
         name = name[4:]
-    keys = (EXECUTED[event.tool][0], *_TOLD_BY) if event.tool in EXECUTED else _TOLD_BY
+    keys = (EXECUTED[event.tool][0], *_DESCRIBED_BY) if event.tool in EXECUTED else _DESCRIBED_BY
     what = next((event.arguments[key] for key in keys if isinstance(event.arguments.get(key), str)), None)
     if what is None:
         what = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""

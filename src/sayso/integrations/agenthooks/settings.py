@@ -152,7 +152,7 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
         entry |= settings.first if place == 0 else {}
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list):
-            raise _odd(path, f"hooks.{event} is no list")
+            raise _unreadable(path, f"hooks.{event} is no list")
         cast("list[Any]", groups).append(entry if settings.is_flat else {"hooks": [entry]})
     return Change(path, before, _written(tree, before), settings.note)
 
@@ -181,13 +181,13 @@ def _read(host: str, scope: Scope) -> tuple[_Settings, Path, str | None, dict[st
     try:
         tree: Any = json.loads(before) if before is not None and before.strip() else {}
     except ValueError as error:
-        raise _odd(path, f"it is no plain JSON: {error}") from None
+        raise _unreadable(path, f"it is no plain JSON: {error}") from None
     if not isinstance(tree, dict) or not isinstance(cast("dict[str, Any]", tree).get("hooks", {}), dict):
-        raise _odd(path, "it has no object of hooks")
+        raise _unreadable(path, "it has no object of hooks")
     return settings, path, before, cast("dict[str, Any]", tree)
 
 
-def _odd(path: Path, why: str) -> ConfigError:
+def _unreadable(path: Path, why: str) -> ConfigError:
     return ConfigError(f"{path} was not changed: {why}. Mend it, or write the entries of the guide by hand")
 
 
@@ -198,7 +198,7 @@ def _text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise _odd(path, f"it is no UTF-8: {error}") from None
+        raise _unreadable(path, f"it is no UTF-8: {error}") from None
 
 
 def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +208,11 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     for event, groups in tree.get("hooks", {}).items():
         left: Any = groups
         if isinstance(groups, list):
-            left = [kept for group in cast("list[Any]", groups) if (kept := _kept(host, group)) is not None]
+            left = [
+                left_in_group
+                for group in cast("list[Any]", groups)
+                if (left_in_group := _without_ours(host, group)) is not None
+            ]
         if left or left == groups:
             hooks[event] = left
     if "hooks" in rest:
@@ -218,7 +222,7 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _kept(host: str, group: Any) -> Any:
+def _without_ours(host: str, group: Any) -> Any:
     """Return a group, or an entry, without what is ours; None where nothing of it is left."""
     if not isinstance(group, dict):
         return group

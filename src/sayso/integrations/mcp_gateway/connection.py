@@ -100,7 +100,7 @@ def brief(text: Any, room: int = 500) -> str | None:
     return text if len(text) <= room else f"{text[:room]}… ({len(text):,} characters)"
 
 
-def told(text: str, params: Message, facts: Message | None = None) -> Message:
+def tool_result(text: str, params: Message, facts: Message | None = None) -> Message:
     """Return a result that tells a model why there is none; an error, because it does not fit the output's schema."""
     result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
     if any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
@@ -239,9 +239,9 @@ class Proxy:
 
     def notice(self, message: Message) -> None:
         """Take note of what a client says about itself, and for which request it wants to hear of progress."""
-        said = object_of(object_of(message.get("params")).get("_meta"))
-        self._meta = {name: value for name, value in said.items() if name.startswith(PROTOCOL)} or self._meta
-        token = said.get("progressToken")
+        meta = object_of(object_of(message.get("params")).get("_meta"))
+        self._meta = {name: value for name, value in meta.items() if name.startswith(PROTOCOL)} or self._meta
+        token = meta.get("progressToken")
         if is_request_id(token) and "id" in message:
             self._progress[cast("str | int", token)] = message["id"]
             if len(self._progress) > _MOST_TOKENS:

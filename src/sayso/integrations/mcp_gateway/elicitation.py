@@ -50,8 +50,8 @@ class Elicitation:
 
     def client(self, meta: Message) -> str | None:
         """Return the client's name and version, as it says itself."""
-        said = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
-        words = [str(said[name]) for name in ("name", "version") if name in said]
+        client = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
+        words = [str(client[name]) for name in ("name", "version") if name in client]
         return brief(" ".join(words)) or None
 
     def can(self, meta: Message) -> bool:
@@ -120,12 +120,12 @@ class Elicitation:
 
     async def _decide(self, request: Request, seen: str, answer: Any) -> None:
         """Record what the client's user said of the call that was drawn; what is neither yes nor no decides nothing."""
-        said = object_of(answer)
-        fields = object_of(said.get("content"))
+        reply = object_of(answer)
+        fields = object_of(reply.get("content"))
         reason = fields.get("reason") if isinstance(fields.get("reason"), str) and fields.get("reason") else None
         review = aio.Review(self._store, by=self._reviewer, channel="mcp")
         with suppress(errors.DecisionRefusedError):  # somebody else was first, or this reviewer may not
-            if said.get("action") == "accept" and fields.get("decision") == "approve":
+            if reply.get("action") == "accept" and fields.get("decision") == "approve":
                 await review.approve(request.id, comment=reason, seen=seen)
-            elif said.get("action") == "decline" or fields.get("decision") == "reject":
+            elif reply.get("action") == "decline" or fields.get("decision") == "reject":
                 await review.reject(request.id, reason, seen=seen)

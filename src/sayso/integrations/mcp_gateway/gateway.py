@@ -37,7 +37,7 @@ from sayso.integrations.mcp_gateway.connection import (
     object_of,
     parse,
     parts_of,
-    told,
+    tool_result,
 )
 from sayso.integrations.mcp_gateway.elicitation import Elicitation
 from sayso.model import canonical
@@ -232,7 +232,7 @@ class Gateway:
             tool = (tools if name in tools else await self._proxy.list()).get(name)
         except (OSError, ValueError, KeyError, TypeError) as error:
             text = not_run(name, f"its server cannot say which tools it has ({error})")
-            return await self._reply(number, {"result": told(text, params)})
+            return await self._reply(number, {"result": tool_result(text, params)})
         if tool is None:
             return await self._reply(number, {"error": {"code": -32602, "message": f"Unknown tool: {name}"}})
         if self._settings.policy is None and not self._is_held(tool):
@@ -253,11 +253,11 @@ class Gateway:
         except (errors.SaysoError, ValueError) as error:
             may_change = isinstance(error, errors.ArgumentError)  # nobody has said no
             text = not_run(call.tool["name"], f"it could not be asked about ({error})", may_change=may_change)
-            return await self._reply(call.number, {"result": told(text, call.params)})
+            return await self._reply(call.number, {"result": tool_result(text, call.params)})
         if held.state == "allowed":
             return True
         if held.request is None:
-            return await self._reply(call.number, {"result": told(held.message_for_model(), call.params)})
+            return await self._reply(call.number, {"result": tool_result(held.message_for_model(), call.params)})
         try:
             result, is_final = await self._outcome(call, occasion, held)
             await self._reply(call.number, {"result": result})
@@ -278,22 +278,22 @@ class Gateway:
             raise
         except (_ToolChanged, signals.ConfirmationRejected) as no:
             text = str(no) if isinstance(no, _ToolChanged) else occasion.note or no.message_for_model
-            return told(text, call.params), False
+            return tool_result(text, call.params), False
         except _ToolError as failed:
             return failed.result, True
         except errors.ValueNotKeptError as error:
-            return told(f"{name} was run before: {error}. Do not repeat this call.", call.params), True
+            return tool_result(f"{name} was run before: {error}. Do not repeat this call.", call.params), True
         except errors.OutcomeNotRecordedError as error:
-            return told(f"{name} was started: {error}. Do not repeat this call.", call.params), False
+            return tool_result(f"{name} was started: {error}. Do not repeat this call.", call.params), False
         except (NotExecuted, errors.CallFailedError, errors.OutcomeUnknownError, OSError) as error:
             await held.refresh()
             if held.state in {"failed", "unknown"}:
-                return told(held.message_for_model(), call.params), held.state == "failed"
+                return tool_result(held.message_for_model(), call.params), held.state == "failed"
             occasion.is_ticket = True
             text = f"Not run yet: the server cannot be reached ({error}); call again with the same arguments."
-            return told(text, call.params), False
+            return tool_result(text, call.params), False
         except (errors.SaysoError, ValueError) as error:
-            return told(not_run(name, str(error)), call.params), False
+            return tool_result(not_run(name, str(error)), call.params), False
 
     async def _decided(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
         while True:
@@ -326,7 +326,7 @@ class Gateway:
                 f"Not run yet: a person must approve {held.id}; call again with the same arguments."
                 " Go on with other work first: the call made again gives the result."
             )
-            return told(text, call.params, {"sayso/request": held.id})
+            return tool_result(text, call.params, {"sayso/request": held.id})
         finally:
             if beat is not None:
                 beat.cancel()
@@ -475,9 +475,9 @@ class _Occasions:
         self._notes[name] = note = difference(before, now)
         if before.get("inputSchema") == now.get("inputSchema"):
             return
-        said = f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
+        note = f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
         for occasion in (old := [one for one in self._known.values() if one.tool == name]):
-            occasion.note = said
+            occasion.note = note
         await self.withdraw(old, f"the server changed the tool: {note}")
 
     async def withdraw(self, occasions: Iterable[_Occasion] | None, reason: str) -> None:

@@ -107,8 +107,8 @@ def error(problem: Problem) -> Response:
     """Return the response for a problem, as the protocol writes errors."""
     code, status, _ = problem.kind
     kind = _TYPES.get(status, "invalid_request" if status < 500 else "internal_error")
-    said = {"type": kind, "code": code, "message": problem.detail, "request_id": str(UUID(new_token()))}
-    return Response(json.dumps({"error": said}), status, problem.headers, "application/json")
+    fault = {"type": kind, "code": code, "message": problem.detail, "request_id": str(UUID(new_token()))}
+    return Response(json.dumps({"error": fault}), status, problem.headers, "application/json")
 
 
 async def _read(context: Context, model: type[_M]) -> tuple[_M, str]:
@@ -214,15 +214,15 @@ def _decision(request: Request) -> dict[str, str] | None:
     if decision is None:
         status = "expired" if state is State.EXPIRED else "denied"
         return {"status": status, "decided_at": _written(request.expires_at)}
-    said = {"decided_at": _written(decision.at), **({"note": decision.comment} if decision.comment else {})}
+    facts = {"decided_at": _written(decision.at), **({"note": decision.comment} if decision.comment else {})}
     if state is State.CANCELLED:
-        return {"status": "cancelled", **said}
+        return {"status": "cancelled", **facts}
     ends = request.approval_expires_at
     if request.held_until is not None and clock.now() < request.held_until:
         return None  # it can still be undone
     if decision.verb == "approve" and state in _CONSUMABLE and request.edited is None and ends is not None:
-        return {"status": "approved", **said, "expires_at": _written(ends)}
-    return {"status": "denied", **said}
+        return {"status": "approved", **facts, "expires_at": _written(ends)}
+    return {"status": "denied", **facts}
 
 
 # -- the program's operations --------------------------------------------------------------------------------------

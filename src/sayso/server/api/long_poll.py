@@ -138,7 +138,7 @@ class _Waiting(Generic[C, T]):
             if self._is_due or self.found.done():
                 return
             self._is_due = True
-        self._context.writer.look(partial(self._looked, set()), self._told, self.loop)
+        self._context.writer.look(partial(self._looked, set()), self._deliver, self.loop)
 
     def _looked(self, changed: set[str], store: Store) -> T | None:
         with self._lock:
@@ -146,7 +146,7 @@ class _Waiting(Generic[C, T]):
             self._is_due, self._changed = False, set[str]()
         return self._context.inside(store, self._look, changed)[1]
 
-    def _told(self, found: Any) -> None:
+    def _deliver(self, found: Any) -> None:
         if self._context.slot is not None:
             self._context.slot.release()
         if self.found.done():  # the program has gone, or its time is over

@@ -194,8 +194,8 @@ async def oidc_finish(http: Http) -> Response:
     try:
         person = await _with_provider(http, partial(_person, http, answer, flow))
     except SignInError as fault:
-        told = _public_error(http, fault)
-        raise (told if fault.is_away else _count_failure(http, told)) from fault
+        refusal = _public_error(http, fault)
+        raise (refusal if fault.is_away else _count_failure(http, refusal)) from fault
     response = await run_in_threadpool(_start_session, http, person, return_address(http, flow["next"]))
     set_cookie(http, response, _COOKIE, None)
     return response

@@ -102,7 +102,7 @@ def _read_secret(path: Path) -> bytes:
 
 _MAC = 64  # hexadecimal digits of a SHA-256
 _LONGEST = 8_000
-_KEPT_USED = timedelta(days=1)  # longer than any text lasts, for a clock that is set back
+_USED_RETENTION = timedelta(days=1)  # longer than any text lasts, for a clock that is set back
 _DELETED_AT_ONCE = 100
 
 
@@ -146,7 +146,7 @@ class TokenSigner:
 
     def use_once(self, body: dict[str, Any]) -> bool:
         """Mark what was read as used, in one transaction; False where that was done before."""
-        is_first = self._store.keep(Record("link", body["id"], {}, due=_end(body) + _KEPT_USED), only_new=True)
+        is_first = self._store.keep(Record("link", body["id"], {}, due=_end(body) + _USED_RETENTION), only_new=True)
         for old in self._store.records("link", due_by=clock.now(), limit=_DELETED_AT_ONCE):
             self._store.drop(old.kind, old.key)
         return is_first

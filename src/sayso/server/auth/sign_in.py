@@ -160,7 +160,7 @@ _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 _RESERVED = frozenset({LOCAL, PROGRAM, "proxy", "token", "api"})
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _TIMEOUT, _LEEWAY, _LONGEST_TOKEN = 10, 60, 100_000
-_KEPT, _SOONEST = 3_600.0, 10.0  # seconds for which what the provider publishes is kept, and between two looks at it
+_CACHED, _SOONEST = 3_600.0, 10.0  # seconds for which what the provider publishes is kept, and between two looks at it
 
 
 class SignInError(errors.SaysoError):
@@ -235,7 +235,7 @@ class _Cached:
         """Return it; soon after a look that failed, that it failed, so that nobody waits in a line for the next."""
         now = time.monotonic()
         with self._lock:
-            lasts = _SOONEST if anew or self._found is None else _KEPT
+            lasts = _SOONEST if anew or self._found is None else _CACHED
             if self._at is None or now - self._at > lasts:
                 self._at, self._found = now, None
                 self._found = self._look()
@@ -274,8 +274,8 @@ class Provider:
 
     def check_sender(self, sender: str | None) -> None:
         """See that an answer came from this provider, where it says so (RFC 9207); raises `SignInError`."""
-        is_told = self._metadata.get().get("authorization_response_iss_parameter_supported") is True
-        if (is_told or sender is not None) and sender != self.oidc.issuer:
+        names_itself = self._metadata.get().get("authorization_response_iss_parameter_supported") is True
+        if (names_itself or sender is not None) and sender != self.oidc.issuer:
             raise SignInError(f"the answer came from {sender!r}")
 
     def reviewer(self, code: str, *, back: str, nonce: str, verifier: str) -> Reviewer:
