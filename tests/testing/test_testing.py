@@ -183,9 +183,9 @@ class LosesARow(MemoryStore):
 
 
 class WritesBeforeItChecks(MemoryStore):
-    def _change(self, request_id: str, rule: Any, **options: Any) -> Request:
+    def decide(self, request_id: str, decision: Any, **options: Any) -> Request:
         self.note("run_x", "tried", self.get(request_id).requester, {})
-        return super()._change(request_id, rule, **options)
+        return super().decide(request_id, decision, **options)
 
 
 class NeverExpires(MemoryStore):

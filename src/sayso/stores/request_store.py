@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.model import lifecycle
-from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import worker
@@ -186,6 +185,3 @@ class RequestStore(ABC):
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
         self._transact(_noted, run_id, event, by, detail)
-
-    def _change(self, request_id: str, rule: Callable[..., Transition], **options: Any) -> Request:
-        return self._transact(changed, request_id, rule, **options)

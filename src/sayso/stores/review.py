@@ -16,7 +16,7 @@ from sayso.model.run import RunState
 from sayso.stores.filter import Filter, Page
 from sayso.stores.records import drop_if_there
 from sayso.stores.request_store import RequestStore
-from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, Transaction, delivery_kind
+from sayso.stores.transaction import CHANNEL, RESULT, SUBMISSION, Transaction, changed, delivery_kind
 
 _PAGE, _REQUESTS = 1000, 500
 
@@ -70,30 +70,35 @@ class ReviewStore(RequestStore):
             RequestNotFoundError: There is no such request.
             DecisionRefusedError: One of its kinds; nothing changed.
         """
-        return self._change(
-            request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited, person=decision.by
-        )
+        return self._transact(
+            changed, request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited,
+            person=decision.by,
+        )  # fmt: skip
 
     def undo(self, request_id: str, by: Identity, *, channel: str) -> Request:
         """In one transaction, take back an approval or a vote of this person; raises `NotUndoneError`.
 
         Of an undo and a start that come at once, one is refused.
         """
-        return self._change(request_id, lifecycle.undo, by=by, channel=channel)
+        return self._transact(changed, request_id, lifecycle.undo, by=by, channel=channel)
 
     def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
         """In one transaction, let a reviewer take a pending request on."""
-        return self._change(request_id, teamwork.claim, by=by, person=by, roles=roles, channel=channel)
+        return self._transact(changed, request_id, teamwork.claim, by=by, person=by, roles=roles, channel=channel)
 
     def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
         """In one transaction, give a claimed request back."""
-        return self._change(request_id, teamwork.release, by=by, person=by, roles=roles, force=force, channel=channel)
+        return self._transact(
+            changed, request_id, teamwork.release, by=by, person=by, roles=roles, force=force, channel=channel
+        )
 
     def extend(
         self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
     ) -> Request:
         """In one transaction, move the request's or approval's end to `span` from now."""
-        return self._change(request_id, teamwork.extend, by=by, person=by, roles=roles, span=span, channel=channel)
+        return self._transact(
+            changed, request_id, teamwork.extend, by=by, person=by, roles=roles, span=span, channel=channel
+        )
 
     def heads(self) -> Iterator[Head]:
         """Yield the newest row of every chain, ordered by run."""
