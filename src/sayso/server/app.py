@@ -1,8 +1,8 @@
-"""The ASGI application: its routes, and what they share.
+"""The ASGI application: its routes, their shared state, and the error pages.
 
-`create_app` is all that a program needs to mount it; `sayso serve` is one such program. No route that changes something
-takes GET. Errors become pages with their status; a refused decision is shown on the request's own page instead. The
-page of an unexpected error says nothing about it; the log does.
+`create_app` is all that a program needs to mount it; `sayso serve` is one such program. No route changes anything on
+GET. Errors become pages with their status, except a refused decision, which the request's own page shows. The page of
+an unexpected error gives no details; the log has them.
 """
 
 from __future__ import annotations
@@ -120,13 +120,13 @@ _TITLES = {
     503: later("Service unavailable"),
 }
 _WRONG = later("Something went wrong")
-_PHRASES = frozenset({later("Not Found"), later("Method Not Allowed")})  # what Starlette says by itself
+_PHRASES = frozenset({later("Not Found"), later("Method Not Allowed")})  # texts of Starlette
 
 
 def _page(http: Http, status: int, message: str, *, is_english: bool = False) -> Response:
-    """Return the page of an error, with the way to all others for whoever is signed in."""
+    """Return the page of an error, with navigation if somebody is signed in."""
     about = {"title": say(_TITLES.get(status, _WRONG)), "message": message, "is_english": is_english}
-    with suppress(HTTPException, errors.SaysoError):  # nobody may be here, and the store may be what is wrong
+    with suppress(HTTPException, errors.SaysoError):  # not signed in, or the store itself fails
         session = session_of(http)
         if session is not None and session.id == http.cookies.get(settings_of(http).cookie(http)[0]):
             context = RequestContext(http, session, ImmutableMultiDict[str, str]())
@@ -168,7 +168,7 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
 
 
 def _unforeseen(http: Http, fault: Exception) -> Response:
-    # This is made outside of the guard, so that the headers have to be put on here. The fault is logged by the server.
+    # This response does not pass `Guard`, so it sets the security headers itself. The server logs the traceback.
     _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
     return PlainTextResponse(
         say("something went wrong here; the log says more") + "\n", status_code=500, headers=HEADERS
@@ -179,7 +179,7 @@ _HANDLERS = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _
 
 
 class _Inbox(Starlette):
-    """Starlette for the pages, and the API beside it."""
+    """Starlette for the pages; requests for the API bypass it."""
 
     def __init__(self, hosts: Collection[str]) -> None:
         super().__init__(routes=_routes(), exception_handlers={**_HANDLERS})
@@ -190,7 +190,7 @@ class _Inbox(Starlette):
 
     def _answer(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path, root = scope.get("path", ""), scope.get("root_path", "")
-        if root and path.startswith(f"{root}/"):  # where it is mounted below another path
+        if root and path.startswith(f"{root}/"):  # mounted below another path
             path = path[len(root) :]
         if scope["type"] == "http" and path.startswith("/api/"):
             scope["app"] = self
@@ -210,34 +210,34 @@ def create_app(
     rate: str | None = None, in_flight: int = 64, stranger_rate: str | None = "600/minute",
     open_per_run: int = 20, open_per_token: int = 200, undo: str | None = None,
 ) -> Starlette:  # fmt: skip
-    """Return the inbox as an ASGI program, to be served or mounted.
+    """Return the inbox as an ASGI application, to be served or mounted.
 
-    Without `who`, sessions begin by single-use links (`login_path`); whoever holds one decides in the name that it
-    was made for.
+    Without `who`, sessions begin with single-use links (`login_path`). Whoever opens a link decides in the name that
+    it was made for.
 
     Args:
         store: A store or its address; None is the configured one.
-        base_url: How people reach it, `https://approvals.example.com`; without it, it answers on this machine's own
-            names only (`localhost`, `127.0.0.1`, `::1`).
-        hosts: Further names that the Host header may have.
-        who: Says who is signed in to the program around, or None for nobody; called for every request.
-        on_stranger: Called when somebody comes who is not signed in.
-        sign_in: How people sign in; None is by login links alone.
-        rate: How often one token may ask the API, `600/minute`; None for no limit. A program that asks more often is
-            told to wait, and does.
-        in_flight: How many requests of one token are worked on at a time; one that waits for a change counts until
-            the store was looked at for it once. Those whom a change wakes look 64 at a time, whosesoever they are.
-        stranger_rate: How often one address may ask without being known, one session may ask the API, and one hook may
-            send decisions; None for no limit.
-        open_per_run: How many requests of one run may wait for a person at a time, of those that tokens ask.
-        open_per_token: The same of one program, over all of its runs; tokens of one name are one program.
-        undo: How long an approval of the pages can be undone, and holds its call back: `5s`, up to a minute; `0` for
-            not at all. None is `SAYSO_UNDO`, or `undo` of `[serve]` in `sayso.toml`, or 5 seconds.
-        hooks: Which programs may send decisions, as `[hooks]` in `sayso.toml` says it; None is what stands there.
+        base_url: The public address, such as `https://approvals.example.com`. Without it, the application answers only
+            to this machine's own names (`localhost`, `127.0.0.1`, `::1`).
+        hosts: Additional names that the Host header may have.
+        who: Returns the person that the surrounding application has signed in, or None. Called for every request.
+        on_stranger: Called when a request comes from somebody who is not signed in.
+        sign_in: How people sign in; None is by login links only.
+        rate: Rate limit of one token at the API, such as `600/minute`; None for no limit. Clients above it get 429
+            and wait.
+        in_flight: Concurrent requests of one token. A long poll counts only until its first read of the store. After a
+            change, 64 waiting requests read at a time, whichever tokens they have.
+        stranger_rate: Rate limit of one address that is not authenticated, of one session at the API, and of one hook;
+            None for no limit.
+        open_per_run: Pending requests of one run at a time, among those asked with tokens.
+        open_per_token: Pending requests of one program over all of its runs. Tokens of one name are one program.
+        undo: How long an approval in the inbox can be undone and its call is held back: `5s`, at most one minute; `0`
+            turns it off. None is `SAYSO_UNDO`, or `undo` of `[serve]` in `sayso.toml`, or 5 seconds.
+        hooks: Programs that may send decisions, as in `[hooks]` of `sayso.toml`; None reads them from there.
 
     Raises:
-        ConfigError: The store's address names no store, `base_url` is no http or https address, or `sign_in` does
-            not go with the rest.
+        ConfigError: The store's address is invalid, `base_url` is not an http or https address, or `sign_in` conflicts
+            with another argument.
     """
     parts = urlsplit(base_url or "http://localhost")
     if parts.scheme not in {"http", "https"} or parts.hostname is None:
@@ -271,7 +271,7 @@ def create_app(
 
 
 def _undo_within(given: str | None) -> timedelta | None:
-    """Return how long an approval of the pages can be undone; None for not at all."""
+    """Return how long an approval in the inbox can be undone; None if it cannot."""
     found = given if given is not None else os.environ.get("SAYSO_UNDO") or config.table("serve").get("undo", "5s")
     if str(found) == "0":
         return None
@@ -282,11 +282,11 @@ def _undo_within(given: str | None) -> timedelta | None:
 
 
 def login_path(app: Starlette, reviewer: Reviewer | None = None) -> str:
-    """Return a path that begins one session, once, within the hour; relative to where the inbox is mounted.
+    """Return a path that begins a session. It works once, for one hour, and is relative to the mount point.
 
     Args:
-        app: What `create_app` returned.
-        reviewer: In whose name the session decides; None is the configured reviewer.
+        app: The application that `create_app` returned.
+        reviewer: The reviewer in whose name the session decides; None is the configured one.
     """
     settings: Settings = app.state.settings
     return f"/login?token={settings.links.token(reviewer or config.default_reviewer(), PRINTED)}"

@@ -1,8 +1,8 @@
-"""The files that pages load (styles, scripts, icons): compressed once, and named by what is in them.
+"""Static files (styles, scripts, icons): compressed once, and addressed by a digest of their content.
 
-A page asks for `/static/DIGEST/app.css`. Under that name a browser keeps the file for a year and never asks again; when
-any file changes, so does the digest, and pages ask for the new name. Without the digest, or with one of another
-version, the file is sent too, and has to be asked for each time.
+A page links to `/static/DIGEST/app.css`, which browsers cache for a year without revalidation. When any file changes,
+the digest changes, and pages link to the new address. Without a digest, or with another version's, the file is served
+too, but browsers must revalidate it each time.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ def _all() -> tuple[str, dict[str, _Asset]]:
         kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain"
         tag = hashlib.sha256(plain).hexdigest()
         digest.update(f"{path.name} {tag}\n".encode())
-        # Without the time of compressing, so that every server of one version sends the same bytes.
+        # mtime=0: every server of one version sends the same bytes.
         found[path.name] = _Asset(plain, gzip.compress(plain, 9, mtime=0), kind, tag[:32])
     return digest.hexdigest()[:16], found
 
 
 def asset_path(http: Http, name: str) -> str:
-    """Return the address of a file, under which browsers keep it."""
+    """Return the address under which browsers cache a file."""
     return path_to(http, "static", _all()[0], name)
 
 
 async def assets(scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a file; an ASGI program of its own, for a mount."""
+    """Serve a file. This is an ASGI application, to be mounted."""
     http = Http(scope, receive)
     if http.method not in {"GET", "HEAD"}:
         raise HTTPException(405, headers={"allow": "GET, HEAD"})
@@ -70,10 +70,10 @@ async def assets(scope: Scope, receive: Receive, send: Send) -> None:
     file = files.get(name)
     if file is None or "/" in given:
         raise HTTPException(404)
-    # `W/`: both encodings of a file have this tag.
+    # A weak tag (`W/`), because both encodings of a file share it.
     tag = f'W/"{file.tag}"'
     headers = {"etag": tag, "vary": "accept-encoding", "cache-control": _FOR_EVER if given == digest else _ASK_AGAIN}
-    if name == _WORKER:  # which speaks for the pages of this inbox, and for those of no other program of its host
+    if name == _WORKER:  # its scope is this inbox, not other applications of the same host
         headers["service-worker-allowed"] = scope.get("root_path", "").removesuffix("static")
     if http.headers.get("if-none-match") == tag:
         await Response(status_code=304, headers=headers)(scope, receive, send)

@@ -1,9 +1,9 @@
 """Limits for the connections of `sayso serve`: how many, and how long one may stay idle or leave an answer unread.
 
-uvicorn waits without end for the rest of a header and for a client to read, and a process may open only so many files:
-half a request, sent a thousand times, would lock everybody else out. So a header must arrive and an answer be read in
-time, and where all places are taken the connection that has waited longest without a request is closed; one whose
-request is being answered never is.
+uvicorn waits forever for the rest of a header and for a client to read, and a process may open only so many files: a
+thousand incomplete requests would lock everybody else out (Slowloris). So there are timeouts for sending a header and
+for reading a response. At the limit, a new connection closes the one that has been idle longest, never one whose
+request is being answered.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 GONE = "sayso.gone"
-"""The extension of a request's scope whose `future` is done when its connection is lost, or the server ends."""
+"""The extension of the ASGI scope whose `future` completes when the connection is lost or the server shuts down."""
 
-_FILES = 65_536  # as many as are asked for; a system may name a number that it cannot hold
-_RESERVED = 384  # files beside connections: those that are accepted at once, the store, channels, streams of the log
-_BACKLOG = 256  # connections that asyncio accepts in one go, before one of them is looked at
-_LONGEST_HEAD = 65_536  # bytes; the parser itself has no bound
-_READ = 65_536  # bytes that who reads slowly has to read in the time that `Limits.unread` gives
+_FILES = 65_536  # files to ask for at most; a system may report a limit that it cannot provide
+_RESERVED = 384  # files beside connections: those accepted in one go, the store, channels, streams of the log
+_BACKLOG = 256  # connections that asyncio accepts in one go, before it serves any of them
+_LONGEST_HEAD = 65_536  # bytes; the parser itself has no limit
+_READ = 65_536  # bytes that a slow client must read within `Limits.unread`
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n"
     b"Cache-Control: no-store\r\n\r\n"
@@ -34,13 +34,13 @@ _FULL = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What connections may cost.
+    """Limits for the connections of one server.
 
     Attributes:
-        most: How many there may be at a time.
-        header: Seconds for a whole header, from the connection's beginning or the end of the answer before.
-        rest: Seconds for the rest of a body whose request was answered already.
-        unread: Seconds for a peer to read what waits to be sent, or at least 64 kB of it.
+        most: Concurrent connections.
+        header: Seconds for a whole header, from the start of the connection or the end of the previous response.
+        rest: Seconds for the rest of a body after the request was answered.
+        unread: Seconds for a peer to read everything that waits to be sent, or at least 64 kB of it.
     """
 
     most: int = 10_000
@@ -49,12 +49,12 @@ class Limits:
     unread: float = 30.0
 
     def within(self, files: int) -> Limits:
-        """Return the limits where a process may open so many files."""
+        """Return these limits, lowered to fit a process that may open `files` files."""
         return replace(self, most=max(16, min(self.most, files - _RESERVED)))
 
 
 def raise_file_limit() -> int:
-    """Let this process open as many files as the system lets it, and return how many that are."""
+    """Raise this process's limit of open files, to 65,536 at most, and return the limit in force."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit
@@ -64,16 +64,16 @@ def raise_file_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # macOS names no limit and holds fewer
+        except (OSError, ValueError):  # macOS reports no limit but has one
             return soft
         return wanted
     return wanted if soft == resource.RLIM_INFINITY else soft
 
 
 class _Limited(HttpToolsProtocol):
-    """One connection."""
+    """uvicorn's protocol of one connection, with the limits."""
 
-    # With more than 30 attributes in a dictionary, a connection would take 1.2 KB more.
+    # Slots, because an attribute dictionary of more than 30 entries costs 1.2 KB more per connection.
     __slots__ = ("_gone", "_head", "_is_in_head", "_limits", "_reading", "_timer", "_waiting")
 
     def __init__(self, limits: Limits, waiting: dict[_Limited, None], **given: Any) -> None:
@@ -82,7 +82,7 @@ class _Limited(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
-        self._head, self._is_in_head = 0, True  # bytes of a header that is not whole yet
+        self._head, self._is_in_head = 0, True  # bytes of an incomplete header
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -112,7 +112,7 @@ class _Limited(HttpToolsProtocol):
             self.give_up()
             return
         if self._is_answering:
-            self._stop_waiting()  # and not before: bytes that drip do not put the end off
+            self._stop_waiting()  # only on a whole header: a trickle of bytes must not extend the timeout
         if self.transport.is_closing():
             self._must_be_read()
 
@@ -128,7 +128,7 @@ class _Limited(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self.transport.is_closing():  # which ends when all was read, and not before
+        if not self.transport.is_closing():  # a closing transport keeps its timeout until all is read
             self._is_read()
 
     def on_response_complete(self) -> None:
@@ -136,8 +136,8 @@ class _Limited(HttpToolsProtocol):
         if self.transport.is_closing():
             self._must_be_read()
         if self._is_answering or self.transport.is_closing():
-            return  # the next request had come already
-        # uvicorn's own clock ends one that sends nothing more, and is stopped by the first byte of a next request.
+            return  # the next request was pipelined
+        # uvicorn's keep-alive timeout does not suffice: the first byte of a next request stops it.
         self._wait(self._limits.rest if self.cycle.more_body else self._limits.header)
 
     def shutdown(self) -> None:
@@ -165,14 +165,14 @@ class _Limited(HttpToolsProtocol):
             self._timer = None
 
     def _must_be_read(self) -> None:
-        """Give the peer its time to read what waits to be sent."""
+        """Start the timeout for the peer to read what waits to be sent."""
         if self._reading is None:
             left = self.transport.get_write_buffer_size()
             self._reading = self.loop.call_later(self._limits.unread, self._look_whether_read, left)
 
     def _look_whether_read(self, before: int) -> None:
         self._is_read()
-        if before - self.transport.get_write_buffer_size() < _READ:  # bytes that drip do not put the end off
+        if before - self.transport.get_write_buffer_size() < _READ:  # reading a trickle must not extend it
             self.give_up()
         else:
             self._must_be_read()
@@ -183,19 +183,19 @@ class _Limited(HttpToolsProtocol):
             self._reading = None
 
     def give_up(self) -> None:
-        """Close it at once: nothing that it sent is being answered, or it does not read the answer."""
+        """Abort the connection: it has no request that is being answered, or does not read the response."""
         self._stop_waiting()
         self._is_read()
         self.transport.abort()
 
 
 def config(app: Any, limits: Limits, **options: Any) -> Config:
-    """Return the settings with which uvicorn serves an app within these limits, in a process that does little else."""
-    # What there is by now mostly stays. To look through it for garbage takes 50 ms and more, in which nobody is served.
+    """Return uvicorn's config for an app within these limits. Also tunes the garbage collector of this process."""
+    # Most objects that exist now stay. A full collection over them takes 50 ms or more, during which nothing is served.
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # a request makes hundreds of objects, few of them in circles
-    # The loop's own minute for a handshake is an argument that uvicorn does not pass on.
+    gc.set_threshold(20_000, 20, 50)  # a request makes hundreds of objects, few of them in reference cycles
+    # asyncio allows a minute for a TLS handshake, and uvicorn does not pass its argument for that on.
     constants.SSL_HANDSHAKE_TIMEOUT = limits.header
-    http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it as it would a class
-    # Not uvloop: it saves less than a tenth of a request, and raises where asyncio ignores what is written too late.
+    http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it like a class
+    # Not uvloop: it saves less than 10 % per request, and raises on a write after the close, which asyncio ignores.
     return Config(app, http=http, ws="none", loop="asyncio", backlog=_BACKLOG, **options)

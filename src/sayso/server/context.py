@@ -1,8 +1,8 @@
 """The context of one browser request: the settings, the session, and the form that it sends.
 
-`get_route` makes a route of a function that shows something, `post_route` of one that changes something. Only the
-second reads a form, and only after the Origin header, the session and the form's own token agree: nothing is changed
-for a request that does not come from a page of ours, in the session in which that page was shown.
+`get_route` makes a route from a function that shows a page, `post_route` from one that changes something. Only the
+second accepts a form, and only if the Origin header, the session and the form's CSRF token match: a change must come
+from a page of this server, sent in the session in which that page was shown.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from sayso.stores.base import Store
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
 
-_LONGEST_FORM = 8_000_000  # a call of one megabyte, with every character escaped
+_LONGEST_FORM = 8_000_000  # bytes: a call of one megabyte with every character escaped
 _LONGEST_OF_STRANGER = 16_000
 _TIMEOUT, _TIMEOUT_OF_STRANGER = 60.0, 10.0  # seconds for a form to arrive
 _MOST_FIELDS = 5_000
-_large_form = threading.Lock()  # a large form takes a hundred times its size while it is parsed
+_large_form = threading.Lock()  # parsing takes a hundred times the form's size in memory: one large form at a time
 _LONGEST_ADDRESS = 500
 DEVICE_COOKIE = "sayso-device"
 _WORTH_COMPRESSING, _LEVEL = 1_000, 5
@@ -51,7 +51,7 @@ _TESTS = "10/minute"
 
 
 def _after_fork() -> None:
-    global _large_form  # noqa: PLW0603  the thread that held it is not there any more in a forked child
+    global _large_form  # noqa: PLW0603  the thread that holds the lock may be missing in a forked child
     _large_form = threading.Lock()
 
 
@@ -61,14 +61,14 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server works with.
+    """The store, the settings and the limits of one server.
 
     Attributes:
-        base_url: How people reach it; None where each request's own Host header says it.
-        who: Says who is signed in to the program or the proxy around; None where the inbox signs in by itself.
+        base_url: The public address; None takes it from each request's Host header.
+        who: Returns the person signed in to the surrounding application or proxy; None if the inbox signs people in.
         failures: How often one address may fail to sign in.
-        tests: How often one person may have a test message sent, through a channel or to a device.
-        undo_within: How long an approval of the pages can be undone; its call does not start before.
+        tests: How often one person may send a test message, through a channel or to a device.
+        undo_within: How long an approval in the inbox can be undone; its call does not start before.
     """
 
     store: Store
@@ -87,31 +87,31 @@ class Settings:
         return Links(self.signer)
 
     def cookie(self, http: Http, what: str = "sayso") -> tuple[str, bool]:
-        """Return the name of a cookie of ours, the session's or another one, and whether it goes over https only."""
+        """Return the full name of a cookie (by default the session's), and whether it is sent over https only."""
         if self.origin(http).startswith("https:"):
             return f"__Host-{what}", True
-        return f"{what}-{http.url.port or 80}", False  # cookies of one host are not apart by port
+        return f"{what}-{http.url.port or 80}", False  # browsers share a host's cookies between ports
 
     def sender(self, http: Http) -> str:
-        """Return the address from which a request was sent, or its network, as far as that can be known."""
+        """Return the client's IP address, or its /64 network for IPv6; with a trusted proxy, the one it reports."""
         if self.sign_in.proxy is not None:
             return self.sign_in.proxy.origin_of(http)
         return sender_of(http.client.host if http.client else "")
 
     def origin(self, http: Http) -> str:
-        """Return the origin that our own pages have, as browsers write it: without the port that the scheme implies."""
+        """Return the origin of this server's pages as browsers write it, without the scheme's default port."""
         parts = urlsplit(self.base_url or str(http.url))
         host = parts.netloc.rpartition("@")[2].removesuffix(":443" if parts.scheme == "https" else ":80")
         return f"{parts.scheme}://{host}".casefold()
 
 
 def settings_of(http: Http) -> Settings:
-    """Return what the server that was asked works with."""
+    """Return the settings of the server that handles a request."""
     return http.app.state.settings
 
 
 class RequestContext:
-    """A request by somebody who is signed in, and the `Review` that decides in their name."""
+    """A request of a person who is signed in, and the `Review` that decides in their name."""
 
     def __init__(self, http: Http, session: Session, form: Form) -> None:
         self.http, self.session, self.form = http, session, form
@@ -119,11 +119,11 @@ class RequestContext:
 
     @cached_property
     def review(self) -> Review:
-        """What this person may see and decide; looking writes nothing."""
+        """What this person may see and decide. Reading through it writes nothing."""
         return self.review_on(self.settings.store)
 
     def review_on(self, store: Store) -> Review:
-        """Return the same on a view of the store (`Store.together`)."""
+        """Return the same as `review`, on a view of the store (`Store.together`)."""
         return Review(
             store, reviewer=self.session.reviewer, channel="web", sweeps=False,
             undo_within=self.settings.undo_within,
@@ -131,34 +131,34 @@ class RequestContext:
 
     @property
     def reviewer(self) -> Reviewer:
-        """Who decides."""
+        """The person who is signed in."""
         return self.session.reviewer
 
     @cached_property
     def delegations(self) -> Sequence[Delegation]:
-        """Who is away now, and who stands in."""
+        """The current delegations: who is away, and who stands in for them."""
         return self.review.delegations()
 
     @cached_property
     def stood_in_for(self) -> list[Identity]:
-        """For whom this person stands in now."""
+        """The people for whom this person stands in now."""
         return [one.by for one in self.delegations if one.to.is_same(self.reviewer.identity)]
 
     def has(self, request: Request) -> bool:
-        """Say whether this person, or somebody for whom they stand in, has claimed a request."""
+        """Return whether this person, or one for whom they stand in, has claimed a request."""
         claimed = request.claimed_by
         return claimed is not None and any(claimed.is_same(one) for one in (self.reviewer.identity, *self.stood_in_for))
 
     def query(self, name: str) -> str:
-        """Return a query parameter, empty where it is absent."""
+        """Return a query parameter; empty if it is absent."""
         return self.http.query_params.get(name, "").strip()
 
     def field(self, name: str) -> str | None:
-        """Return the text of a form field; None where it is empty."""
+        """Return the text of a form field; None if it is empty."""
         return self.form.get(name, "").replace("\r\n", "\n").strip() or None
 
     def count_test(self) -> None:
-        """Count a test message that this person sends; raises `HTTPException` where they sent too many."""
+        """Count a test message of this person; raises `HTTPException` if they exceed the limit."""
         try:
             self.settings.tests.count(self.reviewer.identity.folded)
         except Problem as problem:
@@ -166,12 +166,12 @@ class RequestContext:
             raise HTTPException(429, message, problem.headers) from None
 
     def path(self, *steps: str, **asked: str) -> str:
-        """Return the address of a page of ours."""
+        """Return the address of a page of this server, as `path_to` does."""
         return path_to(self.http, *steps, **asked)
 
 
 def path_to(http: Http, *steps: str, **asked: str) -> str:
-    """Return the address of a page of ours, also where the inbox is mounted below another path."""
+    """Return the address of a page of this server, including the path where it is mounted."""
     root = str(http.scope.get("root_path", "")).rstrip("/")
     way = f"{root}/" + "/".join(quote(step, safe="") for step in steps)
     words = "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items() if value)
@@ -179,12 +179,12 @@ def path_to(http: Http, *steps: str, **asked: str) -> str:
 
 
 def redirect(where: str) -> Response:
-    """Redirect a browser after a change, so that a reload repeats nothing."""
+    """Redirect a browser after a change, so that a reload does not repeat it."""
     return RedirectResponse(where, status_code=303)
 
 
 def session_of(http: Http) -> Session | None:
-    """Return who is signed in at a browser; a program around that knows them has the last word. Reads the store."""
+    """Return the session of a browser; if `who` is set, it alone decides. Raises `HTTPException`. Reads the store."""
     settings = settings_of(http)
     cookie = http.cookies.get(settings.cookie(http)[0])
     if settings.who is None:
@@ -198,7 +198,7 @@ def session_of(http: Http) -> Session | None:
 
 
 async def signed_in(http: Http) -> Session:
-    """Return who is signed in at a browser, and speak their language from here on; raises `HTTPException`."""
+    """Return the session of a browser, and switch to the person's language. Raises `HTTPException` without one."""
     session, language = await run_in_threadpool(_session_and_language, http)
     if session is None:
         raise HTTPException(401)
@@ -214,19 +214,19 @@ def _session_and_language(http: Http) -> tuple[Session | None, Language | None]:
 
 
 def is_signed_in(http: Http, session: Session) -> bool:
-    """Say whether a session of an open page still lasts; this is no use of it. Reads the store."""
+    """Return whether a session is still open, without counting as a use of it. Reads the store."""
     settings = settings_of(http)
     return clock.now() < session.ends if settings.who is not None else settings.sessions.is_open(session)
 
 
 def is_same_origin(http: Http) -> bool:
-    """Say whether a page of this server sent this; every browser sends its Origin with a POST."""
+    """Return whether a page of this server sent a request. Every browser sends its Origin with a POST."""
     settings = settings_of(http)
     return http.headers.get("origin", "").casefold() == settings.origin(http)
 
 
 async def read_form(http: Http, *, is_known: bool) -> Form:
-    """Return the fields of a form, parsed in a thread so that nobody else has to wait; raises `HTTPException`."""
+    """Return the fields of a form, parsed in a thread so as not to block the loop; raises `HTTPException`."""
     longest, patience = (_LONGEST_FORM, _TIMEOUT) if is_known else (_LONGEST_OF_STRANGER, _TIMEOUT_OF_STRANGER)
     if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
         raise HTTPException(415, say("a form of this inbox is needed"))
@@ -246,7 +246,7 @@ async def _read(http: Http, longest: int) -> bytes:
     )
     length = http.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > longest:
-        raise too_long  # before any of it is read
+        raise too_long  # before reading any of it
     body = bytearray()
     async for chunk in http.stream():
         body += chunk
@@ -267,7 +267,7 @@ def _parsed(body: bytes) -> Form:
 
 
 def not_admitted(http: Http, person: Reviewer) -> HTTPException:
-    """Return the answer to somebody who is known, but may not review here, and log what they lack."""
+    """Return the error for a person who is signed in but may not review here, and log why."""
     role, who = settings_of(http).sign_in.role, str(person.identity)
     if role is not None and role not in person.roles:
         lacks = (
@@ -290,10 +290,10 @@ def not_admitted(http: Http, person: Reviewer) -> HTTPException:
 
 
 def return_address(http: Http, wanted: str) -> str:
-    """Return the page that somebody wanted before signing in, if it is one of this server, else the inbox."""
+    """Return the page that a person asked for before signing in if it is on this server, else the inbox."""
     home = path_to(http)
     is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and len(wanted) <= _LONGEST_ADDRESS
-    # `//evil.example` is another host's address, and browsers read a backslash as a slash.
+    # Prevents an open redirect: `//evil.example` is another host, and browsers read a backslash as a slash.
     return wanted if is_plain and wanted.startswith(home) and not wanted.startswith("//") else home
 
 
@@ -301,9 +301,9 @@ def set_cookie(
     http: Http, response: Response, what: str, value: str | None, *, strict: bool = False,
     lasts: timedelta | None = None,
 ) -> None:  # fmt: skip
-    """Set a cookie that no script can read and no form of another site sends; None deletes it.
+    """Set a cookie that scripts cannot read and that forms of other sites do not send; None deletes it.
 
-    Without `lasts` it ends with the browser.
+    Without `lasts` it is a session cookie, which the browser deletes when it closes.
     """
     settings = settings_of(http)
     name, is_https = settings.cookie(http, what)
@@ -315,18 +315,18 @@ def set_cookie(
 
 
 def device_key(http: Http) -> str | None:
-    """Return the key of this browser's device (`sayso.server.push`), if notifications were turned on there."""
+    """Return the key of this browser's device (`sayso.server.push`); None if notifications are off there."""
     return http.cookies.get(settings_of(http).cookie(http, DEVICE_COOKIE)[0])
 
 
 def signed_in_at_device(http: Http, reviewer: Reviewer) -> None:
-    """Keep this browser's device for who has signed in, and have nobody else's told there any more."""
+    """Extend this browser's device if it is this person's, else remove it, so it shows nobody else's notifications."""
     push: Push = http.app.state.push
     push.signed_in(reviewer, device_key(http))
 
 
 def accepts_gzip(http: Http) -> bool:
-    """Say whether a browser reads gzip."""
+    """Return whether a browser accepts gzip."""
     offered = (part.partition(";") for part in http.headers.get("accept-encoding", "").casefold().split(","))
     return any(
         name.strip() == "gzip" and quality.replace(" ", "") not in {"q=0", "q=0.0"} for name, _, quality in offered
@@ -334,10 +334,10 @@ def accepts_gzip(http: Http) -> bool:
 
 
 def _compressed(http: Http, response: Response) -> Response:
-    """Compress a page, if one of our own pages, or the person at the browser, asked for it.
+    """Compress a page, if this server's own page or the person at the browser requested it.
 
-    The length of a compressed page tells of its secrets to whoever can have words of theirs put beside them again and
-    again (BREACH). Another site can do that only by requests of its own, and a browser marks those.
+    The compressed length reveals a page's secrets to an attacker who can repeatedly place chosen text on it (BREACH).
+    Another site can do that only with cross-site requests, and the browser marks those in `Sec-Fetch-Site`.
     """
     is_ours = http.headers.get("sec-fetch-site") in {"same-origin", "none"}
     if not (is_ours and accepts_gzip(http)) or response.media_type != "text/html":
@@ -350,7 +350,7 @@ def _compressed(http: Http, response: Response) -> Response:
 
 
 def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
-    """Make a route of a function that changes nothing."""
+    """Make a route from a function that changes nothing."""
 
     async def route(http: Http) -> Response:
         session = await signed_in(http)
@@ -365,7 +365,7 @@ def get_route(page: Callable[[RequestContext], Response]) -> Endpoint:
 
 
 def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
-    """Make a route of a function that changes something, for forms of our own pages only."""
+    """Make a route from a function that changes something. It accepts only forms of this server's own pages."""
 
     async def route(http: Http) -> Response:
         if not is_same_origin(http):

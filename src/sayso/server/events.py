@@ -1,8 +1,8 @@
 """Live updates of open pages: how many requests wait, how many are new, and which rows somebody has decided.
 
-A stream sends small parts of a page, which `static/live.js` puts in their places; no row moves. It carries nothing that
-a reload would not show, so a stream that breaks off loses nothing. A browser has one stream for all of its tabs, and a
-change costs one look at the store, however many browsers are open.
+A stream (server-sent events) carries HTML fragments that `static/live.js` puts in place; no row moves. A reload shows
+the same content, so a stream that breaks loses nothing. All tabs of a browser share one stream, and a change costs one
+read of the store, however many browsers are open.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from sayso.stores.base import Store, Unwatch
 _log = logging.getLogger("sayso.server")
 
 _MOST_ROWS, _MOST_NEW, _MOST_TABS = 200, 100, 50
-_BATCH = 0.05  # seconds between two looks at least
+_BATCH = 0.05  # minimum seconds between two refreshes
 _PING, _CHECK = 20, 60
-_RECHECK = 30.0  # seconds after which is looked though nothing changed, as somebody may have been shut out
-_STORE_CHECK = 1.0  # until the store hears again that somebody waits
-_RETRY = 1.0  # until it is looked again after a fault
-_GRACE = 0.2  # for streams to end by themselves, before they are cut off
+_RECHECK = 30.0  # seconds until a refresh without any change, since somebody may have lost access
+_STORE_CHECK = 1.0  # seconds between two signals to the store that somebody still waits
+_RETRY = 1.0  # seconds until a refresh after a failed one
+_GRACE = 0.2  # seconds for streams to end by themselves before they are cut off
 
 
 class Hub:
-    """The streams of one event loop: one task looks at the store for all of them.
+    """The streams of one event loop. One task reads the store for all of them.
 
-    Everything here is done in that loop, apart from `wake`, which any thread calls.
+    Every method must be called in that loop, except `wake`, which is safe in any thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -59,19 +59,19 @@ class Hub:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no stream is open any more."""
+        """Whether no stream is open."""
         return self._open == 0
 
     def wake(self) -> None:
-        """Have the store looked at again; in any thread. Of many changes at once one wakes the loop."""
+        """Schedule a refresh, from any thread. Many changes at once wake the loop only once."""
         if not self._is_woken:
             self._is_woken = True
-            with suppress(RuntimeError):  # the loop has ended, and with it every stream
+            with suppress(RuntimeError):  # the loop is closed, and so is every stream
                 self._loop.call_soon_threadsafe(self._changed.set)
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Look for one stream more while the block runs."""
+        """Count one more open stream while the block runs; the first starts the task, the last cancels it."""
         self._open += 1
         self._changed.set()
         if self._task is None:
@@ -88,9 +88,9 @@ class Hub:
         looked = -_BATCH
         while True:
             await self._wait()
-            # At once, for somebody waits; what follows within a moment is one look.
+            # The first change is refreshed at once; the changes of the next 50 ms share one refresh.
             await asyncio.sleep(max(0.0, looked + _BATCH - self._loop.time()))
-            self._changed.clear()  # before the look, so that what changes meanwhile is looked for again
+            self._changed.clear()  # before the read, so that a change during it causes another refresh
             self._is_woken = False
             fault = await self._refresh()
             looked = self._loop.time()
@@ -107,7 +107,7 @@ class Hub:
         return self._changed.is_set()
 
     async def _refresh(self) -> Exception | None:
-        """Look at the store in a thread, and hand each stream what it sends; return what kept it from that."""
+        """Read the store in a thread and give each stream what to send. Return the error that prevented it, or None."""
         raise NotImplementedError
 
 
@@ -115,33 +115,33 @@ T = TypeVar("T", bound=Hub)
 
 
 class PerLoop(Generic[T]):
-    """One hub for each event loop, made when it is wanted and forgotten when it is idle or its loop has ended."""
+    """One hub per event loop, created on demand and dropped when it is idle or its loop is closed."""
 
     def __init__(self, make: Callable[[asyncio.AbstractEventLoop], T]) -> None:
         self._make, self._made = make, dict[asyncio.AbstractEventLoop, T]()
 
     def here(self) -> T:
-        """Return that of the running loop."""
+        """Return the hub of the running loop."""
         loop = asyncio.get_running_loop()
-        for other, made in list(self._made.items()):  # other loops do the same in their threads
+        for other, made in list(self._made.items()):  # a copy: loops of other threads change the dictionary
             if made.is_idle or other.is_closed():
                 self._made.pop(other, None)
         return self._made.setdefault(loop, self._make(loop))
 
     def wake(self) -> None:
-        """Have all of them look again; in any thread."""
+        """Schedule a refresh in every hub, from any thread."""
         for hub in list(self._made.values()):
             hub.wake()
 
 
 class Stream:
-    """What one client is sent. sse-starlette calls `set` when the server ends, as it would an event's."""
+    """The state of one client's stream. sse-starlette calls `set` on shutdown, as on an `anyio.Event`."""
 
     def __init__(self) -> None:
         self.news, self.is_over = asyncio.Event(), False
 
     def set(self) -> None:
-        """End it."""
+        """End the stream."""
         self.is_over = True
         self.news.set()
 
@@ -149,34 +149,34 @@ class Stream:
 def event_stream(
     events: AsyncIterator[Any], stream: Stream, ping: Callable[[], ServerSentEvent] | None = None
 ) -> Response:  # fmt: skip
-    """Return a response that sends events until the server ends; `ping` is what it sends where nothing happens."""
-    end: Any = stream  # of anyio's event nothing but `set` is asked
+    """Return a response that sends events until the server shuts down; `ping` makes the keep-alive event."""
+    end: Any = stream  # sse-starlette calls only `set` of the event
     return EventSourceResponse(
         events, ping=_PING, ping_message_factory=ping, shutdown_event=end, shutdown_grace_period=_GRACE
     )
 
 
 def _ping() -> ServerSentEvent:
-    """Return an event that scripts hear of, so that a page can tell silence from a quiet day."""
+    """Return an event that scripts receive, so that a page can tell a dead connection from one without news."""
     return ServerSentEvent("", event="ping")
 
 
 class _Counts(NamedTuple):
-    """How many wait, and when the newest of them were asked."""
+    """The number of pending requests, and when the newest of them were asked."""
 
     pending: int
     asked: tuple[datetime, ...]
 
 
 class _Changed:
-    """A request that somebody decided, claimed or voted on, as a row in the languages of the open pages."""
+    """A request that somebody decided, claimed or voted on, rendered as a row once per language."""
 
     def __init__(self, request: Request, away: Sequence[Delegation]) -> None:
         self._request, self._at, self._rows = request, clock.now(), dict[Language, Row]()
         self._away = away
 
     def row(self) -> Row:
-        """Return the row in the language of the context."""
+        """Return the row in the current language."""
         language = spoken()
         if language not in self._rows:
             self._rows[language] = row_of(self._request, self._at, away=self._away)
@@ -184,11 +184,11 @@ class _Changed:
 
 
 class PageHub(Hub):
-    """What waits in a store, looked up once for all pages that are open in one event loop.
+    """The pending requests of a store, read once for all pages that are open in one event loop.
 
     Attributes:
-        counts: What was found last; None before the first look.
-        changed_rows: Rows of open pages that somebody has decided, claimed or voted on.
+        counts: Result of the last refresh; None before the first one.
+        changed_rows: Rows of open pages that somebody has decided, claimed or voted on, by request id.
     """
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
@@ -203,7 +203,7 @@ class PageHub(Hub):
 
     @contextmanager
     def listening(self, stream: Stream, rows: Sequence[str]) -> Generator[None]:
-        """Tell a stream when something changed, and watch these rows, while the block runs."""
+        """Notify a stream of changes, and watch these rows, while the block runs."""
         self._streams.add(stream)
         for one in rows:
             self._watched[one] += 1
@@ -235,14 +235,14 @@ class PageHub(Hub):
     async def _wait(self) -> None:
         ends = time.monotonic() + _CHECK
         while not await self._changes_within(_STORE_CHECK) and time.monotonic() < ends:
-            # A store that nobody asks looks ever less often for what other processes did.
+            # Without new watchers a store polls ever less often for changes of other processes.
             self._store.watch_all(self.wake)()
 
     async def _refresh(self) -> Exception | None:
         changed = {self._rows.get_nowait() for _ in range(self._rows.qsize())}
         try:
             self.counts, rows = await run_in_threadpool(self._look, changed)
-        except Exception as fault:  # noqa: BLE001  one look that fails must not be the last for every open page
+        except Exception as fault:  # noqa: BLE001  a failed refresh must not end the updates of every page
             for one in changed:
                 self._rows.put(one)
             return fault
@@ -261,20 +261,20 @@ class PageHub(Hub):
             with suppress(errors.RequestNotFoundError):
                 request = self._store.get(request_id)
                 is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
-                if is_news or request_id in self.changed_rows:  # what was told before, and is not so any more
+                if is_news or request_id in self.changed_rows:  # or the row was sent as changed and is no longer
                     rows[request_id] = _Changed(request, away)
         return counts, rows
 
 
 class _Page(Stream):
-    """The events of a browser's open pages: when each was made, and which rows somebody may decide elsewhere."""
+    """The stream of one browser's open pages: when each page was made, and which rows they show."""
 
     def __init__(self, http: Http, session: Session, since: Mapping[str, datetime], rows: list[str]) -> None:
         super().__init__()
         self._http, self._session, self._since, self._rows = http, session, since, rows
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
-        """Yield parts of the page as they change."""
+        """Yield fragments of the page when they change."""
         live_pages: PerLoop[PageHub] = self._http.app.state.live_pages
         hub, last, checked = live_pages.here(), "", time.monotonic()
         sessions = settings_of(self._http).sessions
@@ -290,7 +290,7 @@ class _Page(Stream):
                 if self.is_over:
                     return
                 has_ended = sessions.has_ended_here(self._session)
-                if time.monotonic() - checked >= _CHECK:  # and not at each change: that costs one look for all pages
+                if time.monotonic() - checked >= _CHECK:  # not at each change, which is one read for all pages
                     checked = time.monotonic()
                     has_ended |= not await run_in_threadpool(self._is_signed_in)
                 if has_ended:
@@ -298,7 +298,7 @@ class _Page(Stream):
                     return
 
     def _is_signed_in(self) -> bool:
-        with suppress(errors.StoreError):  # where the store does not answer, the page connects again
+        with suppress(errors.StoreError):  # if the store fails, end the stream; the page reconnects
             return is_signed_in(self._http, self._session)
         return False
 
@@ -312,13 +312,13 @@ class _Page(Stream):
 def _rendered(
     language: Language, pending: int, news: tuple[tuple[str, int], ...], rows: tuple[Row, ...], inbox: str
 ) -> str:  # fmt: skip
-    """Return the part of a page that says so; kept, because many pages are told the same."""
+    """Render the fragment; cached, because many pages get the same one."""
     with speaking(language):
         return fragment("event.html", pending=pending, news=news, rows=rows, inbox=inbox)
 
 
 async def events(http: Http) -> Response:
-    """Stream what changes for the open pages of a browser."""
+    """Serve the stream of a browser's open pages."""
     session = await signed_in(http)
     made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
     page = _Page(http, session, {text: _instant(text) for text in made}, rows)

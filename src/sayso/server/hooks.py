@@ -1,9 +1,9 @@
 """Decisions by webhook: another program of yours reports what one of its people decided.
 
-The signature alone says who sent a message (`sayso.channels.webhook`). The settings list the people that a hook may
-name; the record calls them `hook-NAME:subject`. A message takes effect once: its id is stored with the answer, and a
-repeated message gets the same answer. Nothing in a message is read before its signature was verified, an approval names
-the fingerprint of what was seen, and an unsigned message costs no look at the store.
+The signature alone authenticates the sender of a message (`sayso.channels.webhook`). The settings list the people that
+a hook may name; the journal records them as `hook-NAME:subject`. A message takes effect once: its id is stored with the
+answer, and a repeated message gets the same answer. The signature is verified before the message is parsed or the store
+is read. An approval must carry the fingerprint of what the person saw.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from sayso.stores.records import Record
 
 _KNOWN = ("issuer", "reviewers", "roles", "secret_env")
 _RECORD = "seen"
-# Longer than a message can be signed for, by clocks that are ten minutes apart.
+# Longer than a signature can be valid, even if the clocks are ten minutes apart.
 _KEPT_FOR = 2 * WINDOW + timedelta(minutes=10)
 _MOST_FORGOTTEN = 20
-_BODY_TIMEOUT = 10.0  # seconds for a body: who sends it is not known yet, and must not stay for long
+_BODY_TIMEOUT = 10.0  # seconds for a body, whose sender is not authenticated yet
 _UNSIGNED = frozenset({"body_too_large", "body_too_slow", "not_signed_in"})
 
 
 @dataclass(frozen=True)
 class Hook:
-    """A program that may send decisions: who has one of its keys, for the people whom it lists."""
+    """A program that may send decisions of the reviewers that it lists, signed with one of its keys."""
 
     name: str
     keys: WebhookKeys
@@ -55,7 +55,7 @@ class Hook:
 
     @classmethod
     def of_table(cls, name: str, settings: Any) -> Self:
-        """Return the hook that `[hooks.NAME]` describes; raises `ConfigError`."""
+        """Parse the table `[hooks.NAME]`; raises `ConfigError`."""
         if not isinstance(settings, dict):
             raise errors.ConfigError(f"hooks.{name} must be a table, [hooks.{name}]; no decision is taken from it")
         table = Table(f"hooks.{name}", cast("dict[str, Any]", settings), known=_KNOWN)
@@ -80,7 +80,7 @@ class _Person(BaseModel):
 
 
 class _Message(BaseModel):
-    """What a message says."""
+    """The JSON body of a message."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -108,13 +108,13 @@ class Hooks:
     """All hooks of one inbox.
 
     Args:
-        store: Where the requests are.
-        tables: What stands below `[hooks]` in the settings.
-        rate: How often one hook may send.
-        admits: Says who may review here at all.
+        store: Store of the requests.
+        tables: The tables below `[hooks]` in the settings.
+        rate: How often one hook may send messages.
+        admits: Returns whether a person may review on this server.
 
     Raises:
-        ConfigError: One of them cannot be used.
+        ConfigError: A table is invalid.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Hooks:
         self._store, self._admits = store, admits
         self._rate = Rate(None) if rate is None else rate
         self._hooks = [Hook.of_table(name, settings) for name, settings in tables.items()]
-        # Of a message that comes twice at once, the second waits here for what the first is answered.
+        # Two copies of a message that arrive together must not both decide: the second waits for the first's answer.
         self._one_by_one = threading.Lock()
 
     def answer(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, Any]]:
-        """Take the decision of a message, once, and return the status and content of its answer.
+        """Record the decision of a message once, and return the status and content of the answer.
 
         Raises:
-            Problem: It is not signed, came too soon, or cannot be read; it may be sent again.
+            Problem: It is not signed, exceeds the rate, or is invalid; it may be sent again.
             SaysoError: The store failed; it may be sent again.
         """
         hook = self._signer(headers, body)
@@ -146,7 +146,7 @@ class Hooks:
             record = Record(
                 _RECORD, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT_FOR
             )
-            # Another process may have taken the same message: its decision stands before our refusal.
+            # If another process took the same message, its stored answer wins over this refusal.
             if not self._store.keep(record, only_new=status != 200):
                 return self._known(key, digest) or (status, content)
             return status, content
@@ -173,7 +173,7 @@ class Hooks:
             self._store.drop(_RECORD, record.key)
 
     def _decide(self, hook: Hook, message: _Message) -> tuple[int, dict[str, Any]]:
-        """Return what a decision is answered; a refusal is an answer, too, and stays one."""
+        """Decide, and return the status and content of the answer. A refusal is stored as the answer, too."""
         try:
             request = _decided(self._review(hook, message.reviewer.subject), message)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
@@ -199,7 +199,7 @@ class Hooks:
 
 def _decided(review: Review, message: _Message) -> Request:
     request_id, seen, comment = message.request_id, message.fingerprint, message.comment
-    if seen is not None and message.verb in {"answer", "cancel"}:  # whose verbs do not take what was seen
+    if seen is not None and message.verb in {"answer", "cancel"}:  # `Review` takes no `seen` for these verbs
         current = review.get(request_id).current_fingerprint
         if current != seen:
             raise errors.StaleViewError(request_id, seen=seen, current=current)
@@ -217,11 +217,11 @@ def _decided(review: Review, message: _Message) -> Request:
 
 
 async def receive(http: Http) -> Response:
-    """Take a decision that comes by webhook: `POST /hooks/decisions`."""
+    """Handle `POST /hooks/decisions`, a decision sent by webhook."""
     try:
         status, content = await _answered(http)
     except ClientDisconnect:
-        return Response(status_code=400)  # nobody is there to read it
+        return Response(status_code=400)  # the client is gone and does not read it
     except Problem as fault:
         return problems.response(fault)
     except errors.SaysoError as fault:
@@ -235,7 +235,7 @@ async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
     rate: Rate = http.app.state.stranger_rate
     settings = settings_of(http)
     stranger = f"unsigned {settings.sender(http)}"
-    rate.must_have_room(stranger)  # before a body is read, or a signature computed
+    rate.must_have_room(stranger)  # before the body is read and a signature computed, which cost more
     try:
         headers, body = await _message(http)
         return await run_in_threadpool(hooks.answer, headers, body)

@@ -1,10 +1,9 @@
 """The Host check, the security headers of every response, and the host name of a local inbox.
 
-A page of another site can make a browser send requests here under a name of its own (DNS rebinding); the Host header
-shows it. On this machine the inbox has a name of its own, `NAME.localhost`, because a browser sends the cookies of
-127.0.0.1 to every program that listens there, other people's included. No page is shown under a name that other
-programs share; programs, which send tokens and no cookies, are answered under both. No response leaves without the
-headers.
+Another site can make a browser send requests here under the site's own host name (DNS rebinding); the Host check
+refuses them. A local inbox has its own name, `NAME.localhost`, because a browser sends the cookies of 127.0.0.1 to
+every program that listens there, including other users' programs. Pages are served only under that name. Programs send
+tokens and no cookies, so they are answered under the shared names too. Every response has the headers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ HEADERS = {
     ),
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # With `no-referrer` a browser would send `Origin: null` with our own forms.
+    # With `no-referrer` a browser sends `Origin: null` with our own forms.
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -37,12 +36,12 @@ HEADERS = {
 
 
 def hostname(host: str) -> str | None:
-    """Return the name in a Host header, without the port; None where it is none."""
+    """Return the name in a Host header, without the port; None if the header is invalid."""
     if not host or any(mark in host for mark in "/\\@?# \t"):
         return None
     try:
         parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         return None
     return parts.hostname
@@ -58,14 +57,14 @@ _NAMES = frozenset(name for name, _ in _RAW)
 
 
 class Guard:
-    """ASGI middleware that answers under the names of `hosts` only, and puts the headers on."""
+    """ASGI middleware that refuses a Host that is not in `hosts`, and adds the security headers."""
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str]) -> None:
         self._app = app
         self._hosts = frozenset(host.casefold() for host in hosts)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer a request, or refuse it."""
+        """Pass a request on, or refuse it with status 421."""
         if scope["type"] != "http":
             return self._app(scope, receive, send)
 
@@ -74,8 +73,7 @@ class Guard:
                 headers = [one for one in message.get("headers", ()) if one[0] not in _NAMES]
                 names = {name for name, _ in headers}
                 if b"cache-control" not in names:
-                    # A file of ours has a tag by which a browser asks whether it is still the same; a page is never
-                    # kept.
+                    # A static file has an ETag to revalidate it with; a page must never be cached.
                     headers.append((b"cache-control", b"no-cache" if b"etag" in names else b"no-store"))
                 message = {**message, "headers": headers + _RAW}
             await send(message)
@@ -95,7 +93,7 @@ _MISDIRECTED = (
 
 
 def local_hostname(store: Store) -> str:
-    """Return the name under which the inbox of a store is opened on this machine; who has no secret cannot guess it.
+    """Return the host name of a store's inbox on this machine. It cannot be guessed without the server's secret.
 
     Raises:
         ConfigError: The server's secret cannot be used.
@@ -104,13 +102,13 @@ def local_hostname(store: Store) -> str:
 
 
 class OwnName:
-    """ASGI middleware that shows no page under this machine's shared names; programs are answered under them."""
+    """ASGI middleware that refuses pages under the shared names of this machine, and still answers programs there."""
 
     def __init__(self, app: ASGIApp, *, on_stranger: Callable[[], None] | None = None) -> None:
         self._app, self._on_stranger = app, on_stranger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or say where the inbox is."""
+        """Pass a request on, or answer 421 with where to find the inbox."""
         given = Headers(scope=scope).getlist("host") if scope["type"] == "http" else []
         is_shared = len(given) == 1 and hostname(given[0]) in LOOPBACK
         if not is_shared or scope["path"].startswith(_FOR_PROGRAMS):

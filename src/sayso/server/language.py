@@ -1,7 +1,7 @@
-"""In which language the inbox speaks to somebody: their own setting, else what their browser asks for, else English.
+"""Chooses the language of the inbox: the person's setting, else the browser's Accept-Language, else English.
 
-The catalogues are in `catalogues/`, one `.po` for translators and one `.mo` made of it for each language. A language
-needs no more than these two files.
+Each language has two files in `catalogues/`: a `.po` for translators, and the `.mo` compiled from it. Adding a language
+takes no more than these.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _KIND, _MOST_ASKED, _LONGEST = "language", 20, 400
 _QUALITY = re.compile(r"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 _IN_SCRIPT = re.compile(r'\bsay\(\s*("(?:[^"\\]|\\.)*")')
 _IN_SCRIPT_N = re.compile(r'\bsayN\(\s*("(?:[^"\\]|\\.)*"),\s*("(?:[^"\\]|\\.)*")')
-_SAMPLE = 200  # the form of a larger number is that of its last two digits, with a hundred before them
+_SAMPLE = 200  # a number from 200 has the plural form of 100 plus its last two digits
 
 later("English")  # translators: what your language calls itself: Deutsch, 简体中文
 
 
 @cache
 def languages() -> dict[str, Language]:
-    """Return the languages that there are, by tag; English first."""
+    """Return the available languages by tag, English first."""
     found = {ENGLISH.tag: ENGLISH}
     for path in sorted(_FOLDER.glob("*.mo")):
         with path.open("rb") as file:
@@ -44,12 +44,12 @@ def languages() -> dict[str, Language]:
 
 
 def asked_for(accepted: str) -> Language:
-    """Return the first language of an Accept-Language header that there is; else English."""
+    """Return the available language that an Accept-Language header prefers, else English."""
     return next(filter(None, map(_known, _wanted(accepted[:_LONGEST].casefold()))), ENGLISH)
 
 
 def _known(tag: str) -> Language | None:
-    """Return the language of a tag, also where that is said more closely: `de-AT` is German, `zh` is `zh-Hans`."""
+    """Return the language that matches a tag, also by prefix: `de-AT` is German, `zh` is `zh-Hans`."""
     known = {name.casefold(): language for name, language in languages().items()}
     while tag:
         found = known.get(tag) or next((one for name, one in known.items() if name.startswith(f"{tag}-")), None)
@@ -60,7 +60,7 @@ def _known(tag: str) -> Language | None:
 
 
 def _wanted(accepted: str) -> Iterator[str]:
-    """Yield the tags of a header, the most wanted first."""
+    """Yield the tags of an Accept-Language header, highest quality first."""
     ranges: list[tuple[float, str]] = []
     for part in accepted.split(",")[:_MOST_ASKED]:
         tag, _, quality = (one.strip() for one in part.partition(";"))
@@ -72,7 +72,7 @@ def _wanted(accepted: str) -> Iterator[str]:
 
 
 def language_of(store: Store, person: Identity) -> Language | None:
-    """Return the language that somebody chose; None where that is left to the browser. Reads the store."""
+    """Return the language that a person chose; None if they leave it to the browser. Reads the store."""
     with suppress(errors.StoreCorruptError):
         record = store.record(_KIND, _key(person))
         return None if record is None else languages().get(str(record.body.get("tag")))
@@ -80,7 +80,7 @@ def language_of(store: Store, person: Identity) -> Language | None:
 
 
 def choose_language(store: Store, person: Identity, tag: str) -> None:
-    """Keep the language that somebody chose; an unknown one leaves it to the browser. Durable on return."""
+    """Store a person's language; an unknown tag leaves the choice to the browser. Durable on return."""
     if tag in languages():
         store.keep(Record(_KIND, _key(person), {"tag": tag}))
     else:
@@ -88,21 +88,21 @@ def choose_language(store: Store, person: Identity, tag: str) -> None:
 
 
 def _key(person: Identity) -> str:
-    return hashlib.sha256(person.folded.encode()).hexdigest()[:32]  # keys of records are not sealed
+    return hashlib.sha256(person.folded.encode()).hexdigest()[:32]  # because keys of records are not sealed
 
 
 # -- the texts of scripts ------------------------------------------------------------------------------------------
 
 
 def script_words() -> dict[str, Any] | None:
-    """Return the texts of the scripts in the language of the context, by the English ones; None for English."""
+    """Return the scripts' texts in the current language, keyed by the English text; None for English."""
     language = spoken()
     return None if language.catalogue is None else _script_words(language)
 
 
 @cache
 def _script_words(language: Language) -> dict[str, Any]:
-    assert language.catalogue is not None  # noqa: S101  English has no catalogue, and asks for none
+    assert language.catalogue is not None  # noqa: S101  the caller returns early for English
     gettext, ngettext = language.catalogue.gettext, language.catalogue.ngettext
     source = _SCRIPT.read_text(encoding="utf-8")
     found: dict[str, Any] = {text: gettext(text) for text in map(json.loads, _IN_SCRIPT.findall(source))}
@@ -114,5 +114,5 @@ def _script_words(language: Language) -> dict[str, Any]:
 
 
 def language_choices() -> list[tuple[str, str]]:
-    """Return what can be chosen: tags, and what the languages call themselves."""
+    """Return the choices for the settings page: each tag, with the language's own name."""
     return [("", say("that of the browser")), *((one.tag, one.name) for one in languages().values())]

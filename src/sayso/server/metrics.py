@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
-"""Names the variable with the bearer token of a scraper, for a server that other machines reach."""
+"""The environment variable with a scraper's bearer token, for a server that other machines reach."""
 
 _SHORTEST = 16
 _FRESH = timedelta(seconds=5)
@@ -60,7 +60,7 @@ Numbers = list[tuple[int, dict[str, str]]]
 
 
 def _pending(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield how many requests wait by their least age; beyond ten thousand, what was asked last counts as new."""
+    """Yield the number of pending requests by minimum age. Only the 10,000 oldest are read; the rest count as new."""
     now = clock.now()
     wanted, found = Filter(states=frozenset({State.PENDING}), at=now), dict.fromkeys(_AGES, 0)
     found["0s"] = store.count(wanted)
@@ -74,7 +74,7 @@ def _pending(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
 def _states(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
     now = clock.now()
     found = {state: store.count(Filter(states=frozenset({state}))) for state in State}
-    for state in (State.PENDING, State.APPROVED):  # the only ones that may have expired without a record of it
+    for state in (State.PENDING, State.APPROVED):  # only these can be past their expiry before the store records it
         still = store.count(Filter(states=frozenset({state}), at=now))
         found[State.EXPIRED] += found[state] - still
         found[state] = still
@@ -108,17 +108,17 @@ def _add_gauges(meter: Meter, read: Callable[[str], Numbers]) -> None:
 
 
 def observe(store: Store) -> None:
-    """Add the gauges of a store to the process's meter provider, where OpenTelemetry is loaded; once in a process."""
+    """Add a store's gauges to the process's meter provider, if OpenTelemetry is loaded. Call it once per process."""
     if "opentelemetry.metrics" not in sys.modules:
         return
 
     def read(name: str) -> Numbers:
         try:
             return list(_GAUGES[name][2](store))
-        except errors.StoreError:  # no numbers are better than an export that fails
+        except errors.StoreError:  # omit these numbers rather than fail the whole export
             return []
 
-    with suppress(Exception):  # a provider may be any code, and no server fails because of it
+    with suppress(Exception):  # a provider may be any code; its failure must not stop the server
         from opentelemetry import metrics as api
 
         _add_gauges(api.get_meter("sayso"), read)
@@ -128,7 +128,7 @@ def observe(store: Store) -> None:
 
 
 class _Instruments:
-    """The gauges, counters and histogram of one server, in a meter provider of its own that Prometheus reads.
+    """The gauges, counters and histogram of one server, in a separate meter provider that Prometheus reads.
 
     Raises:
         ModuleNotFoundError: The extra is not installed.
@@ -160,18 +160,18 @@ class _Instruments:
 
 
 class Metrics:
-    """The metrics of one server; raises `ConfigError` where the scraper's token is too short."""
+    """The metrics of one server. Raises `ConfigError` if the scraper's token is too short."""
 
     def __init__(self, store: Store, event_log: EventLog) -> None:
         self.token = _token()
         self._store, self._event_log = store, event_log
-        self._lock = threading.Lock()  # of scrapers that ask at once, one reads the store and the others get its text
+        self._lock = threading.Lock()  # of concurrent scrapes, one reads the store and the others return its text
         self._number: int | None = None  # of the last event that was counted; None before the first scrape
         self._cached: tuple[datetime, bytes] | None = None
         self._instruments: _Instruments | None = None
 
     def text(self) -> bytes:
-        """Return everything in the text format of Prometheus; reads the store, at most every five seconds.
+        """Return all metrics in the Prometheus text format. Reads the store at most every five seconds.
 
         Raises:
             ModuleNotFoundError: The extra is not installed.
@@ -183,14 +183,14 @@ class Metrics:
             now = clock.now()
             if self._cached is None or not self._cached[0] <= now < self._cached[0] + _FRESH:
                 found = self._instruments = self._instruments or _Instruments()
-                # Read here and not in the callbacks, where OpenTelemetry would swallow that the store failed.
+                # Read here, not in the callbacks: OpenTelemetry would swallow an error of the store there.
                 found.observed = {name: list(read(self._store)) for name, (_, _, read) in _GAUGES.items()}
                 self._count(found)
                 self._cached = now, generate_latest(found.registry)
             return self._cached[1]
 
     def _count(self, found: _Instruments) -> None:
-        # Nothing is watched between two scrapes: what happened meanwhile is caught up with.
+        # Nothing is watched between scrapes. Listening makes the log catch up with what happened in between.
         end = self._event_log.listen(lambda: None)
         try:
             if self._number is None:
@@ -204,7 +204,7 @@ class Metrics:
             return
         for event in events:
             self._add(found, event)
-            self._number = event.number  # and not the newest there is: that may have come after this look
+            self._number = event.number  # not the log's newest number: events may have followed `since`
 
     def _add(self, found: _Instruments, logged: LoggedEvent) -> None:
         entry, event = logged.entry, logged.entry.event
@@ -213,7 +213,7 @@ class Metrics:
         if event not in _VERBS:
             return
         if event != "voted":
-            asked_at = self._store.get(entry.request_id).created_at  # where it fails, nothing of this was counted yet
+            asked_at = self._store.get(entry.request_id).created_at  # if it raises, nothing is counted twice
             found.deciding.record(max(0.0, (instant(entry.at) - asked_at).total_seconds()))
         found.decisions.add(1, {"sayso.decision.verb": _VERBS[event]})
 
@@ -222,7 +222,7 @@ class Metrics:
 
 
 async def metrics(http: Http) -> Response:
-    """Answer a scraper that may know."""
+    """Serve the metrics to a scraper that is authorized."""
     found: Metrics = http.app.state.metrics
     try:
         return await run_in_threadpool(_answer, http, found.text)
@@ -239,10 +239,10 @@ def _answer(http: Http, text: Callable[[], bytes]) -> Response:
 
 
 def _is_at_home(http: Http) -> bool:
-    """Say whether somebody on this machine asks a server that is for this machine alone."""
+    """Return whether a client on this machine asks a server that serves this machine only."""
     settings = settings_of(http)
-    # Where people reach it from elsewhere, a proxy on this machine would make everybody look as if they sat here; and a
-    # server below that believes X-Forwarded-For, whoever writes so into it.
+    # Behind a proxy on this machine every client looks local. An ASGI server that trusts X-Forwarded-For lets a client
+    # choose its own address.
     is_of_machine = settings.base_url is None and settings.who is None and "x-forwarded-for" not in http.headers
     return is_of_machine and http.client is not None and http.client.host in LOOPBACK
 

@@ -1,9 +1,9 @@
-"""Web push: notifications in reviewers' browsers, through the push service that each browser has chosen.
+"""Web push: notifications in reviewers' browsers, through the push service that each browser uses.
 
-A *device* is a browser in which a reviewer has turned notifications on; it is a record of the store. The channel `push`
-sends what requests owe through the outbox, encrypted for the device and signed (VAPID, RFC 8292) with a key that is
-derived from the server's secret. A device is told only of what its reviewer could decide, and for 30 days after they
-last signed in there. Where a message may go is decided as for webhooks, because the address comes from a browser.
+A *device* is a browser in which a reviewer has turned notifications on; it is a record in the store. The channel `push`
+delivers notifications from the outbox, encrypted for the device and signed (VAPID, RFC 8292) with a key derived from
+the server's secret. A device receives only requests that its reviewer could decide, for 30 days after they last signed
+in there. Its address comes from a browser, so the rules for webhook destinations apply to it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10
 _KIND, _LONGEST_TTL = "device", timedelta(days=28)
 _ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 16, 500
-_ALL = 100_000_000  # characters: more than a call of a megabyte has, drawn on one line
+_ALL = 100_000_000  # characters: more than a call of one megabyte needs on one line
 _GONE = frozenset({404, 410})
 _TOLD = frozenset(State) - {State.RUNNING, State.DONE}
 _URGENT = frozenset({"asked", "reminder", "escalated"})
 
 
 class DeviceRefusedError(errors.SaysoError):
-    """A browser cannot be told: what it sent is no subscription, or leads where no message may go."""
+    """A browser cannot be notified: its subscription is invalid, or its address is not an allowed destination."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class Device:
     """A browser in which somebody has turned notifications on.
 
     Attributes:
-        key: Under which it is kept; the browser has it in a cookie.
-        reviewer: Who turned them on, with the roles that they had when they last signed in there.
-        name: What they call it.
-        endpoint: Where the push service takes messages for it. Whoever knows it cannot send: that takes our key.
-        p256dh, auth: For whom messages are encrypted, in URL-safe base64.
-        record: As it is kept.
+        key: Key of its record; the browser has it in a cookie.
+        reviewer: Who turned notifications on, with the roles that they had when they last signed in there.
+        name: The reviewer's name for it.
+        endpoint: Address of the push service for it. Sending to it takes the server's signing key as well.
+        p256dh, auth: The browser's public key and secret for encryption, in URL-safe base64.
+        record: The stored record.
     """
 
     key: str
@@ -75,7 +75,7 @@ class Device:
 
     @classmethod
     def of(cls, record: Record) -> Device:
-        """Return the device of a record; raises `StoreCorruptError`."""
+        """Parse the record of a device; raises `StoreCorruptError`."""
         body = record.body
         try:
             reviewer = Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"])
@@ -86,16 +86,16 @@ class Device:
 
 
 def is_installed() -> bool:
-    """Say whether the extra `push` is there."""
+    """Return whether the extra `push` is installed."""
     return importlib.util.find_spec("pywebpush") is not None
 
 
 def may_approve_there(store: Store, request: Request) -> bool:
-    """Say whether a request may be approved from its notification, which shows all that is to be judged, or cannot.
+    """Return whether a request may be approved from its notification, which then shows all that there is to judge.
 
-    The policy must say so of a call of low risk, which one reviewer of any role decides as it was asked. What a program
-    says with a token is its own word, nothing of it may deceive the eye or be left out of the one line, and it starts
-    once.
+    The policy must allow it for a call of low risk that starts once and that one reviewer of any role can decide. A
+    call asked with a token does not qualify, because its policy is the program's own claim. The one line must show the
+    whole call with nothing that deceives the eye, and no other request may have the same effect.
     """
     if request.kind != "call" or request.state is not State.PENDING or not request.approve_from_notification:
         return False
@@ -103,7 +103,7 @@ def may_approve_there(store: Store, request: Request) -> bool:
         return False
     if request.edited is not None or request.returned is not None or card.cautions(request):
         return False
-    if request.prompt is not None or request.context or request.acts_for:  # to be read first, and not in a notification
+    if request.prompt is not None or request.context or request.acts_for:  # too long for a notification
         return False
     taken = () if request.effect is None else store.by_effect(request.effect)
     is_whole = card.headline(request, _ROOM) == card.headline(request, _ALL) and card.starts(request) is None
@@ -111,14 +111,14 @@ def may_approve_there(store: Store, request: Request) -> bool:
 
 
 class Push:
-    """The channel of all devices; the store has it as long as there is one.
+    """The channel of all devices. It is registered in the store while there is at least one device.
 
     Args:
-        store: Where devices and requests are.
-        signer: Has the secret from which the key of this server is derived.
-        base_url: How people reach the inbox: push services are told whom to ask about messages.
-        sign_in: Says who may review.
-        allow_private: Take push services in private networks, for tests.
+        store: Store of the devices and requests.
+        signer: Derives the server's signing key from its secret.
+        base_url: Address of the inbox. Push services get its host as the contact for messages.
+        sign_in: Decides who may review.
+        allow_private: Allow push services in private networks, for tests.
     """
 
     name = "push"
@@ -130,7 +130,7 @@ class Push:
         self._store, self._signer, self._sign_in = store, signer, sign_in or SignIn()
         self._contact = f"https://{urlsplit(base_url or '').hostname or 'localhost'}"
         self._allow_private = allow_private
-        # Which devices have a message that is tried again for others; the oldest are forgotten first.
+        # Devices that already have a notification, so that a retry skips them; the oldest notification goes first.
         self._reached: dict[str, set[str]] = {}
         self._lock = threading.Lock()
         self._receivers = Receivers()
@@ -138,10 +138,10 @@ class Push:
     # -- devices -------------------------------------------------------------------------------------------------
 
     def add(self, reviewer: Reviewer, name: str, endpoint: str, p256dh: str, auth: str) -> Device:
-        """Tell a device from now on, in place of what this browser was told before. Durable on return.
+        """Add a device, or replace the one with the same endpoint. Durable on return.
 
         Raises:
-            DeviceRefusedError: It has no keys, its address leads to a private network, or there are ten already.
+            DeviceRefusedError: Its keys are invalid, its address is not allowed, or the person has ten devices already.
             ConfigError: The extra `push` is missing, or the server's secret cannot be used.
         """
         vapid = self.public_key()
@@ -164,30 +164,30 @@ class Push:
         }  # fmt: skip
         record = Record(_KIND, device_key, body, clock.now() + LASTS)
         self._store.keep(record)
-        # Without `register`, which would announce all that waits already.
+        # Not `register`, which would send a notification for every request that is already pending.
         self._store.keep(Record(CHANNEL, self.name, {"kind": type(self).__name__, "by": "program"}), only_new=True)
         return Device.of(record)
 
     def devices(self, reviewer: Reviewer | None = None) -> list[Device]:
-        """Return the devices that are told, of one person or of all; those whose time is over are removed."""
+        """Return the active devices, of one person or of all. Removes those that have expired or have an old key."""
         found: list[Device] = []
         for record in records_in(self._store, _KIND):
-            with suppress(errors.StoreCorruptError):  # one that somebody altered is told nothing; the others are
+            with suppress(errors.StoreCorruptError):  # a damaged record must not stop the other devices
                 found.append(Device.of(record))
         now, key = clock.now(), self.public_key() if found else ""
         for one in found:
-            if _is_over(one, now) or one.record.body.get("vapid") != key:  # no message signed by another key is taken
+            if _is_over(one, now) or one.record.body.get("vapid") != key:  # its service refuses another key
                 self._drop(one.key)
         alive = [one for one in found if not _is_over(one, now) and one.record.body.get("vapid") == key]
         return [one for one in alive if reviewer is None or one.reviewer.identity.is_same(reviewer.identity)]
 
     def remove(self, reviewer: Reviewer, key: str) -> bool:
-        """Tell a device of this person nothing more; return whether it was theirs. Durable on return."""
+        """Remove a device of this person; return whether it was theirs. Durable on return."""
         is_theirs = any(one.key == key for one in self.devices(reviewer))
         return is_theirs and self._drop(key)
 
     def signed_in(self, reviewer: Reviewer, key: str | None) -> None:
-        """Keep a device for longer whose reviewer has signed in there; it is not told any more if it is another one."""
+        """Extend a device after its reviewer signed in there, with their current roles; remove another person's."""
         record = None if key is None else self._store.record(_KIND, key)
         if record is None or key is None:
             return
@@ -208,17 +208,17 @@ class Push:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def public_key(self) -> str:
-        """Return the key of this server as browsers take it (`applicationServerKey`); raises `ConfigError`."""
+        """Return the server's public key as browsers expect it (`applicationServerKey`); raises `ConfigError`."""
         public = self._vapid().public_key
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         return _text(public.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def send(self, notification: Notification) -> None:
-        """Send a notification to the devices of those who could decide, once to each.
+        """Send a notification once to each device of the people who could decide.
 
         Raises:
-            DeliveryError: Some were not reached; it is tried again for those.
+            DeliveryError: Some devices were not reached; a retry sends only to those.
         """
         request = self._store.get(notification.request_id)
         if request.state not in _TOLD:
@@ -239,24 +239,24 @@ class Push:
             raise DeliveryError(f"{len(failed)} of {len(devices)} devices were not reached: {failed[0]}")
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  devices find it by the request
-        """Put the outcome in place of the notification."""
+        """Replace the notification with the outcome."""
         self.send(notification)
 
     def test(self, device: Device) -> None:
-        """Send a message about no request; raises `DeliveryError`."""
+        """Send a test message to a device; raises `DeliveryError`."""
         message = {"id": "test", "request": "", "title": "sayso reaches this device", "body": "", "approve": None}
         fault = self._push(device, json.dumps({**message, "is_over": True}).encode(), None, timedelta(minutes=5))
         if fault is not None:
             raise DeliveryError(fault)
 
     def _is_told(self, device: Device, request: Request) -> bool:
-        """Say whether a request is for a person to decide, or was: then they are told what became of it."""
+        """Return whether a device's reviewer could decide a request, or could have and so learns its outcome."""
         reviewer, identity = device.reviewer, device.reviewer.identity
         if not self._sign_in.admits(reviewer):
             return False
         claimed = request.claimed_by
         if claimed is not None and any(claimed.is_same(one) for one in self._store.stood_in_for(identity)):
-            request = replace(request, claimed_by=identity)  # who stands in is let past the claim
+            request = replace(request, claimed_by=identity)  # the claim of a person they stand in for does not bar them
         try:
             must_be_allowed(request, identity, reviewer.roles, clock.now())
         except errors.DecisionRefusedError:
@@ -267,7 +267,7 @@ class Push:
         return not has_voted and request.id not in self._store.snoozes(identity)
 
     def _message(self, notification: Notification, request: Request) -> dict[str, Any]:
-        """Return what a device shows: what the list of the inbox does, masked and escaped as there."""
+        """Return the content of a notification, masked and escaped as in the list of the inbox."""
         lines, says = [card.headline(request, _ROOM)], card.program_words(request, 160)
         lines += [f"The program says: {says}"] if says else []
         if request.state is State.PENDING:
@@ -281,13 +281,13 @@ class Push:
         }  # fmt: skip
 
     def _push(self, device: Device, message: bytes, about: Notification | None, lasts: timedelta) -> str | None:
-        """Send a message to one device; return why that failed, None where it did not or the device is gone."""
+        """Send a message to one device. Return why it failed; None if it was sent or the device is gone."""
         headers = {
             "content-encoding": "aes128gcm", "content-type": "application/octet-stream", "user-agent": "sayso",
             "ttl": str(int(lasts.total_seconds())),
             "urgency": "high" if about is None or about.event in _URGENT else "normal",
         }  # fmt: skip
-        if about is not None:  # what was not fetched yet is replaced by what came of it
+        if about is not None:  # a newer message replaces one of this request that was not fetched yet
             headers["topic"] = hashlib.sha256(about.request_id.encode()).hexdigest()[:32]
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(device.endpoint))
         ends = int((clock.now() + timedelta(hours=12)).timestamp())
@@ -306,9 +306,9 @@ class Push:
         return Destination.parse(endpoint, allow_private=self._allow_private)
 
     def _vapid(self) -> Any:
-        """Return the key with which messages are signed; the same for all servers of a store."""
+        """Return the key that signs messages. All servers with the same secret derive the same key."""
         vapid = _libraries()[0].Vapid02
-        for number in range(100):  # the first one will do but for one secret in four billion
+        for number in range(100):  # the first is a valid key for all but one secret in four billion
             raw = bytes.fromhex(self._signer.mac("push key", str(number)))
             try:
                 return vapid.from_raw(_text(raw).encode())
@@ -318,7 +318,7 @@ class Push:
 
 
 def _libraries() -> tuple[Any, Any]:
-    """Return `py_vapid`, which signs, and `pywebpush`, which encrypts; raises `ConfigError` without the extra."""
+    """Return `py_vapid` (signs) and `pywebpush` (encrypts); raises `ConfigError` without the extra `push`."""
     try:
         return importlib.import_module("py_vapid"), importlib.import_module("pywebpush")
     except ModuleNotFoundError:

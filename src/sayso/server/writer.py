@@ -1,8 +1,8 @@
-"""One thread that does what the requests to the API want written, many of them in one commit.
+"""A single thread that writes for all API requests, many of them in one commit (group commit).
 
-A request hands in a work and is answered when that is durable, and not before. What comes in while a commit is under
-way shares the next one, and the event loop is woken once for all of it. Those who wait for a change look at the store
-here, too: a commit that wakes them hands their looks in, without a way around by the loop.
+A request submits a job and is answered only when its effect is durable. Jobs that arrive during a commit share the next
+one, which wakes the event loop once for all of them. Requests that wait for a change also read the store here: the
+commit that wakes them queues their reads directly, without a detour through the loop.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sayso.stores.base import Store
 from sayso.stores.watch import started
 
 T = TypeVar("T")
-_MOST = 256  # works in one commit: those behind them wait for it
-_MOST_LOOKS = 64  # looks of those who wait in one commit: a thousand that one change wakes hold up no verb for long
-_LINGER = 2.0  # seconds without work after which the thread ends
+_MOST = 256  # jobs in one commit; the next ones wait for it
+_MOST_LOOKS = 64  # reads of waiting requests in one commit, so that a change that wakes thousands delays no write
+_LINGER = 2.0  # seconds without a job after which the thread ends
 
 
 class _Job(NamedTuple):
     work: Callable[[Store], Any]
-    tell: Callable[[Any], None]  # in the loop: what the work returned, or raised
+    tell: Callable[[Any], None]  # called in the loop with what `work` returned or raised
     loop: asyncio.AbstractEventLoop
 
 
@@ -40,10 +40,10 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     async def do(self, work: Callable[[Store], T]) -> T:
-        """Return what `work` returns once it is durable; raise what it raises.
+        """Run `work` and return its result once it is durable; raises what `work` raises.
 
-        The work runs in the writer's thread, on a view of the store (`Store.together`), perhaps more than once. One
-        whose caller has gone meanwhile is done all the same.
+        `work` runs in the writer's thread, on a view of the store (`Store.together`), possibly more than once. It runs
+        even if the caller is cancelled meanwhile.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -51,11 +51,11 @@ class Writer:
         return await answer
 
     def look(self, work: Callable[[Store], Any], tell: Callable[[Any], None], loop: asyncio.AbstractEventLoop) -> None:
-        """Have `tell` called in the loop with what `work` returns or raises; from any thread, also that of a commit."""
+        """Call `tell` in the loop with what `work` returns or raises. Safe in any thread, also the writer's own."""
         self._add(self._looks, _Job(work, tell, loop))
 
     def _add(self, jobs: deque[_Job], job: _Job) -> None:
-        with self._has_jobs:  # so that the thread either finds the job or has ended, never neither
+        with self._has_jobs:  # or the thread could end without the job just when this sees it running
             jobs.append(job)
             if self._thread is None:
                 self._thread = started("sayso-writer", self._run)
@@ -65,23 +65,23 @@ class Writer:
     def _run(self) -> None:
         while jobs := self._next():
             done = self._together(jobs)
-            if self._looks:  # those whom this commit woke need not wait for the works of the next one
+            if self._looks:  # requests that this commit woke do not wait for the jobs of the next one
                 done += self._together(self._taken(self._looks, _MOST_LOOKS))
             answers: dict[asyncio.AbstractEventLoop, list[tuple[Callable[[Any], None], Any]]] = {}
             for job, one in done:
                 answers.setdefault(job.loop, []).append((job.tell, one))
             for loop, some in answers.items():
-                with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
+                with suppress(RuntimeError):  # the loop is closed, so nothing awaits these answers
                     loop.call_soon_threadsafe(_tell, some)
 
     def _together(self, jobs: Sequence[_Job]) -> list[tuple[_Job, Any]]:
         try:
             return [*zip(jobs, self._store.together([job.work for job in jobs]), strict=True)]
-        except BaseException as error:  # noqa: BLE001  whatever it is, whoever waits must hear it
+        except BaseException as error:  # noqa: BLE001  every caller must get an answer, or it waits forever
             return [(job, error) for job in jobs]
 
     def _next(self) -> list[_Job]:
-        """Wait for work and return it; nothing where the thread is to end."""
+        """Wait for jobs and return them; an empty list ends the thread."""
         jobs, looks = self._jobs, self._looks
         with self._has_jobs:
             if not jobs and not looks and not self._has_jobs.wait_for(lambda: jobs or looks, _LINGER):
@@ -100,7 +100,7 @@ def _tell(answers: Sequence[tuple[Callable[[Any], None], Any]]) -> None:
 
 
 def _answer(answer: asyncio.Future[Any], found: Any) -> None:
-    if answer.done():  # its caller has gone
+    if answer.done():  # the caller was cancelled
         return
     if isinstance(found, BaseException):
         answer.set_exception(found)
