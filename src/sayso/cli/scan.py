@@ -84,7 +84,7 @@ def patterns() -> tuple[Pattern, ...]:
     tables: list[dict[str, Any]] = _data()["pattern"]
     return tuple(
         Pattern(
-            one["id"], one["severity"], one["says"], tuple(one.get("calls", ())), frozenset(one.get("methods", ())),
+            one["id"], one["severity"], one["message"], tuple(one.get("calls", ())), frozenset(one.get("methods", ())),
             frozenset(one.get("names", ())), re.compile(one["argument"]) if "argument" in one else None,
         )
         for one in tables

@@ -1,10 +1,10 @@
 """The routes that sign people in and out: login links, the OpenID flow, and logout.
 
-A login link and the redirect from an OpenID provider both open a page with a button that does the work, so that a mail
-scanner or a prefetching browser cannot use a link up. The state of an OpenID flow (`state`, nonce, PKCE verifier, the
-wanted page) is in a signed cookie, so the server stores nothing for people who never return. A flow completes only
-once, within ten minutes, and in the browser that started it. Signing in always creates a new session id and ends the
-browser's previous session.
+A login link and the redirect from an OpenID provider both open a page with a button that signs in, so that a mail
+scanner or a prefetching browser does not use the link. The state of an OpenID flow (`state`, nonce, PKCE verifier, the
+page to return to) is in a signed cookie, so the server stores nothing for people who never return. A flow completes
+only once, within ten minutes, and in the browser that started it. Signing in always creates a new session id and ends
+the browser's previous session.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _log = logging.getLogger("sayso.server")
 T = TypeVar("T")
 
 _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
-AT_PROVIDER = 8  # people at a time for whom the provider is asked
+AT_PROVIDER = 8  # concurrent requests to the provider
 _ANSWER = ("code", "state", "iss", "error")
 _LINK_REFUSED = {
     "foreign": later("This is no login link of this server, or not all of it was copied. Nobody was signed in."),
@@ -76,7 +76,7 @@ async def link_page(http: Http) -> Response:
 
 
 async def use_link(http: Http) -> Response:
-    """Begin a session by a link."""
+    """Begin a session with a login link."""
     settings = settings_of(http)
     token = (await _sign_in_form(http)).get("token", "")
     if not settings.sign_in.has_links:
@@ -88,7 +88,7 @@ async def use_link(http: Http) -> Response:
             on_used(token)
         return await run_in_threadpool(_start_session, http, person, path_to(http))
     if await run_in_threadpool(session_of, http) is not None:
-        return redirect(path_to(http))  # the link was used here: a second click, or the button after going back
+        return redirect(path_to(http))  # this browser used the link: a second click, or a click after going back
     why = await run_in_threadpool(settings.links.refusal, token)
     fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[why])))
     if fault.status_code == 401:
@@ -98,14 +98,14 @@ async def use_link(http: Http) -> Response:
 
 
 async def _sign_in_form(http: Http) -> Form:
-    """Return a form by which somebody signs in, who is not known yet: few from one address, and short.
+    """Return the form of a person who is not signed in yet, with tight limits on its size and on the rate per address.
 
-    What was not sent by a page of ours is refused: it would sign somebody in as somebody else, unseen.
+    A form from another site is refused: it could sign a person in as somebody else, unnoticed (login CSRF).
     """
     settings = settings_of(http)
     rate: Rate = http.app.state.stranger_rate
     try:
-        rate.count(f"form {settings.sender(http)}")  # first of all: nothing has been read
+        rate.count(f"form {settings.sender(http)}")  # before anything is read
     except Problem as fault:
         raise HTTPException(429, fault.detail, fault.headers) from None
     if not is_same_origin(http):
@@ -114,7 +114,7 @@ async def _sign_in_form(http: Http) -> Form:
 
 
 def _start_session(http: Http, person: Reviewer, where: str) -> Response:
-    """Begin the session of somebody who is known, and send the browser on."""
+    """Begin the session of a person who has authenticated, and redirect the browser."""
     settings = settings_of(http)
     if not settings.sign_in.admits(person):
         raise not_admitted(http, person)
@@ -129,9 +129,9 @@ def _start_session(http: Http, person: Reviewer, where: str) -> Response:
 
 
 def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
-    """Count a failed attempt, and return what to answer: to come later, where there were too many from one address.
+    """Count a failed attempt and return the error to raise: 429 if there were too many from one address.
 
-    What is right is never held up: else whoever shares an address with somebody could keep them out.
+    The limit never delays a valid attempt, or a client that shares a person's address could lock them out.
     """
     settings = settings_of(http)
     try:
@@ -146,8 +146,8 @@ def logout(context: RequestContext) -> Response:
     """End the session."""
     context.settings.sessions.end(context.session)
     push: Push = context.http.app.state.push
-    push.remove(context.reviewer, device_key(context.http) or "")  # who leaves a browser is not told there any more
-    context.http.app.state.live_pages.wake()  # other tabs of this browser say so at once
+    push.remove(context.reviewer, device_key(context.http) or "")  # no more notifications in this browser
+    context.http.app.state.live_pages.wake()  # other tabs of this browser show it at once
     response = render_public(context.http, "bye.html")
     for what in ("sayso", DEVICE_COOKIE):
         set_cookie(context.http, response, what, None)
@@ -155,7 +155,7 @@ def logout(context: RequestContext) -> Response:
 
 
 async def oidc_start(http: Http) -> Response:
-    """Send the browser to the provider."""
+    """Show the page that sends the browser to the provider."""
     form = await _sign_in_form(http)
     provider, signer = _provider(http), settings_of(http).signer
     where = return_address(http, form.get("next", ""))
@@ -164,7 +164,7 @@ async def oidc_start(http: Http) -> Response:
         address = await _with_provider(http, partial(provider.address, back=_redirect_uri(http), **flow))
     except SignInError as fault:
         raise _public_error(http, fault) from fault
-    # By a page and not by a redirect: a browser would hold that against `form-action 'self'`.
+    # A page, not a redirect: the policy `form-action 'self'` would block a form that redirects to another site.
     response = render_public(http, "depart.html", address=address, provider=provider.oidc.name)
     cookie = await run_in_threadpool(signer.sign, _PURPOSE, {**flow, "next": where}, _LASTS)
     set_cookie(http, response, _COOKIE, cookie, strict=True)
@@ -172,18 +172,18 @@ async def oidc_start(http: Http) -> Response:
 
 
 async def oidc_callback(http: Http) -> Response:
-    """Show the button that takes the provider's answer."""
+    """Show the button that submits the provider's answer."""
     provider = _provider(http)
     answer = {name: http.query_params.get(name, "") for name in _ANSWER}
     return render_public(http, "arrive.html", answer=answer, provider=provider.oidc.name)
 
 
 async def oidc_finish(http: Http) -> Response:
-    """Begin a session by the provider's answer."""
+    """Begin a session with the provider's answer."""
     answer = dict(await _sign_in_form(http))
     flow = await run_in_threadpool(_flow, http, answer.get("state", ""))
     if flow is None:
-        if await run_in_threadpool(session_of, http) is not None:  # the button after going back, or of another tab
+        if await run_in_threadpool(session_of, http) is not None:  # a click after going back, or in another tab
             return redirect(path_to(http))
         raise _count_failure(http, HTTPException(403, say(_NO_FLOW)))
     if answer.get("error"):
@@ -202,7 +202,7 @@ async def oidc_finish(http: Http) -> Response:
 
 
 async def _with_provider(http: Http, ask: Callable[[], T]) -> T:
-    """Return what `ask` returns, in one of few threads: a provider that hangs must leave some to the pages."""
+    """Run `ask` in one of a few threads, so that a provider that hangs does not take the pages' threads."""
     threads: CapacityLimiter = http.app.state.provider_threads
     return await to_thread.run_sync(ask, limiter=threads)
 
@@ -216,7 +216,7 @@ def _person(http: Http, answer: dict[str, str], flow: dict[str, Any]) -> Reviewe
 
 
 def _flow(http: Http, state: str) -> dict[str, Any] | None:
-    """Mark the OpenID flow of this browser as used, and return it; None where it has none, or another one."""
+    """Mark this browser's OpenID flow as used and return it; None if there is none, it differs or was used."""
     settings = settings_of(http)
     flow = settings.signer.read(_PURPOSE, http.cookies.get(settings.cookie(http, _COOKIE)[0], ""))
     if flow is None or not hmac.compare_digest(flow["state"].encode(), state.encode()):

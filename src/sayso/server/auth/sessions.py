@@ -1,15 +1,15 @@
 """Sessions, the signed tokens of a server, its login links, and the key that it signs with.
 
-A session is a random id in a cookie and a record in the store under the id's digest, so it survives a restart, is known
-to every server of the store, and ends everywhere at once. It also ends when it is not used for a while, and at last for
-good; sessions that began under other sign-in options, or of people who may not review any more, do not count. Where a
-program or proxy around the server says who it is (`who=`), nothing is stored: the cookie only ties forms to a browser.
-An id is made here when a session begins and never taken from a browser.
+A session is a random id in a cookie and a record in the store under the id's digest, so it survives a restart, is valid
+on every server of the store, and ends on all of them at once. It has an idle and an absolute timeout. It is invalid if
+it began under other sign-in options, or if its person may not review any more. If the surrounding application or a
+proxy identifies people (`who=`), nothing is stored: the cookie only ties forms to a browser. A session's id is always
+generated here and never taken from a browser (session fixation).
 
-The key is `SAYSO_SECRET`, or a file beside the store's own file, created at the first use, so every process of one
-machine that uses a store has the same one. A signed token is valid for one purpose and a limited time. Tokens that
-work once are marked as used in the store, so they stay used after a restart and on every server of that store. A key
-file that somebody else could read or have written is refused.
+The key is `SAYSO_SECRET`, or a file beside the store's own file, created at first use, so all processes of one machine
+that use a store share it. A signed token is valid for one purpose and a limited time. Single-use tokens are marked as
+used in the store, so they stay used after a restart and on every server of that store. A key file that another user
+could have read or written is refused.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SHORTEST_SECRET = 32
 
 
 def server_secret(store: Store) -> bytes | None:
-    """Return the secret that all servers of a store share; None where the store is no file and none is set.
+    """Return the secret that all servers of a store share; None if the store is not a file and no secret is set.
 
     Raises:
-        ConfigError: `SAYSO_SECRET` is too short, or the file is not this user's alone or cannot be read.
+        ConfigError: `SAYSO_SECRET` is too short, or the file cannot be read or is accessible to other users.
     """
     given = os.environ.get("SAYSO_SECRET")
     if given:
@@ -70,7 +70,7 @@ def _secret_file(store: Store) -> Path | None:
 
 
 def _create_secret(path: Path) -> bytes:
-    """Write a secret where there is none; of several processes that do so at once, all return the first one's."""
+    """Create the secret file and return the secret. Processes that race here all return the first one's secret."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f"{path.name}.{new_token()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -80,7 +80,7 @@ def _create_secret(path: Path) -> bytes:
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
-            os.link(draft, path)  # whole or not at all, and never over one that is there
+            os.link(draft, path)  # atomic, and never replaces the file of another process
     finally:
         draft.unlink()
     return _read_secret(path)
@@ -88,7 +88,7 @@ def _create_secret(path: Path) -> bytes:
 
 def _read_secret(path: Path) -> bytes:
     with path.open("rb") as file:
-        found = os.fstat(file.fileno())  # of the file that is read, not of what may stand there by then
+        found = os.fstat(file.fileno())  # of the open file: the path could be replaced meanwhile
         text = file.read(1_000).strip()
     if hasattr(os, "geteuid") and (found.st_uid not in {os.geteuid(), 0} or stat.S_IMODE(found.st_mode) & 0o077):
         raise errors.ConfigError(
@@ -102,31 +102,31 @@ def _read_secret(path: Path) -> bytes:
 
 _MAC = 64  # hexadecimal digits of a SHA-256
 _LONGEST = 8_000
-_USED_RETENTION = timedelta(days=1)  # longer than any text lasts, for a clock that is set back
+_USED_RETENTION = timedelta(days=1)  # beyond the expiry, so that a clock set back does not make a used token valid
 _DELETED_AT_ONCE = 100
 
 
 class TokenSigner:
-    """What one server signs."""
+    """Signs and verifies the tokens of one server."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()  # two first uses at once would make two secrets
+        self._lock = threading.Lock()  # two concurrent first uses would make two secrets
         self._secret: bytes | None = None
 
     def sign(self, purpose: str, body: dict[str, Any], lasts: timedelta) -> str:
-        """Return a text of digits and letters that holds `body`, readable by all, for this long.
+        """Return an alphanumeric token that contains `body`, not encrypted, and is valid for this long.
 
         Raises:
             ConfigError: The server's secret cannot be used.
         """
-        # Kept short, as it is part of an address that people copy.
+        # Short, because it is part of an address that people copy.
         payload = {**body, "id": new_token()[:16], "until": int((clock.now() + lasts).timestamp())}
         text = json.dumps(payload, separators=(",", ":")).encode().hex()
         return text + self.mac(purpose, text)
 
     def read(self, purpose: str, text: str) -> dict[str, Any] | None:
-        """Return what was signed for this purpose; None where it was not, was altered, or has ended.
+        """Return the body of a token; None if it was not signed for this purpose, was altered, or has expired.
 
         Raises:
             ConfigError: The server's secret cannot be used.
@@ -135,35 +135,35 @@ class TokenSigner:
         return None if body is None or clock.now() >= _end(body) else body
 
     def signed(self, purpose: str, text: str) -> dict[str, Any] | None:
-        """Do as `read`, also with what has ended."""
+        """Return the same as `read`, also for a token that has expired."""
         if not _MAC < len(text) <= _LONGEST:
             return None
         signed, mac = text[:-_MAC], text[-_MAC:]
-        # As text and not as what it decodes to: digits in capitals would be other texts of the same bytes.
+        # Compare the text, not the bytes: in upper case, hexadecimal digits are another text of the same bytes.
         if not hmac.compare_digest(self.mac(purpose, signed).encode(), mac.encode()):
             return None
         return cast("dict[str, Any]", json.loads(bytes.fromhex(signed)))
 
     def use_once(self, body: dict[str, Any]) -> bool:
-        """Mark what was read as used, in one transaction; False where that was done before."""
+        """Mark a token that was read as used, in one transaction; return False if it was used before."""
         is_first = self._store.keep(Record("link", body["id"], {}, due=_end(body) + _USED_RETENTION), only_new=True)
         for old in self._store.records("link", due_by=clock.now(), limit=_DELETED_AT_ONCE):
             self._store.drop(old.kind, old.key)
         return is_first
 
     def label(self, purpose: str) -> str:
-        """Return sixteen digits and letters that stay, and that only who has the secret can work out."""
+        """Return 16 stable hexadecimal digits that can be computed only with the secret."""
         return self.mac(purpose, "")[:16]
 
     def mac(self, purpose: str, text: str) -> str:
-        """Return 64 digits and letters that only who has the secret can compute, for a text and a purpose."""
+        """Return the HMAC-SHA-256 of a text for a purpose, as 64 hexadecimal digits."""
         key = hmac.digest(self._key(), f"sayso {purpose} 1".encode(), hashlib.sha256)
         return hmac.digest(key, text.encode(), hashlib.sha256).hex()
 
     def _key(self) -> bytes:
         with self._lock:
             if self._secret is None:
-                # A store in memory is this process's alone, and so may its secret be.
+                # An in-memory store belongs to this process alone, so its secret may too.
                 self._secret = server_secret(self._store) or (new_token() + new_token()).encode()
             return self._secret
 
@@ -172,7 +172,7 @@ def _end(body: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(body["until"], UTC)
 
 
-# By default, at most, and where it is printed to the terminal of the server itself.
+# How long a login link lasts: by default, at most, and when the server prints it to its own terminal.
 LASTS, LONGEST, PRINTED = timedelta(minutes=15), timedelta(days=1), timedelta(hours=1)
 _LINK_PURPOSE = "login link"
 
@@ -184,7 +184,7 @@ class Links:
         self._signer = signer
 
     def token(self, reviewer: Reviewer, lasts: timedelta = LASTS) -> str:
-        """Return a token that begins one session of this reviewer; raises `ConfigError`."""
+        """Return a single-use token that begins a session of this reviewer; raises `ConfigError`."""
         named: dict[str, Any] = {"name": reviewer.subject}
         if reviewer.issuer != LOCAL:
             named["by"] = reviewer.issuer
@@ -193,11 +193,11 @@ class Links:
         return self._signer.sign(_LINK_PURPOSE, named, min(lasts, LONGEST))
 
     def use(self, token: str) -> Reviewer | None:
-        """Use a link up; None where it is none, was altered, has ended or was used.
+        """Use a link and return its reviewer; None if it is invalid, was altered, has expired or was used.
 
         Raises:
             ConfigError: The server's secret cannot be used.
-            StoreError: Whether it was used cannot be known; it begins nothing.
+            StoreError: The store cannot tell whether it was used, so no session begins.
         """
         body = self._signer.read(_LINK_PURPOSE, token)
         if body is None or not self._signer.use_once(body):
@@ -205,7 +205,7 @@ class Links:
         return Reviewer(body["name"], roles=body.get("roles", ()), issuer=body.get("by", LOCAL))
 
     def refusal(self, token: str) -> Literal["foreign", "ended", "used"]:
-        """Return why `use` returned None: only who holds a link that was signed here learns more than `foreign`."""
+        """Return why `use` returned None. A token that was not signed here always gets `foreign`."""
         if self._signer.signed(_LINK_PURPOSE, token) is None:
             return "foreign"
         return "ended" if self._signer.read(_LINK_PURPOSE, token) is None else "used"
@@ -214,12 +214,12 @@ class Links:
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
 RECORD = "session"
 _MOST_ENDED, _MOST_PEOPLE = 1_000, 500
-_NOTED = timedelta(minutes=5)  # how long a use goes unwritten: a page that only shows something seldom writes
+_NOTED = timedelta(minutes=5)  # minimum time between two writes of the last use, so that reading pages rarely writes
 
 
 @dataclass(frozen=True)
 class Session:
-    """One browser at which one reviewer is signed in: its cookie, what its forms carry, and when it ends if unused."""
+    """A reviewer signed in at a browser: the cookie, the CSRF token of its forms, and when it ends if unused."""
 
     id: str = field(repr=False)
     reviewer: Reviewer
@@ -227,7 +227,7 @@ class Session:
     ends: datetime
 
     def is_mine(self, csrf: str) -> bool:
-        """Say whether a form was made for this session; its token is masked, or as programs get it."""
+        """Return whether a CSRF token belongs to this session. It may be masked (forms) or plain (the API)."""
         if len(csrf) == 2 * len(self.csrf):
             with suppress(ValueError):
                 given = bytes.fromhex(csrf)
@@ -236,7 +236,7 @@ class Session:
         return compare_digest(self.csrf.encode(), csrf.encode())
 
     def masked_csrf(self) -> str:
-        """Return what a form carries: other digits on every page, so that its length, compressed, tells nothing."""
+        """Return the CSRF token under a random mask, so that compressed pages do not reveal it by length (BREACH)."""
         token = bytes.fromhex(self.csrf)
         mask = bytes.fromhex(new_token() + new_token())
         return mask.hex() + bytes(a ^ b for a, b in zip(mask, token, strict=True)).hex()
@@ -246,11 +246,11 @@ class Sessions:
     """All sessions of one store.
 
     Args:
-        store: Where they are recorded.
-        signer: Derives the tokens of forms.
-        lasts: When a session ends for good.
-        options: Under which sign-in options they begin; those that began under others do not count.
-        admits: Says who may review.
+        store: Store of the session records.
+        signer: Derives the CSRF tokens.
+        lasts: Absolute lifetime of a session.
+        options: Fingerprint of the sign-in options. Sessions that began under other options are invalid.
+        admits: Returns whether a person may review.
     """
 
     def __init__(
@@ -259,10 +259,10 @@ class Sessions:
     ) -> None:  # fmt: skip
         self._store, self._signer = store, signer
         self._lasts, self._options, self._admits = lasts, options, admits
-        self._ended: dict[str, None] = {}  # those that ended here, so that their open pages are closed without a look
+        self._ended: dict[str, None] = {}  # sessions ended by this server: their pages close without a read
 
     def begin(self, reviewer: Reviewer) -> Session:
-        """Begin a session of somebody who has signed in. Durable on return; raises `StoreError`."""
+        """Begin a session of a person who has signed in. Durable on return; raises `StoreError`."""
         now, session_id = clock.now(), new_token() + new_token()
         body = {
             "issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles),
@@ -274,7 +274,7 @@ class Sessions:
         return Session(session_id, reviewer, self._csrf(session_id, reviewer), now + min(IDLE, self._lasts))
 
     def find(self, cookie: str | None) -> Session | None:
-        """Return the session of a cookie, if it has not ended, and count this as a use of it. Reads the store."""
+        """Return the session of a cookie, if it has not ended, and count this as a use. Reads the store."""
         if cookie is None:
             return None
         record = self._store.record(RECORD, _key(cookie))
@@ -284,17 +284,17 @@ class Sessions:
         now = clock.now()
         if now >= datetime.fromisoformat(record.body["used"]) + _NOTED:
             used = Record(RECORD, record.key, record.body | {"used": clock.written(now)}, record.due)
-            with suppress(errors.StoreError):  # the next use is written instead
-                self._store.swap(record, used)  # and not kept: a session that ended meanwhile stays ended
+            with suppress(errors.StoreError):  # the next use writes it instead
+                self._store.swap(record, used)  # not `keep`, which would revive a session that ended meanwhile
         return session
 
     def is_open(self, session: Session) -> bool:
-        """Say whether a session still lasts; this is no use of it. Reads the store."""
+        """Return whether a session is still valid, without counting as a use of it. Reads the store."""
         record = self._store.record(RECORD, _key(session.id))
         return record is not None and self._open(session.id, record) is not None
 
     def people(self) -> list[Reviewer]:
-        """Return who is signed in by a recorded session, each once, with the roles of the one that began last."""
+        """Return the people with a recorded session, each once, with the roles of their newest session."""
         found: dict[str, tuple[str, Reviewer]] = {}
         for record in self._store.records(RECORD, limit=_MOST_PEOPLE):
             with suppress(errors.StoreCorruptError):
@@ -305,23 +305,23 @@ class Sessions:
         return [reviewer for _, reviewer in found.values()]
 
     def end(self, session: Session) -> None:
-        """End a session, for every server of the store. Durable on return."""
+        """End a session on every server of the store. Durable on return."""
         self._store.drop(RECORD, _key(session.id))
         self._ended[session.id] = None
         if len(self._ended) > _MOST_ENDED:
             self._ended.pop(next(iter(self._ended)), None)
 
     def has_ended_here(self, session: Session) -> bool:
-        """Say whether this server ended a session; reads nothing."""
+        """Return whether this server ended a session. Does not read the store."""
         return session.id in self._ended
 
     def begin_unrecorded(self, reviewer: Reviewer) -> Session:
-        """Begin a session of somebody whom a program or proxy around has signed in; each request of theirs says so."""
+        """Begin a session, without a record, of a person whom the surrounding application or proxy identifies."""
         nonce = new_token() + new_token()
         return self._unrecorded(nonce + self._signer.mac(f"session of {_person(reviewer)}", nonce), reviewer)
 
     def find_unrecorded(self, cookie: str | None, reviewer: Reviewer) -> Session | None:
-        """Return the session of a cookie, if it began for this person with these roles; reads nothing."""
+        """Return the session of a cookie if it began for this person with these roles. Does not read the store."""
         if cookie is None or not cookie.isascii():
             return None
         nonce, mac = cookie[:64], cookie[64:]

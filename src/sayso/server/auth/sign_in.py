@@ -4,10 +4,9 @@ A proxy names the user in a header of every request. Anybody can send such a hea
 comes from one of the proxy's own addresses. A request from another address, or whose header is not exactly one plain
 name, is not signed in.
 
-With an OpenID provider it is the authorization code with PKCE; Authlib speaks the protocol and joserfc checks
-signatures (extra `oidc`). A person is identified by the provider's short name and its `sub`, never by an e-mail or
-display name, which people can choose. A token counts only if a key of the issuer signed it, for this client, and for
-this very sign-in.
+An OpenID provider is used with the authorization code flow and PKCE; Authlib implements the protocol, and joserfc
+checks signatures (extra `oidc`). A person is identified by the provider's short name and its `sub`, never by an e-mail
+or display name, which people can choose. An ID token must be signed by the issuer, for this client and this sign-in.
 
 `SignIn` says which of these are enabled. Invariant: only reviewers can sign in, and only in an enabled way.
 """
@@ -44,7 +43,7 @@ _log = logging.getLogger("sayso.server")
 
 
 def networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Return the networks that texts such as `10.0.0.0/8` and `::1` name; raises `ConfigError` where one names none."""
+    """Parse addresses and networks such as `::1` and `10.0.0.0/8`; raises `ConfigError` if one is invalid."""
     try:
         found = tuple(ipaddress.ip_network(text) for text in texts)
     except ValueError as error:
@@ -56,14 +55,14 @@ def networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy that is trusted.
+    """A trusted proxy.
 
     Attributes:
-        peers: Where it is.
-        header: Which header names the person; None where it signs nobody in and only passes requests on.
-        roles_header: Which header lists the person's roles, with commas between them.
-        is_direct: Whether the server below never takes a connection's address from a header, as `sayso serve`. Where it
-            might, a request whose `X-Forwarded-For` names the address itself is not the proxy's.
+        peers: The addresses from which it connects.
+        header: The header that names the person; None if it only forwards requests and signs nobody in.
+        roles_header: The header that lists the person's roles, separated by commas.
+        is_direct: Whether the ASGI server never takes a client's address from a header, like `sayso serve`. If it
+            might, a request whose `X-Forwarded-For` contains the peer's address is not taken as the proxy's.
     """
 
     peers: tuple[IPv4Network | IPv6Network, ...]
@@ -73,11 +72,11 @@ class Proxy:
     _log: FaultLog = field(default_factory=FaultLog, init=False, repr=False, compare=False)
 
     def is_peer(self, http: Http) -> bool:
-        """Say whether a request comes from the proxy."""
+        """Return whether a request comes from the proxy."""
         peer = None if http.client is None else _address(_host(http.client.host))
         if peer is None or not any(peer in network for network in self.peers):
             return False
-        # By its defaults uvicorn lets any program on 127.0.0.1 say from where it connects.
+        # By default uvicorn lets any program on 127.0.0.1 set its client address in this header.
         listed = ",".join(http.headers.getlist("x-forwarded-for")).split(",")
         if self.is_direct or peer not in {_address(_host(text.strip())) for text in listed}:
             return True
@@ -89,7 +88,7 @@ class Proxy:
         return False
 
     def who(self, http: Http) -> Reviewer | None:
-        """Return whom the proxy names; None where the request is not the proxy's, or names nobody properly."""
+        """Return the person that the proxy names; None if the request is not the proxy's or its header is invalid."""
         if self.header is None:
             return None
         names = http.headers.getlist(self.header)
@@ -101,9 +100,9 @@ class Proxy:
         if not "".join(names).strip():
             return self._refused(f"the proxy's {escape(self.header)} is {'empty' if names else 'missing'}")
         roles = http.headers.getlist(self.roles_header) if self.roles_header else []
-        if len(names) > 1 or len(roles) > 1:  # the proxy has let through what its client wrote
+        if len(names) > 1 or len(roles) > 1:  # the proxy has passed on its client's own header
             return self._refused("it has a header of the person or of the roles twice")
-        if "," in names[0]:  # as some proxies join what their client wrote to what they set
+        if "," in names[0]:  # some proxies append to their client's own header
             return self._refused("the header of the person has a comma, and may name two")
         try:
             listed = [word.strip() for text in roles for word in _plain(text).split(",") if word.strip()]
@@ -115,16 +114,16 @@ class Proxy:
         self._log.warn(f"a request of the proxy signs nobody in: {why}")
 
     def origin_of(self, http: Http) -> str:
-        """Return where a request came from (`sender_of`), as the proxy tells it, else by the connection."""
+        """Return the sender of a request (`sender_of`), as the proxy reports it, else from the connection."""
         forwarded = http.headers.getlist("x-forwarded-for") if self.is_peer(http) else []
         last = forwarded[-1].rpartition(",")[2].strip() if forwarded else ""
         return sender_of(last or (http.client.host if http.client else ""))
 
 
 def sender_of(text: str) -> str:
-    """Return whom an address stands for, for limits: of IPv6 the network of 64 bits, all of which one machine has.
+    """Return the key of an address for rate limits: the /64 network for IPv6, since one machine may have all of it.
 
-    Some proxies write a port behind it, which is another one for each connection.
+    A port, which some proxies append and which differs for each connection, is removed.
     """
     host = _host(text)
     address = _address(host)
@@ -143,32 +142,32 @@ def _host(text: str) -> str:
 
 
 def _plain(value: str) -> str:
-    return value.encode("latin-1").decode("utf-8")  # a server hands bytes over as Latin-1, whatever they are
+    return value.encode("latin-1").decode("utf-8")  # ASGI servers decode header bytes as Latin-1
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return None  # a socket of this machine has no address
+        return None  # a Unix socket has no address
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
-# Signatures by a key pair, and no other: with a shared secret, whoever can check a token can also write one.
+# Only asymmetric signatures: with a shared secret, whoever can verify a token can also forge one.
 _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 _RESERVED = frozenset({LOCAL, PROGRAM, "proxy", "token", "api"})
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _TIMEOUT, _LEEWAY, _LONGEST_TOKEN = 10, 60, 100_000
-_CACHED, _SOONEST = 3_600.0, 10.0  # seconds for which what the provider publishes is kept, and between two looks at it
+_CACHED, _SOONEST = 3_600.0, 10.0  # seconds: lifetime of a cached document, and minimum time between two fetches
 
 
 class SignInError(errors.SaysoError):
     """Somebody could not be signed in.
 
     Attributes:
-        why: What happened, for the log: a page does not say it, as it may tell of the set-up.
-        is_away: Whether the provider did not answer, so that the person may try again.
+        why: What happened, for the log only, because it may reveal the configuration.
+        is_away: Whether the provider did not answer, so that the person can try again.
     """
 
     def __init__(self, why: str, *, is_away: bool = False) -> None:
@@ -178,18 +177,18 @@ class SignInError(errors.SaysoError):
 
 @dataclass(frozen=True)
 class Oidc:
-    """What is set about an OpenID provider.
+    """The settings of an OpenID provider.
 
     Attributes:
-        issuer: Its address, under which it publishes the rest.
-        client_id: As what it knows this inbox.
-        client_secret: What this inbox proves that with; None for a public client.
-        name: What identities say instead of the address, in which a colon would end them.
-        scopes: What is asked for.
-        roles_claim: Which claim lists the person's roles; with dots between names, one inside another.
+        issuer: Its issuer address, under which it publishes its metadata.
+        client_id: The client id of this inbox.
+        client_secret: The client secret; None for a public client.
+        name: The issuer in identities. Not the address, because identities are split at a colon.
+        scopes: The requested scopes.
+        roles_claim: The claim that lists the person's roles; dots separate the names of nested claims.
 
     Raises:
-        ConfigError: The address or the name cannot be used.
+        ConfigError: The address or the name is invalid.
     """
 
     issuer: str
@@ -213,7 +212,7 @@ class Oidc:
 
 
 def _is_safe(address: object) -> bool:
-    """Say whether what goes there can be neither read nor changed on its way."""
+    """Return whether traffic to an address is protected: https, or http on this machine."""
     if not isinstance(address, str):
         return False
     parts = urlsplit(address)
@@ -223,16 +222,16 @@ def _is_safe(address: object) -> bool:
 
 
 class _Cached:
-    """What the provider publishes at an address, looked up again when it is old."""
+    """A document that the provider publishes, cached for an hour."""
 
     def __init__(self, look: Callable[[], Any]) -> None:
         self._look = look
-        self._lock = threading.Lock()  # of many who sign in at once, one looks
+        self._lock = threading.Lock()  # of many people who sign in at once, one fetches
         self._found: Any = None
         self._at: float | None = None
 
     def get(self, *, anew: bool = False) -> Any:
-        """Return it; soon after a look that failed, that it failed, so that nobody waits in a line for the next."""
+        """Return it. For 10 s after a failed fetch, raises `SignInError` at once, so nobody queues for a timeout."""
         now = time.monotonic()
         with self._lock:
             lasts = _SOONEST if anew or self._found is None else _CACHED
@@ -245,14 +244,14 @@ class _Cached:
 
 
 class Provider:
-    """An OpenID provider; raises `ConfigError` where the extra `oidc` is not installed."""
+    """An OpenID provider; raises `ConfigError` if the extra `oidc` is not installed."""
 
     def __init__(self, oidc: Oidc) -> None:
         self.oidc = oidc
         try:
             self._http: Any = import_module("httpx2")
-            self._tls = self._http.create_ssl_context()  # made once: it reads all authorities of the system
-            # Authlib brings no types.
+            self._tls = self._http.create_ssl_context()  # made once: it loads the system's certificate authorities
+            # Authlib has no type hints.
             self._authlib: Any = import_module("authlib.integrations.httpx_client")
             self._claims: Any = import_module("authlib.oidc.core").CodeIDToken
             from joserfc import errors as faults
@@ -266,20 +265,20 @@ class Provider:
         self._keys = _Cached(self._fetch_keys)
 
     def address(self, *, back: str, state: str, nonce: str, verifier: str) -> str:
-        """Return where to send a browser so that the person signs in; raises `SignInError`."""
+        """Return the authorization address to send a browser to; raises `SignInError`."""
         with self._client(back) as client:
             return client.create_authorization_url(
                 self._metadata.get()["authorization_endpoint"], state=state, nonce=nonce, code_verifier=verifier
             )[0]
 
     def check_sender(self, sender: str | None) -> None:
-        """See that an answer came from this provider, where it says so (RFC 9207); raises `SignInError`."""
+        """Check the answer's `iss` parameter, if it or the metadata has one (RFC 9207); raises `SignInError`."""
         names_itself = self._metadata.get().get("authorization_response_iss_parameter_supported") is True
         if (names_itself or sender is not None) and sender != self.oidc.issuer:
             raise SignInError(f"the answer came from {sender!r}")
 
     def reviewer(self, code: str, *, back: str, nonce: str, verifier: str) -> Reviewer:
-        """Trade a code for who signed in; raises `SignInError`."""
+        """Exchange an authorization code for the person who signed in; raises `SignInError`."""
         with self._client(back) as client:
             answer = self._asked(
                 lambda: client.fetch_token(self._metadata.get()["token_endpoint"], code=code, code_verifier=verifier)
@@ -300,7 +299,7 @@ class Provider:
         )  # fmt: skip
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """Return the provider's answer; redirects are not followed."""
+        """Return the provider's answer; raises `SignInError`. Redirects are not followed."""
         try:
             return ask()
         except (self._http.HTTPError, self._http.InvalidURL) as error:
@@ -328,13 +327,13 @@ class Provider:
     def _fetch_keys(self) -> Any:
         try:
             listed: list[dict[str, Any]] = self._fetch(self._metadata.get()["jwks_uri"])["keys"]
-            usable = [key for key in listed if key["kty"] in {"RSA", "EC"}]  # others sign nothing that we take
+            usable = [key for key in listed if key["kty"] in {"RSA", "EC"}]  # no other kind makes an accepted signature
             return self._jwk.KeySet.import_key_set({"keys": usable})
         except (self._faults.JoseError, LookupError, ValueError, TypeError) as error:
             raise SignInError(f"the provider's keys cannot be read: {error}") from error
 
     def _checked(self, answer: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
-        """Return what an answer says of the person, after every check of OpenID Connect Core 3.1.3.7."""
+        """Return the claims of an answer's ID token after every check of OpenID Connect Core 3.1.3.7."""
         token = answer.get("id_token")
         if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
             raise SignInError("the provider's answer has no id_token")
@@ -348,7 +347,7 @@ class Provider:
             claims.validate(now=int(clock.now().timestamp()), leeway=_LEEWAY)
         except (self._faults.JoseError, ValueError, TypeError) as error:
             raise SignInError(f"the provider's token is not valid: {type(error).__name__} {error}") from error
-        # The library lets a token for others through where `azp` names us.
+        # The library accepts a token for another audience if its `azp` is this client.
         if claims.get("aud") not in (self.oidc.client_id, [self.oidc.client_id]):
             raise SignInError(f"the token is meant for {claims.get('aud')!r}")
         if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
@@ -366,7 +365,7 @@ class Provider:
 
 
 def _roles_in(claims: Mapping[str, Any], claim: str | None) -> list[str]:
-    """Return the roles that a claim lists; none where it is not there; raises `ValueError`."""
+    """Return the roles that a claim lists, none if it is missing; raises `ValueError`."""
     if claim is None:
         return []
     found: Any = claims
@@ -381,20 +380,20 @@ def _roles_in(claims: Mapping[str, Any], claim: str | None) -> list[str]:
 
 
 FAILURES = "20/minute"
-"""How often one address may fail to sign in; counted by each server for itself."""
+"""How often one address may fail to sign in. Each server counts separately."""
 
 
 @dataclass(frozen=True)
 class SignIn:
-    """How people become known to one inbox.
+    """How people sign in to one inbox, and who may review.
 
     Attributes:
         has_links: Whether login links begin sessions.
-        proxy: The proxy that signs people in, or only passes requests on.
+        proxy: The proxy that signs people in, or only forwards requests.
         provider: The OpenID provider.
-        reviewers: Who may review at all, as `name` or `issuer:name`, to the letter; None is everybody who is known.
-        role: What whoever reviews must have; None is nothing.
-        lasts: When a session ends for good.
+        reviewers: Who may review, as `name` or `issuer:name`, compared exactly; None is everybody who signs in.
+        role: The role that every reviewer needs; None requires no role.
+        lasts: Absolute lifetime of a session.
     """
 
     has_links: bool = True
@@ -406,10 +405,10 @@ class SignIn:
 
     @property
     def fingerprint(self) -> str:
-        """Which ways are open: a session that began while others were does not count any more."""
+        """The enabled ways to sign in. A session that began under another fingerprint is invalid."""
         issuer = "" if self.provider is None else self.provider.oidc.issuer
         return f"{'links' if self.has_links else ''} {issuer}".strip()
 
     def admits(self, reviewer: Reviewer) -> bool:
-        """Say whether somebody who is known may review here."""
+        """Return whether a person who is signed in may review here."""
         return ReviewerAllowlist(self.reviewers, self.role).admits(reviewer)

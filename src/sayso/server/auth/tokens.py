@@ -1,10 +1,10 @@
-"""Tokens of programs, `sst_ID_SECRET`: who may ask, who may review, and who may administer; and whom a store knows.
+"""API tokens, `sst_ID_SECRET`, of three kinds (ask, review, admin), and the people that a store knows.
 
-`sayso token new` makes them on the server's machine and shows them once; the store keeps the SHA-256 of a secret of 256
-random bits, which is of no use to a reader. The journal records in a chain of its own, in the same transaction, that a
-token was made or revoked. A token that was revoked or has expired is refused from that instant on.
+`sayso token new` makes one on the server's machine and shows it once. The store has only the SHA-256 of its 256-bit
+random secret, from which the secret cannot be recovered. In the same transaction, the journal records in a separate
+chain that a token was made or revoked. A revoked or expired token is refused from that instant on.
 
-A store knows who is signed in by a recorded session, and in whose names tokens review.
+A store knows the people with a recorded session, and those in whose names tokens review.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 LASTS = timedelta(days=90)
 
 CHAIN = "sayso:tokens"
-"""The run id of the chain in which it stands what tokens were made and revoked."""
+"""The run id of the chain that records which tokens were made and revoked."""
 
 _RECORD = "token"
 _ID = 16
@@ -50,10 +50,10 @@ _MOST_KNOWN = 4_096
 
 @dataclass(frozen=True)
 class Token:
-    """One token as it is kept, without its secret.
+    """One token as stored, without its secret.
 
-    An `ask` token asks and never decides, and who has its name never decides what was asked through it; `review`
-    decides and never starts; `admin` looks after tokens and outcomes. `used_on` is the last day on which it was used.
+    An `ask` token asks and never decides, and the person of its name never decides what was asked with it. `review`
+    decides and never starts a call. `admin` manages tokens and outcomes. `used_on` is the last day of use.
     """
 
     id: str
@@ -67,12 +67,12 @@ class Token:
     digest: str = field(default="", repr=False)
 
     def is_good(self, now: datetime) -> bool:
-        """Say whether it opens anything at this instant."""
+        """Return whether it is neither revoked nor expired."""
         return self.revoked_at is None and now < self.expires_at
 
     @cached_property
     def reviewer(self) -> Reviewer:
-        """The person in whose name it acts."""
+        """The reviewer in whose name it acts."""
         return Reviewer(self.person.subject, roles=self.roles, issuer=self.person.issuer)
 
 
@@ -82,34 +82,34 @@ class Tokens:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._uses: dict[str, str] = {}  # not written yet: finding a token writes nothing
+        self._uses: dict[str, str] = {}  # day of last use by id, not written yet: finding a token writes nothing
         self._written: dict[str, str] = {}
-        self._read: dict[str, tuple[RecordRow, Token]] = {}  # by id, with the row that it was read from
-        self._known: dict[str, Token] = {}  # by the digests of their texts; whether one is still good is no part of it
+        self._read: dict[str, tuple[RecordRow, Token]] = {}  # by id, with the row that it was parsed from
+        self._known: dict[str, Token] = {}  # by digest of the token's text; may be revoked or expired since
 
     def new(
         self, kind: TokenKind, name: str, *, roles: Collection[str] = (), issuer: str = LOCAL, lasts: timedelta = LASTS,
         by: Identity | None = None, channel: str = "python",
     ) -> tuple[Token, str]:  # fmt: skip
-        """Make a token, and return it with its whole text, which nothing can show again. Durable on return.
+        """Make a token, and return it with its full text, which cannot be shown again. Durable on return.
 
         Args:
             kind: What it may do.
-            name: In whose name.
+            name: The person or program in whose name it acts.
             roles: The roles of a reviewer.
-            issuer: Who vouches for the name: the same as where this person signs in, or one person counts as two.
-            lasts: How long.
+            issuer: Issuer of the name. Must equal the issuer with which the person signs in, or they count as two.
+            lasts: Time until it expires.
             by: Who makes it, for the journal; None is the configured reviewer.
-            channel: Through which channel.
+            channel: Channel through which it is made, for the journal.
 
         Raises:
-            ValueError: The name, a role or the issuer cannot be one; a program's name has an issuer, or differs from
-                that of another program only in case or such.
+            ValueError: The name, a role or the issuer is invalid. Or the kind is `ask`, and an issuer is given or the
+                name differs from another program's only in case or the like.
         """
-        if kind == "ask" and issuer != LOCAL:  # or two programs of one name would be one, as each asks as `token:NAME`
+        if kind == "ask" and issuer != LOCAL:  # each asks as `token:NAME`, so two issuers' programs would be one
             raise ValueError("a token of the kind 'ask' takes no issuer: programs are told apart by their names alone")
         person, now, secret = Reviewer(name, roles=roles, issuer=issuer), clock.now(), new_token() + new_token()
-        for one in self.all() if kind == "ask" else ():  # grants, budgets and bars take the two for one
+        for one in self.all() if kind == "ask" else ():  # grants, budgets and own-request checks would mix them
             if one.kind == "ask" and one.person.subject != name and one.person.is_same(person.identity):
                 raise ValueError(f"there is a program named {one.person.subject!a} already, which {name!a} looks like")
         token = Token(
@@ -119,13 +119,13 @@ class Tokens:
         return token, f"sst_{token.id}_{secret}"
 
     def find(self, text: str) -> Token | None:
-        """Return the token of this text; None where it is none, was revoked or has ended."""
+        """Return the token of this text; None if it is invalid, revoked or expired. Reads the store."""
         form = _FORM.fullmatch(text)
         if form is None:
             return None
         record = self._store.record(_RECORD, form[1])
         token = None if record is None else _token(record)
-        # Compared also where there is none, so that the time it takes does not tell which ids there are.
+        # Compare even without a record, so that timing does not reveal which ids exist.
         is_it = compare_digest(_digest(form[2]), _NOBODY if token is None else token.digest)
         if token is None or not is_it or not token.is_good(clock.now()):
             return None
@@ -136,18 +136,18 @@ class Tokens:
         return token
 
     def recall(self, text: str) -> Token | None:
-        """Return what `find` returned for this text before, and read no store: `is_good` has to say the rest."""
+        """Return what `find` returned for this text before, without reading the store. Check it with `is_good`."""
         token = self._known.get(_digest(text))
         if token is not None:
             self._use(token)
         return token
 
     def is_good(self, token_id: str, store: Store | None = None) -> bool:
-        """Say whether a token that was found before still opens anything; this is no use of it.
+        """Return whether a token that was found before is still valid, without counting as a use of it.
 
         Args:
-            token_id: Which.
-            store: A view of the store in which this is asked, such as an open transaction.
+            token_id: Id of the token.
+            store: A view of the store to read, such as an open transaction.
         """
         row = (store or self._store).record_row(_RECORD, token_id)
         if row is None:
@@ -164,7 +164,7 @@ class Tokens:
                 self._uses[token.id] = day
 
     def all(self) -> list[Token]:
-        """Return every token, also those that open nothing any more, by id."""
+        """Return every token, including revoked and expired ones, in the order of their ids."""
         found: list[Record] = []
         while True:
             page = self._store.records(_RECORD, after=found[-1].key if found else "")
@@ -173,7 +173,7 @@ class Tokens:
                 return [_token(record) for record in found]
 
     def revoke(self, token_id: str, *, by: Identity | None = None, channel: str = "python") -> Token | None:
-        """End a token at once, and return it; None where there is none of this id. Durable on return."""
+        """Revoke a token and return it; None if there is none with this id. Durable on return."""
         return self._change(
             token_id, lambda body: {"revoked_at": body["revoked_at"] or clock.now().isoformat()},
             lambda token: _note("token_revoked", token, by, channel),
@@ -181,11 +181,11 @@ class Tokens:
 
     @property
     def has_uses_to_write(self) -> bool:
-        """Whether `write_uses` would write something; reads no store."""
+        """Whether `write_uses` has anything to write. Does not read the store."""
         return bool(self._uses)
 
     def write_uses(self) -> None:
-        """Write down on which day the tokens were used last that `find` found here."""
+        """Write the last day of use of each token that was used on this server since the last call."""
         with self._lock:
             uses, self._uses = self._uses, {}
             self._written |= uses
@@ -196,7 +196,7 @@ class Tokens:
         self, token_id: str, change: Callable[[dict[str, Any]], dict[str, Any]],
         noted: Callable[[Token], Note | None] = lambda _: None,
     ) -> Token | None:  # fmt: skip
-        while True:  # until nobody changes it in between, so that what is written last never undoes a revocation
+        while True:  # compare-and-set, so that a concurrent write of `used_on` never undoes a revocation
             before = self._store.record(_RECORD, token_id)
             if before is None:
                 return None
@@ -240,9 +240,9 @@ _DECIDED = frozenset(State) - {State.PENDING}
 
 
 def with_roles(store: Store, who: Identity) -> Reviewer | None:
-    """Return somebody with all roles that they have in a session or by a token that counts now; None where none does.
+    """Return a person with all roles of their valid sessions and tokens; None if they have neither.
 
-    Nobody else is asked: an OpenID provider or a proxy says the roles of who comes, and of no one else.
+    There is nobody else to ask: an OpenID provider or a proxy reports roles only when the person signs in.
     """
     roles = [one.roles for one in _known(store) if one.identity.is_same(who)]
     every = {role for some in roles for role in some}
@@ -250,10 +250,10 @@ def with_roles(store: Store, who: Identity) -> Reviewer | None:
 
 
 def doubt_about(store: Store, who: Identity) -> str | None:
-    """Return a warning where nothing here speaks of somebody, whose name may be wrong; None where something does.
+    """Return a warning if nothing here names a person, so that the name may be mistyped; None if something does.
 
-    That is a session, also one that was long not used, a token, a channel's settings, the `reviewers` of `[serve]`, or
-    a decision among the newest ones: a proxy signs people in without a record.
+    A person is known by a session (even an unused one), a token, a channel's settings, the `reviewers` of `[serve]`, or
+    one of the newest decisions, because a proxy signs people in without a record.
     """
     if _is_known(store, who):
         return None
