@@ -1,4 +1,4 @@
-"""The HTTP API below `/api/v1`: the verbs of reviewers, and the verbs of a store for programs.
+"""The HTTP API below `/api/v1`: the reviewers' verbs, and the verbs of a store for programs.
 
 Invariant: every request is authenticated before it is answered.
 """

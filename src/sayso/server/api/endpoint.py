@@ -1,10 +1,10 @@
-"""Endpoints of the API: who may call one, how its input is checked, and the JSON that it answers.
+"""Endpoints of the API: authentication, validation of input, and encoding of answers.
 
-A `Router` collects functions, whose annotations name the message that they take (the query of a GET, else the JSON
-body) and the one that they answer; their OpenAPI operations are made of these, too. FastAPI was not taken: it reads a
-body before it knows who asks, and lets a key or a parameter stand twice. `Api` answers all of them, as plain ASGI
-beside Starlette, whose routing and middleware cost more than most verbs. Whether a token was revoked is looked up where
-the function runs: what `is_brief` is one transaction with that look, in the thread of the server's writer.
+A `Router` collects functions. Their annotations name the input message (the query of a GET, else the JSON body) and the
+answer, from which the OpenAPI operations are generated too. FastAPI does not fit: it reads a body before it
+authenticates the client, and accepts duplicate keys and parameters. `Api` dispatches to all endpoints as plain ASGI
+beside Starlette, whose routing and middleware cost more than most verbs. A token is checked for revocation where the
+function runs; an endpoint with `is_brief` does so in the same transaction, in the writer's thread.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revo
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks, and what they may do; a session has the kind `review`, and no token."""
+    """The authenticated client, and what it may do. A session has the kind `review`, and no token."""
 
     kind: TokenKind
     reviewer: Reviewer
@@ -63,24 +63,24 @@ class Principal:
 
     @property
     def csrf(self) -> str | None:
-        """What a session's changes bring along; None for a token."""
+        """The CSRF token that a session's changes must carry; None for a token."""
         return None if self.session is None else self.session.csrf
 
     @cached_property
     def requester(self) -> Identity:
-        """Who asks for calls through this token; on behalf of `reviewer.identity`, who may then not decide them."""
+        """The requester of calls asked with this token, on behalf of `reviewer.identity`, who may not decide them."""
         return Identity(TOKENS, self.reviewer.subject)
 
 
 def principal_of(http: Http) -> Principal:
-    """Return who asks; reads the store.
+    """Authenticate a request. Reads the store.
 
-    Where both a token and a session are sent the token alone counts, and a token that opens nothing is never made up
-    for by a session. A token needs no CSRF token, because no browser sends it by itself.
+    If it has a token, a session is ignored, even if the token is invalid. A token needs no CSRF token, because no
+    browser sends it by itself.
 
     Raises:
-        Problem: Nobody that is known, somebody who may not review here, or a session's change that did not come from
-            a page of ours.
+        Problem: The client is not authenticated, or may not review here. Or it changes something in a session, and the
+            request does not come from a page of this server.
     """
     given = _authorization(http)
     if not given:
@@ -104,7 +104,7 @@ def principal_of(http: Http) -> Principal:
 
 
 async def _principal(http: Http) -> Principal:
-    """Do as `principal_of`, in a thread; a token that was seen before is looked up where the work is done."""
+    """Do as `principal_of`, in a thread. A token seen before needs no read here: it is checked where the work runs."""
     given = _authorization(http)
     if given and (text := _token_text(given)) is not None:
         tokens: Tokens = http.app.state.tokens
@@ -115,7 +115,7 @@ async def _principal(http: Http) -> Principal:
 
 
 def is_still_good(http: Http, who: Principal) -> bool:
-    """Say whether somebody who was known before still is; this is no use of a session. Reads the store."""
+    """Return whether a principal's token or session is still valid, without counting as a use. Reads the store."""
     tokens: Tokens = http.app.state.tokens
     if who.session is not None:
         return is_signed_in(http, who.session)
@@ -123,7 +123,7 @@ def is_still_good(http: Http, who: Principal) -> bool:
 
 
 def _session(http: Http) -> Session | None:
-    """Return the session that has begun; a program around that knows its people has the last word, and begins none."""
+    """Return the session of a request. If `who` is set, it decides who is signed in. Never begins a session."""
     settings = settings_of(http)
     cookie = http.cookies.get(settings.cookie(http)[0])
     if settings.who is None:
@@ -159,7 +159,7 @@ _BODY_TIMEOUT = 30.0
 
 
 async def _read_body(http: Http, model: type[_M]) -> _M:
-    """Return the body of a request, checked; an empty one is an empty object; raises `Problem`."""
+    """Return the validated body of a request; an empty body counts as an empty object. Raises `Problem`."""
     body = await read_bytes(http)
     given = next((value for name, value in http.scope["headers"] if name == b"content-type"), b"")
     kind = given.decode("latin-1").partition(";")[0].strip().casefold()
@@ -167,15 +167,15 @@ async def _read_body(http: Http, model: type[_M]) -> _M:
         raise Problem("wrong_content_type", "send the body with Content-Type: application/json; nothing was done")
 
     def checked() -> _M:
-        parsed(body or b"{}")  # pydantic would take a key twice, and NaN
+        parsed(body or b"{}")  # pydantic would accept duplicate keys and NaN
         return validated("body", partial(model.model_validate_json, body or b"{}"))
 
-    # In a thread, where it is large, so that nobody else has to wait.
+    # A large body is parsed in a thread, so as not to block the event loop.
     return checked() if len(body) <= _LARGE else await in_thread(http, checked)
 
 
 async def in_thread(http: Http, work: Callable[[], T]) -> T:
-    """Return what `work` returns, done in one of the API's threads."""
+    """Run `work` in one of the API's threads and return its result."""
     in_flight: InFlight = http.app.state.in_flight
     return await to_thread.run_sync(work, limiter=in_flight.threads)
 
@@ -194,7 +194,7 @@ def _read_query(http: Http, model: type[_M]) -> _M:
 
 
 def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was done") -> _M:
-    """Return what pydantic makes of an input; raises `Problem` with each place where it does not fit."""
+    """Run a pydantic validation and return its result; raises `Problem` with the place of each error."""
     try:
         return validate()
     except ValidationError as error:
@@ -207,7 +207,7 @@ def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was
 
 
 async def read_bytes(http: Http, patience: float | None = None) -> bytes:
-    """Return the body as it came, within 30 seconds or as many as said; raises `Problem` where it is long or slow."""
+    """Return the raw body, read within `patience` seconds (default 30); raises `Problem` if it is too long or slow."""
     patience = _BODY_TIMEOUT if patience is None else patience
     body, has_more = bytearray(), True
     try:
@@ -226,7 +226,7 @@ async def read_bytes(http: Http, patience: float | None = None) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """Return a body's JSON values; raises `Problem` for what two readers could read as two things."""
+    """Parse a JSON body; raises `Problem` for what parsers may read differently, such as a duplicate key."""
     try:
         return strict_json.loads(body.decode())
     except UnicodeDecodeError:
@@ -239,9 +239,9 @@ def parsed(body: bytes) -> Any:
 
 
 def encoded(message: Any) -> bytes:
-    """Return a message, or parts of one, as JSON in ASCII: what could deceive an eye or a terminal stays an escape."""
+    """Return a message or a part of one as ASCII JSON, in which characters that could deceive a reader are escaped."""
     try:
-        found = _encoder.encode(message)  # in an eighth of pydantic's time
+        found = _encoder.encode(message)  # eight times as fast as pydantic
         if found.isascii():
             return found
     except OverflowError:  # an integer of more than 64 bits
@@ -259,7 +259,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_fields)
 
 
 class _JsonResponse:
-    """An answer that is whole and small; Starlette's own response takes three times as long."""
+    """A small JSON response. Starlette's response takes three times as long."""
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         self._body, self._status = body, status
@@ -276,12 +276,12 @@ class _JsonResponse:
 
 
 class Context:
-    """One request to the API, by a principal who may make it.
+    """One authorized request to the API.
 
     Attributes:
-        slot: Its place among the requests of its token that are worked on; None for a session.
-        store: Where requests live; a view of it inside of one transaction, where the endpoint `is_brief`.
-        status: Of the answer; 304 sends no content.
+        slot: The request's slot among the concurrent ones of its token; None for a session.
+        store: The store, or inside a transaction (as when the endpoint `is_brief`), the transaction's view of it.
+        status: Status of the answer; 304 sends no content.
         headers: Further headers of the answer.
     """
 
@@ -292,45 +292,45 @@ class Context:
 
     @cached_property
     def review(self) -> Review:
-        """The person's door, in the name of who asks; looking writes nothing."""
+        """The `Review` of the client's reviewer. Reading through it writes nothing."""
         who = self.principal
         return Review(self.store, reviewer=who.reviewer, channel=who.channel, sweeps=False)
 
     def path(self, name: str) -> str:
-        """Return a part of the path."""
+        """Return a parameter of the path."""
         return str(self.http.path_params[name])
 
     def must_be_known(self) -> None:
-        """Raise `Problem` where the token was revoked, or has ended; a session was looked up just now."""
+        """Raise `Problem` if the token was revoked or has expired. A session was checked on authentication."""
         tokens: Tokens = self.http.app.state.tokens
         token_id = self.principal.token_id
         if token_id is not None and not tokens.is_good(token_id, self.store):
             raise _stranger()
 
     async def commit(self, work: Callable[..., T], *args: Any) -> T:
-        """Return what `work(context, *args)` returns, done in one transaction by the server's writer, and durable.
+        """Run `work(context, *args)` in one transaction of the server's writer. Durable on return.
 
-        The transaction begins with the look whether the token is still good. The work may run more than once, each time
-        with a context of its own, and changes nothing but the store that it finds there.
+        The transaction first checks that the token is still valid. `work` may run more than once, each time with a new
+        context, and must not change anything but that context's store.
         """
         context, found = await self.writer.do(lambda store: self.inside(store, work, *args))
         self.status, self.headers = context.status, context.headers
         return found
 
     def inside(self, store: Store, work: Callable[..., T], *args: Any) -> tuple[Context, T]:
-        """Return what `work` returns in a transaction of the writer, and the context of its own that it was given."""
+        """Run `work` on a transaction's view of the store; return the new context that it got, and its result."""
         context = type(self)(self.http, self.principal, self.slot, store)
         context.must_be_known()
         return context, work(context, *args)
 
     @property
     def writer(self) -> Writer:
-        """What writes for all requests of this server."""
+        """The writer of this server."""
         writer: Writer = self.http.app.state.writer
         return writer
 
     async def look(self, work: Callable[..., T], *args: Any) -> T:
-        """Return what `work(context, *args)` returns, done in a thread, while the token is still good."""
+        """Check that the token is still valid, then run `work(context, *args)`, both in a thread."""
 
         def inside() -> T:
             self.must_be_known()
@@ -344,18 +344,18 @@ class Endpoint:
     """One endpoint.
 
     Attributes:
-        handler: Takes the context, and the checked input where there is one. A coroutine function must not block, and
-            does what it does by `Context.commit` and `Context.look`, which see to it that the token still is good.
+        handler: Takes the context, and the validated input if there is one. A coroutine function must not block, and
+            must use the store through `Context.commit` and `Context.look`, which check that the token is still valid.
         context: The class of that context.
-        input: The message that it takes: the query of a GET, else the JSON body.
+        input: The input message: the query of a GET, else the JSON body.
         answer: The message that it answers; None for any other response.
-        kinds: Which kinds of tokens may; a session counts as `review`.
+        kinds: The kinds of tokens that may call it; a session counts as `review`.
         problems: The codes of problems beside those that every endpoint has.
-        reads: The request headers that it reads, with what they mean.
-        also: Further statuses when all went well, with what they mean.
-        waits: Whether it may answer late, when something has changed.
-        is_brief: Whether it is one short transaction of the server's writer, with the look whether its token is still
-            good; its handler may then run more than once, and changes nothing but the store.
+        reads: The request headers that it reads, with their meaning.
+        also: Further success statuses, with their meaning.
+        waits: Whether it is a long poll, which may answer only after a change.
+        is_brief: Whether it runs as one short transaction of the server's writer, with the check of its token. Its
+            handler may then run more than once, and must not change anything but the store.
     """
 
     method: str
@@ -375,7 +375,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """Its name in the OpenAPI document: that of its handler."""
+        """Its operation id in the OpenAPI document, made from the handler's name."""
         half = "program_" if self.path.startswith("/v1/program/") else ""
         return half + self.handler.__name__
 
@@ -384,13 +384,13 @@ class Endpoint:
         return inspect.iscoroutinefunction(self.handler)
 
     def done(self, context: Context, given: Sequence[BaseModel]) -> Awaitable[BaseModel | Response]:
-        """Do it with checked input; raises what the handler raises."""
+        """Run the handler with validated input; raises what the handler raises."""
         if self._is_async:
             return self.handler(context, *given)
         return (context.commit if self.is_brief else context.look)(self.handler, *given)
 
     async def answered(self, http: Http, principal: Principal, slot: Slot | None) -> ASGIApp:
-        """Do it, for somebody who is known; raises `Problem` where the token's kind may not, or the input is wrong."""
+        """Answer an authenticated request; raises `Problem` for a wrong kind of token or invalid input."""
         if principal.kind not in self.kinds:
             raise Problem(
                 "wrong_token_kind", f"a token of the kind {principal.kind!r} does not do this; nothing was done"
@@ -411,22 +411,22 @@ class Endpoint:
 
 
 class Router:
-    """Collects endpoints in the order of their declaration; `options` are those of all of them, as of `Endpoint`."""
+    """Collects endpoints in the order of declaration. `options` are default fields of each `Endpoint`."""
 
     def __init__(self, **options: Any) -> None:
         self.endpoints: list[Endpoint] = []
         self._options = options
 
     def get(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
-        """Add the decorated function as what answers a GET; a HEAD is answered as a GET is."""
+        """Register the decorated function for GET, and so for HEAD."""
         return self._added("GET", path, summary, options)
 
     def post(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
-        """Add the decorated function as what answers a POST."""
+        """Register the decorated function for POST."""
         return self._added("POST", path, summary, options)
 
     def delete(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
-        """Add the decorated function as what answers a DELETE."""
+        """Register the decorated function for DELETE."""
         return self._added("DELETE", path, summary, options)
 
     def _added(self, method: str, path: str, summary: str, options: dict[str, Any]) -> Callable[[_F], _F]:
@@ -444,11 +444,11 @@ class Router:
 
 
 class Api:
-    """An ASGI program for all endpoints; an answer of any kind leaves it, and no exception.
+    """Dispatches requests to endpoints. Every exception becomes a response.
 
     Args:
-        endpoints: All of them.
-        errors_at: Makes the response for a problem, by how a path begins; the others are answered as RFC 9457 has it.
+        endpoints: All endpoints.
+        errors_at: Makes the response to a problem, by prefix of the path. Other paths get RFC 9457 problem details.
     """
 
     def __init__(
@@ -464,7 +464,7 @@ class Api:
             else:
                 found = self._exact.setdefault(one.path, {})
             found[one.method] = one
-        # What takes a whole rest of a path comes after what stands below it.
+        # A pattern that matches the rest of a path comes after the more specific ones.
         self._patterns = dict(sorted(self._patterns.items(), key=lambda item: (":path}" in item[0], item[0])))
 
     def _at(self, path: str) -> tuple[Mapping[str, Endpoint], dict[str, str]]:
@@ -478,7 +478,7 @@ class Api:
         return {}, {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        """Answer a request for a path below `/api`."""
+        """Answer a request; `path` is its path below `/api`."""
         endpoints, scope["path_params"] = self._at(path)
         http = Http(scope, receive)
         try:
@@ -493,7 +493,7 @@ class Api:
             answer = self._error(path, problem)
         except ClientDisconnect:
             return
-        except Exception:  # noqa: BLE001  the edge of the process: the log says what happened, the answer does not
+        except Exception:  # noqa: BLE001  the details of an unexpected error belong into the log, not the answer
             _log.exception("%s %s failed", http.method, http.url.path)
             answer = self._error(path, Problem("internal", "something went wrong here; the server's log says more"))
         await answer(scope, receive, send)
@@ -509,9 +509,9 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     stranger = f"stranger {'' if http.client is None else http.client.host}"
     endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
     principal: Principal | None = None
-    slot: Slot | None = None  # let go while `until_changed` sleeps
+    slot: Slot | None = None  # `until_changed` releases it while it sleeps
     try:
-        principal = await _principal(http)  # by its headers: no body has been read
+        principal = await _principal(http)  # from the headers: the body is not read yet
         if principal.token_id is not None:
             cast("Rate", state.rate).count(f"token {principal.token_id}")
             slot = cast("InFlight", state.in_flight).slot(principal.token_id)
@@ -522,14 +522,14 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
             raise _no_endpoint(endpoints)
         answer = await endpoint.answered(http, principal, slot)
     except Problem as problem:
-        if principal is None or problem.kind.code == "not_signed_in":  # any more
+        if principal is None or problem.kind.code == "not_signed_in":  # the latter: revoked meanwhile
             strangers.count(stranger)
         raise
     finally:
         if slot is not None:
             slot.release()
     tokens: Tokens = state.tokens
-    if tokens.has_uses_to_write and http.method not in LOOKING:  # who only looks writes nothing, not even that
+    if tokens.has_uses_to_write and http.method not in LOOKING:  # a GET writes nothing, not even its use
         await in_thread(http, tokens.write_uses)
     return answer
 

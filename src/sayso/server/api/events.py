@@ -1,8 +1,8 @@
-"""What happens to requests: the log of events, and the stream `/v1/events` by which many clients hear of them.
+"""The log of events (what happens to requests), and the stream `/v1/events` that sends them to many clients.
 
-Every event is a row of the journal. The log is a bounded ring: an event gets a number when the server notices it, and a
-client that comes back with the last number it saw gets what tracked, or `reset` where that is gone. One broadcaster
-for each event loop looks at the log once for all of its streams.
+Every event is a row of the journal. The log is a bounded ring buffer: an event gets a number when the server notices
+it, and a client that reconnects with its last number gets the events since, or `reset` if some are gone. One
+broadcaster per event loop reads the log once for all of its streams.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class LoggedEvent:
     """One event.
 
     Attributes:
-        number: Its place in this server's epoch.
-        requester: Who asked for what it is about.
-        state: Where that stood when the event was noticed.
+        number: Its sequence number in this server's epoch.
+        requester: The requester of the event's request.
+        state: State of the request when the server noticed the event.
         entry: The row of the journal.
     """
 
     number: int
-    requester: Identity  # not the whole request: ten thousand of these stay in memory
+    requester: Identity  # not the whole request, because ten thousand events stay in memory
     state: State
     entry: Entry
 
     @property
     def payload(self) -> str:
-        """What a stream sends of it, as JSON: no argument, and no word of a person."""
+        """The event as JSON for a stream, without arguments and without texts that people wrote."""
         entry = self.entry
         payload = {
             "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.state),
@@ -72,30 +72,30 @@ class LoggedEvent:
 
 @dataclass(slots=True)
 class _Tracked:
-    """A request that may still change: the last row of it that was logged, and how to stop watching it."""
+    """A request that may still change: its last logged row, and the function that ends its watch."""
 
     seq: int
     unwatch: Unwatch
 
 
 class EventLog:
-    """The newest events of one server, as a bounded ring.
+    """The newest events of one server, as a bounded ring buffer.
 
     A store has no feed of all changes, so every open request is watched, and its journal is read when it changes.
 
     Attributes:
-        epoch: Random; stands in the ids of events, so that an id of an earlier server is known as such.
+        epoch: Random prefix of event ids, which tells the ids of an earlier server apart.
     """
 
     def __init__(self, store: Store) -> None:
         self.epoch = new_token()[:8]
         self._store = store
-        self._lock = threading.Lock()  # of many streams that wake together one looks, and the others find it done
+        self._lock = threading.Lock()  # of streams that wake together one reads the store, the others its result
         self._events: deque[LoggedEvent] = deque(maxlen=MAX_EVENTS)
         self._number = 0
-        self._tracked: dict[str, _Tracked] | None = None  # None until somebody listens, and while too many are open
+        self._tracked: dict[str, _Tracked] | None = None  # None before the first listener, and while too many are open
         self._newest: str | None = None
-        self._changed_ids: deque[str] = deque()  # ids of requests that changed; added to from any thread
+        self._changed_ids: deque[str] = deque()  # ids of changed requests; appended from any thread
         self._mark_changed = self._changed_ids.append
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unwatch: Unwatch | None = None
@@ -104,7 +104,7 @@ class EventLog:
     # -- listening ---------------------------------------------------------------------------------------------
 
     def listen(self, wake: Callable[[], None]) -> Unwatch:
-        """Call `wake`, from some thread, when something may have happened; reads the store."""
+        """Call `wake`, in any thread, when something may have happened. Return how to end that. Reads the store."""
         mine = object()
         with self._lock:
             if self._unwatch is None:
@@ -112,7 +112,7 @@ class EventLog:
                 try:
                     self._resume()
                 except BaseException:
-                    self._pause()  # so that the next one who listens begins anew
+                    self._pause()  # so that the next listener starts over
                     raise
             self._listeners[mine] = wake
 
@@ -125,21 +125,21 @@ class EventLog:
         return end
 
     def _on_change(self) -> None:
-        self._has_changed.set()  # before they wake, so that the first of them looks
-        for wake in set(self._listeners.values()):  # many streams are woken by one
+        self._has_changed.set()  # before waking, so that the first listener reads the store
+        for wake in set(self._listeners.values()):  # streams of one loop share a `wake`
             wake()
 
     def _watch(self, request_id: str) -> Unwatch:
         return self._store.watch(
             request_id, partial(self._mark_changed, request_id)
-        )  # smaller than a function for each
+        )  # takes less memory than a closure
 
     def _resume(self) -> None:
         self._has_changed.set()
         if self._tracked is None:
             self._begin()
             return
-        for request_id, tracked in self._tracked.items():  # what happened while nobody listened is caught up with
+        for request_id, tracked in self._tracked.items():  # catch up on the time without listeners
             tracked.unwatch = self._watch(request_id)
             self._changed_ids.append(request_id)
 
@@ -151,7 +151,7 @@ class EventLog:
             self._unwatch = None
 
     def _begin(self) -> None:
-        """Follow what is open now, if that is not too much."""
+        """Track the requests that are open now, unless there are too many."""
         self._tracked = None
         newest = self._store.list(Filter(), limit=1, newest=True).requests
         self._newest = newest[0].id if newest else None
@@ -175,28 +175,28 @@ class EventLog:
 
     @property
     def number(self) -> int:
-        """The number of the last event that was noticed."""
+        """The number of the newest event."""
         return self._number
 
     def since(self, number: int) -> list[LoggedEvent] | None:
-        """Return what followed an event, looked up once for all who ask at the same time; None where that is lost."""
+        """Return the events after a number; None if some of them are gone. Reads the store once per change."""
         with self._lock:
             if self._has_changed.is_set():
-                self._has_changed.clear()  # before the look: what changes meanwhile is looked for again
+                self._has_changed.clear()  # before the read, so that a change during it causes another read
                 try:
                     self._look()
                 except BaseException:
-                    self._has_changed.set()  # the next one who asks looks again
+                    self._has_changed.set()  # so that the next caller retries
                     raise
             if not self._number - len(self._events) <= number <= self._number:
                 return None
-            newest = list(islice(reversed(self._events), self._number - number))  # the numbers have no gap
+            newest = list(islice(reversed(self._events), self._number - number))  # numbers are contiguous
             return newest[::-1]
 
     def batch(self, seen: int, requester: Identity | None) -> tuple[int, bytes]:
-        """Return what a stream is sent that has dealt with an event: the number of the last event in it, and its bytes.
+        """Return the next batch for a stream that has seen events up to `seen`: its last number, and its bytes.
 
-        The bytes are empty where nothing followed, or nothing that this requester asked for.
+        The bytes are empty if the batch has no event of this requester's. None as requester gets every event.
         """
         found = self.since(seen)
         if found is None:
@@ -206,7 +206,7 @@ class EventLog:
         payload = b"".join(
             _encoded(self.epoch, one.number, "request", one.payload)
             for one in part
-            # As in `Ownership`: names that only look alike are two programs, and comments are the reviewers' own.
+            # As in `Ownership`: names that only look alike are different programs; comments are for reviewers only.
             if requester is None or (one.requester == requester and one.entry.event != teamwork.COMMENTED)
         )
         return part[-1].number if part else seen, payload
@@ -240,7 +240,7 @@ class EventLog:
             self._reset()
 
     def _new_requests(self, tracked: dict[str, _Tracked]) -> dict[str, None]:
-        """Return the ids of requests that were asked since, oldest first, and follow them."""
+        """Return the ids of requests asked since the last read, oldest first, and track them."""
         found: list[str] = []
         cursor, limit = None, 20
         while True:
@@ -258,18 +258,18 @@ class EventLog:
     def _readable_rows(self, request_id: str, seq: int) -> tuple[Request, list[Entry]] | None:
         try:
             return self._rows_after(request_id, seq)
-        except errors.StoreCorruptError as fault:  # one damaged row must not keep everybody from hearing of the others
+        except errors.StoreCorruptError as fault:  # one damaged row must not stop the events of the others
             _log.warning("streams of events are not sent %s, which cannot be read: %s", request_id, fault)
             return None
 
     def _rows_after(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
-        # The request first: what happens to it after that is a change of its own, and is logged then.
+        # Read the request before its journal: a change in between marks the request again and is logged then.
         request = self._store.get(request_id)
         after = (request.run_id, seq)
         return request, list(self._store.journal(run_id=request.run_id, request_id=request_id, after=after))
 
     def _reset(self) -> None:
-        """Let every client look anew: more requests are open, or were, than can be tracked."""
+        """Send `reset` to every client and start over, because too many requests are or were open."""
         self._number += 1
         self._events.clear()
         for tracked in (self._tracked or {}).values():
@@ -277,44 +277,44 @@ class EventLog:
         self._begin()
 
 
-_MAX_BATCH = 500  # events in one batch, which lies in memory for as long as its reader does not read
+_MAX_BATCH = 500  # events in one batch, which stays in memory until a slow client has read it
 
 
 def _encoded(epoch: str, number: int, event: str, payload: str = "{}") -> bytes:
-    """Return one event as a stream sends it."""
+    """Return one event in the format of server-sent events."""
     return f"id: {epoch}-{number}\r\nevent: {event}\r\ndata: {payload}\r\n\r\n".encode()
 
 
 class Listener(Stream):
-    """One stream, and who reads it.
+    """One stream and its client.
 
     Attributes:
-        who: Who reads it.
-        is_authorized: Whether they still may; reads the store.
-        seen: Number of the last event that it dealt with.
+        who: The client.
+        is_authorized: Returns whether the client still has access; reads the store.
+        seen: Number of the last event that was sent or skipped.
     """
 
     def __init__(self, who: Principal, is_authorized: Callable[[], bool], seen: int) -> None:
         super().__init__()
         self.who, self.is_authorized, self.seen = who, is_authorized, seen
-        self.requester = who.requester if who.kind == "ask" else None  # None hears of everybody's
-        # By what the reader was let in: streams of one token, or of one session, are shut out together.
+        self.requester = who.requester if who.kind == "ask" else None  # None gets every event
+        # The token or session: access is checked once for all of its streams.
         self.credential = who.token_id, id(who.session)
-        self.handed: asyncio.Future[bytes | None] | None = None  # what it waits for
+        self.handed: asyncio.Future[bytes | None] | None = None  # the payload that it waits for
 
     def set(self) -> None:
-        """End it."""
+        """End the stream."""
         super().set()
         self.hand(None)
 
     def hand(self, payload: bytes | None) -> None:
-        """Have it send this, or end."""
+        """Send a payload; None ends the stream."""
         if self.handed is not None and not self.handed.done():
             self.handed.set_result(payload)
 
 
 class Broadcaster(Hub):
-    """The streams of events in one event loop."""
+    """The event streams of one event loop."""
 
     def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
@@ -322,12 +322,12 @@ class Broadcaster(Hub):
         self._waiting: dict[Listener, None] = {}
 
     async def next_payload(self, one: Listener) -> bytes | None:
-        """Wait for what this stream sends next; None where its reader is shut out, or the server ends."""
+        """Wait for what a stream sends next; None if its client lost access or the server shuts down."""
         if one.is_over:
             return None
         one.handed = self._loop.create_future()
         self._waiting[one] = None
-        self._changed.set()  # it has just begun, or a look may have gone by while it sent
+        self._changed.set()  # it is new, or missed a refresh while it was sending
         try:
             return await one.handed
         finally:
@@ -339,7 +339,7 @@ class Broadcaster(Hub):
             return None
         try:
             found = await run_in_threadpool(self._look, asked)
-        except Exception:  # noqa: BLE001  one line for all: streams that end are taken up again, and silence is not noticed
+        except Exception:  # noqa: BLE001  end the streams: clients reconnect, but would not notice a silent one
             _log.exception("streams of events could not be sent what happened, and end")
             found = [None] * len(asked)
         for one, batch in zip(asked, found, strict=True):
@@ -350,23 +350,23 @@ class Broadcaster(Hub):
                 if payload:
                     one.hand(payload)
                 else:
-                    self._changed.set()  # none of it was for this reader, and more may follow
+                    self._changed.set()  # the batch had nothing for this client, but the next one may
         return next((batch for batch in found if isinstance(batch, errors.StoreError)), None)
 
     def _look(self, asked: Sequence[Listener]) -> Sequence[tuple[int, bytes] | errors.StoreError | None]:
-        """Return what to hand to each: None to who may hear no more, and a fault while the store does not answer."""
+        """Return a batch for each stream; None if its client lost access, the error if the store fails."""
         places = {(one.seen, one.requester) for one in asked}
         try:
             batches = {place: self._event_log.batch(*place) for place in places}
         except errors.StoreError as fault:
             return [fault] * len(asked)
-        # After the look: what happened once somebody was shut out is never sent to them.
+        # Check access after reading, so that no client gets an event from after its access ended.
         allowed = {credential: _is_open(one) for credential, one in {one.credential: one for one in asked}.items()}
 
         def handed(one: Listener) -> tuple[int, bytes] | errors.StoreError | None:
             is_open = allowed[one.credential]
             if isinstance(is_open, errors.StoreError):
-                return is_open  # nothing, while nobody can say whether they may hear it
+                return is_open  # send nothing while access cannot be checked
             return batches[one.seen, one.requester] if is_open else None
 
         return [handed(one) for one in asked]
@@ -380,7 +380,7 @@ def _is_open(one: Listener) -> bool | errors.StoreError:
 
 
 async def _events(context: Context, listener: Listener, last: str | None) -> AsyncGenerator[bytes]:
-    """Yield what happens, many events in one batch: many clients that hear of many things are much to send."""
+    """Yield batches of encoded events, which cost less to send to many clients than single events."""
     event_log: EventLog = context.http.app.state.event_log
     broadcasters: PerLoop[Broadcaster] = context.http.app.state.broadcasters
     broadcaster = broadcasters.here()
@@ -390,13 +390,13 @@ async def _events(context: Context, listener: Listener, last: str | None) -> Asy
             epoch, _, number = (last or "").partition("-")
             if epoch == event_log.epoch and number.isascii() and number.isdigit() and len(number) < 18:
                 listener.seen = int(number)
-            else:  # it has none, or one of another epoch
+            else:  # no id, or one of another epoch
                 listener.seen = event_log.number
                 yield _encoded(event_log.epoch, listener.seen, "open" if last is None else "reset")
             while (payload := await broadcaster.next_payload(listener)) is not None:
                 yield payload
         finally:
-            # In a thread, and not waited for: a look that is under way may take as long as the store does.
+            # In a thread, not awaited: `end` needs the lock, which a slow read of the store may hold.
             asyncio.get_running_loop().run_in_executor(None, end)
 
 

@@ -1,7 +1,7 @@
-"""Answers that wait for a change: one coroutine for each program that waits, and neither thread nor task.
+"""Long polls: requests that wait for a change, each as one coroutine without a thread or task of its own.
 
-A program says what it has seen, and is answered when something of it differs, so that it loses nothing while it is not
-connected. A program that has gone, or has waited long enough, or meets a server that ends, leaves nothing watched.
+A program sends the versions that it has seen and is answered when one differs, so it misses nothing between two
+connections. When the client disconnects, its time is over or the server shuts down, its watches end.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sayso.stores.http_messages import LONGEST_WAIT
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Context)
-_SHUTDOWN_CHECK = 0.25  # seconds between two looks whether the server ends
-_LINGER = 5.0  # seconds in which a program comes back that was just answered
+_SHUTDOWN_CHECK = 0.25  # seconds between two checks whether the server shuts down
+_LINGER = 5.0  # seconds to keep counting after an answer, in which the program usually polls again
 
 
 class StoreVersion:
-    """Counts the changes of a store while programs of one event loop want to hear of any.
+    """Counts the changes of a store while programs of one event loop wait for any change.
 
-    A program that was answered comes back a moment later; what happens in between is counted, because the store is
-    watched for a while longer than it is asked about.
+    An answered program polls again a moment later. To count the changes in between, the store is watched for five more
+    seconds.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class StoreVersion:
     @classmethod
     @contextmanager
     def counted(cls, store: Store) -> Generator[StoreVersion]:
-        """Count from now on, while the block runs and a little longer; in the event loop."""
+        """Count changes while the block runs and for five more seconds. Call it in the event loop."""
         place = asyncio.get_running_loop(), store
         version = _counts.get(place)
         if version is None:
@@ -58,7 +58,7 @@ class StoreVersion:
 
     @property
     def value(self) -> str:
-        """Something that differs after each change, and after one that may have been missed."""
+        """A version that differs after each change, and after a gap in which a change may have been missed."""
         return f"{self._began}.{self._count}"
 
     def _watch(self, loop: asyncio.AbstractEventLoop, store: Store) -> None:
@@ -72,7 +72,7 @@ class StoreVersion:
             unwatch()
             forget()
 
-        # A task and no timer: a loop that ends cancels its tasks, and forgets its timers.
+        # A task, not a timer: a loop that shuts down cancels its tasks but drops its timers, and leaves the watch.
         loop.create_task(self._linger(forget)).add_done_callback(rest)
 
     async def _linger(self, forget: Callable[[], None]) -> None:
@@ -80,30 +80,30 @@ class StoreVersion:
         while left > 0:
             await asyncio.sleep(left)
             left = _LINGER if self._asking else self._asked_at + _LINGER - time.monotonic()
-        forget()  # at once: who comes before the task has ended counts anew
+        forget()  # before the task ends, so that a poll that comes meanwhile starts a new count
 
     def _changed(self) -> None:
         self._count += 1
 
 
-_counts: dict[tuple[asyncio.AbstractEventLoop, Store], StoreVersion] = {}  # those that are watched now
+_counts: dict[tuple[asyncio.AbstractEventLoop, Store], StoreVersion] = {}  # the active ones
 
 
 async def until_changed(
     context: C, request_ids: Collection[str], look: Callable[[C, Collection[str]], T | None], wait: float, *,
     is_any: bool = False,
 ) -> T | None:  # fmt: skip
-    """Return what `look` finds, as soon as it finds something; None when the time is over or the program has gone.
+    """Return the first result of `look` that is not None; None on timeout or when the client disconnects.
 
-    The looks of all who wait share the writer's transactions with what is written, and each finds out whether its token
-    is still good. A change hands them in from the thread that made it; the loop hears of those that found something.
-    The request takes room among those of its token until its first look is done.
+    `look` runs in the writer's transactions, which it shares with writes and other waiting requests, and each run first
+    checks that the token is still valid. A change queues it directly from the thread that made the change. The request
+    holds its slot until `look` has run once.
     """
     waiting, unwatch = _Waiting(context, request_ids, look), list[Unwatch]()
     timer = waiting.loop.call_later(min(wait, LONGEST_WAIT), waiting.expire)
     forget = _when_gone(context.http, waiting.end)
     try:
-        # Here, and in no thread: one that is broken off before it tells what it watches leaves that watched for ever.
+        # Not in a thread: a cancellation before the thread returns its watches would leak them.
         unwatch.extend(context.store.watch(one, partial(waiting.look, one)) for one in request_ids)
         if is_any:
             unwatch.append(context.store.watch_all(waiting.look))
@@ -117,7 +117,7 @@ async def until_changed(
 
 
 class _Waiting(Generic[C, T]):
-    """One request that waits: `found` is what its look found, or None where there is nothing to wait for any more."""
+    """One waiting request. `found` resolves to the result of `look`, or to None when the wait is over."""
 
     __slots__ = ("_changed", "_context", "_has_looked", "_is_due", "_is_over", "_lock", "_look", "found", "loop")
 
@@ -131,8 +131,8 @@ class _Waiting(Generic[C, T]):
         self._has_looked = self._is_over = False
 
     def look(self, request_id: str | None = None) -> None:
-        """Look at what has changed, in the writer's next transaction; from any thread."""
-        with self._lock:  # so that a change is either in the look that is due or makes another one due
+        """Queue a read of what has changed for the writer's next transaction. Safe in any thread."""
+        with self._lock:  # or a change could come too late for the queued read and yet not queue another
             if request_id is not None:
                 self._changed.add(request_id)
             if self._is_due or self.found.done():
@@ -142,14 +142,14 @@ class _Waiting(Generic[C, T]):
 
     def _looked(self, changed: set[str], store: Store) -> T | None:
         with self._lock:
-            changed |= self._changed  # they stay this look's own: it may be done again
+            changed |= self._changed  # `changed` belongs to this read, which may run again
             self._is_due, self._changed = False, set[str]()
         return self._context.inside(store, self._look, changed)[1]
 
     def _deliver(self, found: Any) -> None:
         if self._context.slot is not None:
             self._context.slot.release()
-        if self.found.done():  # the program has gone, or its time is over
+        if self.found.done():  # the client disconnected, or its time is over
             return
         if isinstance(found, BaseException):
             self.found.set_exception(found)
@@ -158,25 +158,25 @@ class _Waiting(Generic[C, T]):
         self._has_looked = True
 
     def expire(self) -> None:
-        """Find nothing, its time is over; but look once, however short that was."""
+        """End the wait on timeout, but only after one read, however short the time was."""
         self._is_over = True
         if self._has_looked:
             self.end()
 
     def end(self, _: object = None) -> None:
-        """Find nothing; in the loop."""
+        """End the wait without a result. Call it in the loop."""
         if not self.found.done():
             self.found.set_result(None)
 
 
 def _when_gone(http: Http, end: Callable[[object], None]) -> Callable[[], object]:
-    """Call `end` in the loop when the program has gone, or the server ends; what is returned takes that back."""
+    """Call `end` in the loop when the client disconnects or the server shuts down; return a function that cancels."""
     gone: asyncio.Future[None] | None = http.scope.get("extensions", {}).get(GONE, {}).get("future")
-    if gone is None:  # another server than `sayso serve`
+    if gone is None:  # not served by `sayso serve`
         task = asyncio.ensure_future(_gone(http))
         task.add_done_callback(end)
         return task.cancel
-    gone.add_done_callback(end)  # and no task, which is most of what one of thousands that wait would cost
+    gone.add_done_callback(end)  # not a task, which would be most of the memory of a waiting request
     return partial(gone.remove_done_callback, end)
 
 

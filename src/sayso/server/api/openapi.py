@@ -1,7 +1,7 @@
 """All endpoints of the API, and the OpenAPI 3.1 document generated from them and the pydantic models of their JSON.
 
-No schema is written by hand. Invariant: the document lists every answer that an endpoint gives, errors included.
-Everything below `/api` answers in JSON, and a caller without a valid token cannot find out which paths exist.
+No schema is written by hand. Invariant: the document lists every answer of an endpoint, including errors. Everything
+below `/api` answers in JSON, and a client without a valid token cannot find out which paths exist.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _WITH_BODY = ("invalid_json", "body_too_large", "wrong_content_type", "invalid_i
 
 
 def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Return the document of these endpoints."""
+    """Return the OpenAPI document of these endpoints."""
     endpoints = list(endpoints)
     schemas: _Schemas = {}
     definitions: dict[str, Any] = {}
     modes = {each.answer: "serialization" for each in endpoints} | {each.input: "validation" for each in endpoints}
     modes = {model: mode for model, mode in modes.items() if model is not None} | {ProblemDocument: "serialization"}
-    # Programs and reviewers have messages of the same names.
+    # The programs' messages get a prefix, because some share a name with the reviewers' messages.
     for is_programs, prefix in ((True, "Program"), (False, "")):
         wanted: list[Any] = [each for each in modes.items() if issubclass(each[0], Message) is is_programs]
         if wanted:
@@ -136,7 +136,7 @@ def _answers(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 
 
 def codes_of(endpoint: Endpoint) -> list[str]:
-    """Return the codes of all problems that an endpoint may answer."""
+    """Return the codes of all problems that an endpoint may return."""
     found = [*_ALWAYS, "wrong_token_kind", "not_admitted", "invalid_input", *endpoint.problems]
     if endpoint.method != "GET":
         found += ["not_from_here"]
@@ -148,12 +148,12 @@ _document = Router()
 
 
 def endpoints() -> list[Endpoint]:
-    """Return all endpoints of sayso's own API; those of another protocol have a specification of their own."""
+    """Return all endpoints of sayso's API, without those of AAP, which has its own specification."""
     return [each for module in (review, program, events) for each in module.router.endpoints] + _document.endpoints
 
 
 def api() -> Api:
-    """Return the ASGI program that answers all of them, and those of the Agent Approval Protocol."""
+    """Return the ASGI application for all endpoints, including those of the Agent Approval Protocol (AAP)."""
     return Api([*endpoints(), *aap.router.endpoints], {"/aap/": aap.error})
 
 
@@ -164,5 +164,5 @@ def _written() -> dict[str, Any]:
 
 @_document.get("/v1/openapi.json", "This document")
 def openapi_document(context: Context) -> Response:
-    # Where the inbox is mounted below another path, this is, too.
+    # The server's address includes the path where the inbox is mounted.
     return JSONResponse({**_written(), "servers": [{"url": f"{context.http.scope.get('root_path', '')}/api"}]})

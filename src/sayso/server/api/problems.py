@@ -1,8 +1,7 @@
-"""What went wrong, as RFC 9457 problem details with a code that stays, and the limits that answer with one of them.
+"""Errors as RFC 9457 problem details with stable codes, and the rate limits.
 
-The codes of faults (`already_decided`, `stale_view`, `not_found`) are the names of their classes in `sayso.errors`; the
-few that HTTP itself needs stand here. An id that is not there and one that the asker must not know of get the same
-answer.
+The codes of errors (`already_decided`, `stale_view`, `not_found`) come from the class names in `sayso.errors`; those of
+HTTP itself are defined here. An unknown id and an id that the client may not see get the same answer.
 
 Rates and concurrent requests are limited per token, session or address, and counted in this process. The rate is a
 moving window (the library `limits`); concurrent requests are counted in slots. Both answer 429 with `Retry-After`, so a
@@ -40,7 +39,7 @@ _TYPE = "https://sayso.invalid/problems/"
 
 
 class ProblemKind(NamedTuple):
-    """One kind of problem, the same in every answer."""
+    """One kind of problem, with its code, status and title."""
 
     code: str
     status: int
@@ -64,7 +63,7 @@ _OF_HTTP = (
     ProblemKind("internal", 500, "Something went wrong here"),
 )
 
-# The first that fits decides; what is in none of them is 500.
+# The first match decides; an error without a match is 500.
 _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.RequestNotFoundError, 404),
     (errors.AmbiguousIdError, 404),
@@ -88,8 +87,8 @@ _STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.TooManyOpenForTokenError, 429),
     (errors.AskRefusedError, 422),
     (errors.ConfigError, 422),
-    (errors.StoreCorruptError, 500),  # to ask again does not help
-    (errors.StoreSealedError, 500),  # nor here
+    (errors.StoreCorruptError, 500),  # not 503: a retry does not help
+    (errors.StoreSealedError, 500),  # likewise
     (errors.StoreError, 503),
 )
 _PLAIN = (str, int, datetime, tuple, type(None))
@@ -97,7 +96,7 @@ _DECIDED_BY = {"approved": "approve", "answered": "answer", "cancelled": "cancel
 
 
 class Problem(Exception):
-    """An answer that says what went wrong, and that nothing was done."""
+    """An error answer: what went wrong, and that nothing was done."""
 
     def __init__(self, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> None:
         super().__init__(detail)
@@ -112,7 +111,7 @@ def _code(fault: type[errors.SaysoError]) -> str:
 
 
 def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
-    """Return what an error of `sayso.errors` is as a problem."""
+    """Return the kind of problem for an error class of `sayso.errors`."""
     status = next((status for kind, status in _STATUS if issubclass(fault, kind)), 500)
     title = (fault.__doc__ or "").partition("\n")[0].partition(".")[0].replace("\u2060", "")
     return ProblemKind(_code(fault), status, title)
@@ -120,24 +119,24 @@ def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
 
 @cache
 def kinds() -> dict[str, ProblemKind]:
-    """Return all kinds of problems by their codes."""
+    """Return all kinds of problems by code."""
     faults = [kind_of(getattr(errors, name)) for name in errors.__all__]
     return {kind.code: kind for kind in (*_OF_HTTP, *faults)}
 
 
 class FaultLog:
-    """Writes a fault into the log once in ten minutes: programs ask again and again, each time with the same fault."""
+    """Logs each error at most once in ten minutes, because retrying programs cause the same error again and again."""
 
     def __init__(self) -> None:
         self._logged: dict[str, datetime] = {}
 
     def error(self, method: str, path: str, fault: errors.SaysoError) -> None:
-        """Log a fault of a request, unless it was logged lately."""
+        """Log an error of a request, unless it was logged recently."""
         if self._is_new(f"{type(fault).__name__}: {fault}"):
             _log.error("%s %s: %s", method, path, fault)
 
     def warn(self, text: str) -> None:
-        """Log why somebody was not let in, unless the same was logged lately."""
+        """Log why access was refused, unless the same was logged recently."""
         if self._is_new(text):
             _log.warning("%s", text)
 
@@ -152,7 +151,7 @@ class FaultLog:
 
 
 def problem_of(fault: errors.SaysoError) -> Problem:
-    """Return a fault as a problem; what it says of the server's own files and settings stays here."""
+    """Convert an error to a problem, without details of the server's files and settings."""
     kind = kind_of(type(fault))
     if kind.status == 404:
         return Problem(kind.code, "there is nothing of this id here that you may see; nothing was done")
@@ -185,33 +184,33 @@ def _plain(value: Any) -> Any:
 
 
 def unfit(error: Exception) -> Problem:
-    """Return the problem of an input that something else than its schema refuses."""
+    """Return the problem for input that is valid by its schema but refused for another reason."""
     return Problem("invalid_input", f"{error}; nothing was done")
 
 
 def document_of(problem: Problem) -> dict[str, Any]:
-    """Return the problem details of a problem."""
+    """Return a problem as RFC 9457 problem details."""
     code, status, title = problem.kind
     content = {"type": _TYPE + code, "title": title, "status": status, "detail": problem.detail, "code": code}
     return {**problem.data, **content}
 
 
 def response(problem: Problem) -> Response:
-    """Return the response for a problem."""
+    """Return the HTTP response for a problem."""
     text = json.dumps(document_of(problem))
     return Response(text, status_code=problem.kind.status, media_type=MEDIA_TYPE, headers=problem.headers)
 
 
-_SOON = 1  # seconds until who has too much under way may try again
-_MOST_KNOWN = 10_000  # of those who ask, until it is looked who has not asked lately
-_QUEUE_TIMEOUT = 5.0  # seconds in which a request that waits for a change has to get a slot
+_SOON = 1  # seconds in Retry-After when all slots are taken
+_MOST_KNOWN = 10_000  # clients to count before those without recent requests are dropped
+_QUEUE_TIMEOUT = 5.0  # seconds for which a long poll waits for a slot
 
 
 class Rate:
-    """A limit for each of those who ask; raises `ConfigError` where the text is no limit.
+    """A rate limit per client; raises `ConfigError` if the limit cannot be parsed.
 
     Args:
-        limit: `600/minute`, or None for none.
+        limit: Such as `600/minute`; None for no limit.
     """
 
     def __init__(self, limit: str | None) -> None:
@@ -224,25 +223,25 @@ class Rate:
         self._room = _MOST_KNOWN
 
     def count(self, who: str) -> None:
-        """Count a request of somebody; raises `Problem` where there were too many."""
+        """Count a request of a client; raises `Problem` if it exceeds the limit."""
         if len(self._storage.events) >= self._room:
             self._forget()
         if self._limit is not None and not self._windows.hit(self._limit, who):
             raise self._too_many(self._limit, who)
 
     def must_have_room(self, who: str) -> None:
-        """Count nothing; raises `Problem` where the next request of somebody would be one too many."""
+        """Raise `Problem` if a client's next request would exceed the limit. Counts nothing."""
         if self._limit is not None and not self._windows.test(self._limit, who):
             raise self._too_many(self._limit, who)
 
     def _forget(self) -> None:
-        """Forget who has not asked lately: the library keeps an empty list of everybody who ever did."""
+        """Drop clients without recent requests, for which the library keeps an empty list each."""
         known = self._storage
         for who in list(known.events):
-            with known.locks[who]:  # else somebody who asks again meanwhile would find that list gone
+            with known.locks[who]:  # or a concurrent request of the client would lose its entry with the list
                 if not known.events.get(who):
                     known.clear(who)
-        self._room = max(_MOST_KNOWN, 2 * len(known.events))  # so that a flood does not have each of its requests look
+        self._room = max(_MOST_KNOWN, 2 * len(known.events))  # so that in a flood not every request does this
 
     def _too_many(self, limit: RateLimitItem, who: str) -> Problem:
         free_at = self._windows.get_window_stats(limit, who).reset_time
@@ -254,14 +253,14 @@ class Rate:
 
 
 class InFlight:
-    """How many requests of one token are worked on at a time; used in the event loop alone; raises `ConfigError`.
+    """Limits the concurrent requests of each token. Use it in the event loop only. Raises `ConfigError`.
 
     Attributes:
-        threads: In which all requests to the API are worked on. There are twice as many as one token may take, so that
-            one that takes all of its slots leaves threads for the others, and pages have threads of their own.
+        threads: The threads for all API requests: twice as many as one token's slots, so that a token that uses all of
+            its slots leaves threads for others. Pages use other threads.
 
     Args:
-        most: For each token.
+        most: Concurrent requests of one token.
     """
 
     def __init__(self, most: int) -> None:
@@ -269,10 +268,10 @@ class InFlight:
             raise errors.ConfigError(f"in_flight must be 1 or more, not {most}; no token could ask anything")
         self.threads = CapacityLimiter(2 * most)
         self._most = most
-        self._free = WeakValueDictionary[str, asyncio.Semaphore]()  # of tokens with a slot, taken or not
+        self._free = WeakValueDictionary[str, asyncio.Semaphore]()  # drops tokens without any `Slot`
 
     def slot(self, who: str) -> Slot:
-        """Return a place for a request of somebody, which is not taken yet."""
+        """Return a slot for one request of a token, not taken yet."""
         free = self._free.get(who)
         if free is None:
             free = self._free[who] = asyncio.Semaphore(self._most)
@@ -280,16 +279,16 @@ class InFlight:
 
 
 class Slot:
-    """The place of one request among those of its token that are worked on."""
+    """The slot of one request among the concurrent ones of its token."""
 
     def __init__(self, free: asyncio.Semaphore, most: int) -> None:
         self._free, self._most, self._is_held = free, most, False
 
     async def take(self, *, queues: bool) -> None:
-        """Take it; raises `Problem` where all are taken, and with `queues` stay so for five seconds."""
+        """Take the slot. Raises `Problem` if all are taken; with `queues`, only after waiting five seconds."""
         with suppress(TimeoutError):
             if not self._free.locked():
-                await self._free.acquire()  # at once: a timer would cost more than the rest of this
+                await self._free.acquire()  # without a timer, which would cost more than the rest
                 self._is_held = True
             elif queues:
                 async with asyncio.timeout(_QUEUE_TIMEOUT):
@@ -303,7 +302,7 @@ class Slot:
             )
 
     def release(self) -> None:
-        """Let it go, where it is held: the request sleeps, or is over."""
+        """Release the slot if it is held, because the request sleeps or is done."""
         if self._is_held:
             self._is_held = False
             self._free.release()
