@@ -1,9 +1,9 @@
-"""The provider's side of the Agent Approval Protocol (AAP), below `/api/aap`, for its official clients.
+"""The provider side of the Agent Approval Protocol (AAP), below `/api/aap`, for its official clients.
 
-Each operation is a verb of the store that programs of sayso use as well: the idempotency key is the key of the request,
-a consume key makes the fencing token of the start, an id is the request's as a UUID. A submission is returned as it
-came, to the byte; what people see of it is masked. An instance is a token of the kind `ask`, and a webhook that has
-answered a challenge: it is sent which request was decided, and not how. Nothing here decides, and no edit is possible.
+Each operation maps to a verb of the store: the idempotency key is the request's key, the fencing token of a start is
+derived from the consume key, and an id is the request's id as a UUID. A submission is returned byte for byte; people
+see it masked. An instance is a token of the kind `ask` and an optional webhook that has answered a challenge. A webhook
+gets which request was decided, not how. Nothing here decides, and edits are not supported.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _CONSUMABLE = frozenset({State.APPROVED, State.RUNNING, State.DONE, State.FAILED
 
 
 class _Strict(BaseModel):
-    """An object of the protocol: no unknown field, and no other type than its own."""
+    """An object of the protocol: no unknown fields, and no type coercion."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -88,7 +88,7 @@ class _Poll(BaseModel):
 
 
 class _Refusal(Problem):
-    """An error with a code of the protocol's own."""
+    """An error with a code of the protocol."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         Exception.__init__(self, message)
@@ -96,7 +96,7 @@ class _Refusal(Problem):
 
 
 def _conflict(code: str, message: str) -> _Refusal:
-    """Return a refusal with the status 409."""
+    """Return an error with status 409."""
     return _Refusal(409, code, message)
 
 
@@ -104,7 +104,7 @@ _TYPES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 409: "conflic
 
 
 def error(problem: Problem) -> Response:
-    """Return the response for a problem, as the protocol writes errors."""
+    """Return the response for a problem in the protocol's error format."""
     code, status, _ = problem.kind
     kind = _TYPES.get(status, "invalid_request" if status < 500 else "internal_error")
     fault = {"type": kind, "code": code, "message": problem.detail, "request_id": str(UUID(new_token()))}
@@ -112,7 +112,7 @@ def error(problem: Problem) -> Response:
 
 
 async def _read(context: Context, model: type[_M]) -> tuple[_M, str]:
-    """Return the body, checked, and its text as it came; raises `Problem`."""
+    """Return the validated body and its raw text; raises `Problem`."""
     body = await read_bytes(context.http)
     tree = parsed(body)
     if isinstance(tree, dict) and None in tree.values():
@@ -121,7 +121,7 @@ async def _read(context: Context, model: type[_M]) -> tuple[_M, str]:
 
 
 def _idempotency_key(context: Context) -> str:
-    """Return the idempotency key of a request; raises `Problem` where there is none."""
+    """Return the idempotency key of a request; raises `Problem` if it is missing or invalid."""
     key = context.http.headers.get("idempotency-key", "")
     if not key:
         raise _Refusal(400, "missing_idempotency_key", "send the header Idempotency-Key; nothing was done")
@@ -131,19 +131,19 @@ def _idempotency_key(context: Context) -> str:
 
 
 def _hash_of(*parts: str) -> str:
-    """Return SHA-256, in hex, over texts without NUL."""
+    """Return the SHA-256, in hexadecimal, of texts that contain no NUL."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _digest_of(text: str) -> str:
-    """Return the digest of a JSON text, the same for each order of its keys and for each way to space it.
+    """Return the digest of a JSON text, independent of key order and whitespace.
 
     Raises:
-        Problem: A number in it has more digits than a person would be shown.
+        Problem: A number has more digits than a person would see.
     """
 
     def exact(digits: str) -> float:
-        with suppress(InvalidOperation):  # an exponent that no decimal has
+        with suppress(InvalidOperation):  # an exponent outside of the range of `Decimal`
             if Decimal(digits) == Decimal(repr(float(digits))):
                 return float(digits)
         raise Problem("invalid_input", f"the number {digits[:40]} has too many digits; send it as a text")
@@ -152,7 +152,7 @@ def _digest_of(text: str) -> str:
 
 
 def _written(at: datetime) -> str:
-    """Return an instant as the protocol writes it."""
+    """Format an instant for the protocol."""
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -164,7 +164,7 @@ def _request_id(own: Ownership) -> str:
 
 
 def _answer(text: str, status: int = 200) -> Response:
-    """Return a response with a JSON text."""
+    """Return a JSON response."""
     return Response(text, status, media_type="application/json")
 
 
@@ -172,11 +172,11 @@ def _answer(text: str, status: int = 200) -> Response:
 
 
 def _found(own: Ownership, request_id: str) -> tuple[Request, Record]:
-    """Return a request of this program's that came by this protocol, and its submission.
+    """Return a request that this program asked through the protocol, and its submission.
 
     Raises:
         RequestNotFoundError: There is none.
-        StoreCorruptError: The submission is not the one that was asked.
+        StoreCorruptError: The stored submission was altered.
     """
     request = own.request(request_id)
     record = own.store.record(SUBMISSION, request.id)
@@ -188,10 +188,10 @@ def _found(own: Ownership, request_id: str) -> tuple[Request, Record]:
 
 
 def _shown(request: Request, record: Record) -> str:
-    """Return the request as JSON: the submission as it came, with how it stands."""
+    """Return the request as JSON: the submission byte for byte, with its current status."""
     text: str = record.body["text"]
     span = parse_span(json.loads(text)["timeout"])
-    # Not `expires_at`: a reviewer may move that, and a client takes another deadline for another request.
+    # Not `expires_at`, which a reviewer may move: a client takes a changed deadline for another request.
     more: dict[str, Any] = {
         "id": str(UUID(request.id[3:])), "created_at": _written(request.created_at),
         "deadline_at": _written(request.created_at + span), "status": "pending",
@@ -205,7 +205,7 @@ def _shown(request: Request, record: Record) -> str:
 
 
 def _decision(request: Request) -> dict[str, str] | None:
-    """Return what was decided; None while nothing is. What the protocol has no word for is a no."""
+    """Return the decision, or None while pending. A decision that the protocol does not know counts as denied."""
     state, decision = request.state, request.decision
     if state is State.PENDING:
         if not is_due(request, clock.now()):
@@ -244,15 +244,15 @@ def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Res
     status = 200 if request is not None else 201
     if request is None:
         asked = _asked(submission, run_id, key, digest)
-        # Kept before it is asked, so that there is no request without its submission. What is broken off in between
-        # leaves a submission that nothing refers to.
+        # Store the submission before the request, so that no request lacks one. A crash in between leaves only an
+        # orphaned submission.
         own.store.keep(Record(SUBMISSION, asked.id, {"text": text}))
         try:
             request = program.record(own, program.validated_request(own, asked))
         except BaseException:
             own.store.drop(SUBMISSION, asked.id)
             raise
-        if request.id != asked.id:  # another server was faster
+        if request.id != asked.id:  # another server has recorded a request with this key
             own.store.drop(SUBMISSION, asked.id)
             status = 200
     if request.place != digest:
@@ -261,7 +261,7 @@ def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Res
 
 
 def _asked(submission: _Submission, run_id: str, key: str, digest: str) -> messages.AskedRequest:
-    """Return the request of a submission; its digest is the place, and so is covered by the fingerprint."""
+    """Return the request for a submission. The digest becomes its `place`, so the fingerprint covers it."""
     arguments, lasts = submission.arguments, parse_span(submission.timeout)
     if lasts > _LONGEST_SPAN:
         raise Problem("invalid_input", "timeout: at most 30d; nothing was asked")
@@ -315,8 +315,8 @@ def consume(own: Ownership) -> Response:
     request, record = _found(own, _request_id(own))
     token = _hash_of("aap", request.id, key)
     try:
-        program.must_have_starts(own, request)  # it may have given its start back as a program of sayso does
-        # The program runs the call, and not this process: no end of a server makes its outcome unknown.
+        program.must_have_starts(own, request)  # it may have given its start back through the sayso API
+        # `by` is the program's name, not this process, whose end would make the outcome unknown.
         request = own.store.start(request.id, token, by=f"{AAP_RUNS}{own.me.subject}", seen=request)
     except errors.ApprovalExpiredError as refusal:
         raise _conflict("approval_expired", str(refusal)) from None
@@ -343,7 +343,7 @@ def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
     known: dict[str, str] | None = record.body.get("outcome")
     if known is None and request.state in {State.RUNNING, State.UNKNOWN}:
         known = {**reported, "reported_at": _written(clock.now())}
-        # Written first: a report that is broken off here is the same when it is sent again.
+        # Written before `finish`, so that after a crash in between the client can send the same report again.
         after = replace(record, body={**record.body, "outcome": known})
         if not own.store.swap(record, after):
             return _report(own, request_id, report)
@@ -405,7 +405,7 @@ def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Re
         raise _conflict("idempotency_conflict", "this key was used for another instance; nothing was made")
     else:
         status = 200
-    # Sent again, it has lost its answer, and the token with it, of which only a digest is kept: there is a new one.
+    # A repeated request means that the client lost the answer. The token cannot be shown again, so make a new one.
     if (before := known.body.get("token_id")) is not None:
         tokens.revoke(before, by=who, channel="api")
     token, secret = tokens.new("ask", name, by=who, channel="api")
@@ -417,7 +417,7 @@ def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Re
 def _new_instance(
     store: Store, tokens: Tokens, instance_id: str, program: Identity, delivery: _Delivery | None, digest: str
 ) -> Record:
-    """Keep an instance whose webhook has answered; raises `Problem` where it has not, or the name is another's."""
+    """Store an instance after verifying its webhook; raises `Problem` if that fails or the name is taken."""
     name, key = program.subject, folded(program.subject)
     taken = _conflict("instance_name_taken", f"there is a program named {name!a}, or alike, already; nothing was made")
     if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):
@@ -426,7 +426,7 @@ def _new_instance(
     if delivery is not None:
         _verify(delivery, instance_id)
         body["delivery"] = delivery.model_dump()
-    # Of two that take a name at once one gets it: programs of one name would be one.
+    # `only_new`, so that of two concurrent instances with one name one is refused: they would be one program.
     if not store.keep(Record(_INSTANCE_NAME, key, {"id": instance_id}), only_new=True):
         holder = store.record(_INSTANCE_NAME, key)
         if holder is None or holder.body["id"] != instance_id:
@@ -441,8 +441,8 @@ def _new_instance(
 def _signed(
     delivery: _Delivery, message_id: str, message: Mapping[str, object]
 ) -> tuple[Destination, bytes, dict[str, str]]:  # fmt: skip
-    """Return where a message goes, its body, and the headers that sign it."""
-    where = Destination.parse(delivery.url, allow_private=True)  # an operator named it, and agents run in own networks
+    """Return the destination of a message, its body, and its headers with the signature."""
+    where = Destination.parse(delivery.url, allow_private=True)  # set by an admin, and agents run in private networks
     if not where.is_tls and where.host not in LOOPBACK:
         raise errors.ConfigError("the url of a webhook begins with https://, except on this machine")
     keys, body = WebhookKeys([delivery.signing_secret], whose="signing_secret"), json.dumps(message).encode()
@@ -451,7 +451,7 @@ def _signed(
 
 
 def _verify(delivery: _Delivery, instance_id: str) -> None:
-    """Let the receiver show that it is there and knows its registration; raises `Problem` where it does not."""
+    """Send a challenge to the webhook and check the response; raises `Problem` if it is wrong or missing."""
     message_id, challenge = str(UUID(new_token())), new_token()
     message = {
         "id": message_id, "type": "webhook.verification", "registration_id": delivery.registration_id,
@@ -468,7 +468,7 @@ def _verify(delivery: _Delivery, instance_id: str) -> None:
 
 
 class Webhooks:
-    """A channel that tells instances that a request of theirs was decided; the store has it once one has a webhook."""
+    """The channel that notifies instances of decided requests. It is registered with the first webhook."""
 
     name = "aap-instances"
 
@@ -476,11 +476,11 @@ class Webhooks:
         self._store, self._receivers = store, Receivers()
 
     def send(self, notification: Notification) -> None:
-        """Send `request.resolved`, if it was decided and its instance has a webhook; else do nothing.
+        """Send `request.resolved` if the request was decided and its instance has a webhook; else do nothing.
 
         Raises:
-            DeliveryError: The receiver said no; it is tried again.
-            UndeliverableError: It is gone for good (410).
+            DeliveryError: The receiver failed or refused; it is tried again.
+            UndeliverableError: The receiver is gone for good (410).
         """
         if notification.state not in _RESOLVED or not notification.run_id.startswith(AAP_RUNS):
             return
@@ -489,7 +489,7 @@ class Webhooks:
         instance = None if holder is None else self._store.record(_INSTANCE, holder.body["id"])
         if instance is None or "delivery" not in instance.body:
             return
-        event_id = str(UUID(notification.id.removeprefix("msg_")))  # the same when it is sent again
+        event_id = str(UUID(notification.id.removeprefix("msg_")))  # the same on each retry
         message = {
             "id": event_id, "type": "request.resolved", "instance_id": instance.key,
             "request_id": str(UUID(request.id[3:])), "created_at": _written(clock.now()),
@@ -501,6 +501,6 @@ class Webhooks:
         if not 200 <= status < 300:
             raise DeliveryError(f"the webhook of {request.requester.subject} answered {status}; it is tried again")
 
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each stands alone
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message is independent
         """Do as `send`."""
         self.send(notification)

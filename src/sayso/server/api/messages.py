@@ -1,8 +1,8 @@
-"""The messages of the reviewers' half of the API: what a query or body may hold, and what answers hold.
+"""The messages of the reviewers' part of the API: queries, request bodies and answers.
 
-The JSON of an answer is that of `--json` (`sayso.view.document`): arguments and answers are masked, and no message has
-room for a token's secret. The programs' messages are in `sayso.stores.http_messages`, because both sides need them.
-Pydantic, which the core has already, checks them, writes them, and makes the schemas of the OpenAPI document.
+Answers have the same JSON as `--json` (`sayso.view.document`): arguments and answers are masked, and no message has a
+field for a token's secret. The programs' messages are in `sayso.stores.http_messages`, because clients need them too.
+Pydantic, already a dependency of the core, validates and serializes them and generates the OpenAPI schemas.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sayso.view.document import budget_document, grant_document, request_documen
 
 
 class Query(BaseModel):
-    """What may stand after the question mark: texts, out of which numbers and booleans are read."""
+    """A query string: texts, from which numbers and booleans are parsed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Input(BaseModel):
-    """What a body may hold: the fields it names, of the types they have, and nothing else."""
+    """A request body: the declared fields with exactly their types, and no others."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Output(BaseModel):
-    """What an answer holds."""
+    """An answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +51,7 @@ Text = Annotated[str | None, Field(min_length=1, max_length=1_000)]
 
 
 class RequestsQuery(Query):
-    """Which requests."""
+    """A filter of requests."""
 
     state: list[State | Literal["all"]] = Field(
         default_factory=list[State | Literal["all"]], max_length=12,
@@ -73,7 +73,7 @@ class RequestsQuery(Query):
 
 
 class JournalQuery(Query):
-    """Which rows of the journal."""
+    """A filter of journal rows."""
 
     run: Text = None
     cursor: Cursor = None
@@ -81,14 +81,14 @@ class JournalQuery(Query):
 
 
 class PageQuery(Query):
-    """Which page."""
+    """A page of a list."""
 
     cursor: Cursor = None
     limit: Limit = 200
 
 
 class RunsQuery(Query):
-    """Which runs."""
+    """A filter of runs."""
 
     state: RunState | None = None
     name: Text = None
@@ -97,7 +97,7 @@ class RunsQuery(Query):
 
 
 class EventsQuery(Query):
-    """From where on."""
+    """The event to continue after."""
 
     after: Annotated[
         str | None, Field(max_length=100, description="Id of the last event seen, where Last-Event-ID cannot be sent.")
@@ -113,7 +113,7 @@ Seen = Annotated[
 
 
 class Approve(Input):
-    """Let the call run, as it stands or with other arguments. `seen` or `If-Match` is needed."""
+    """Approve the call, unchanged or with other arguments. `seen` or `If-Match` is required."""
 
     changes: dict[str, Any] | None = Field(None, description="New values for some arguments.")
     arguments: dict[str, Any] | None = Field(None, description="All arguments, in place of those that stand.")
@@ -123,7 +123,7 @@ class Approve(Input):
 
 
 class GrantTerms(Input):
-    """Let the call run, and the next ones like it: equal fields, numbers no larger. `seen` or `If-Match` is needed."""
+    """Approve the call and the next ones like it: equal fields, numbers no larger. `seen` or `If-Match` is required."""
 
     count: int = Field(ge=1, le=10_000, description="How many more calls.")
     lasts: str = Field(max_length=100, description="How long it counts, from now: `90s`, `1h`, `7d`.")
@@ -137,69 +137,69 @@ class GrantTerms(Input):
 
 
 class GrantsQuery(Query):
-    """Which grants."""
+    """A filter of grants."""
 
     ended: Annotated[bool, Field(description="Also those that were revoked, used up or expired.")] = False
 
 
 class Reason(Input):
-    """Why."""
+    """A reason for the journal."""
 
     reason: Annotated[str | None, Field(max_length=20_000, description="Why; the journal keeps it.")] = None
 
 
 class Reject(Input):
-    """Say no."""
+    """Reject the request."""
 
     comment: Comment = None
     seen: Seen = None
 
 
 class Feedback(Input):
-    """Send a call back with words to the program."""
+    """Send a call back to the program with feedback."""
 
     comment: str = Field(min_length=1, max_length=20_000)
     seen: Seen = None
 
 
 class Reply(Input):
-    """Answer a question, by a value of its type."""
+    """Answer a question with a value of its type."""
 
     value: Any
     comment: Comment = None
 
 
 class Cancel(Input):
-    """End the whole run."""
+    """Cancel the request and end its run."""
 
     comment: Comment = None
 
 
 class Remark(Input):
-    """Say something to the other reviewers."""
+    """Comment for the other reviewers."""
 
     text: str = Field(min_length=1, max_length=20_000, description="`@name` mentions somebody; the journal keeps it.")
 
 
 class Empty(Input):
-    """Nothing: the path says it all."""
+    """An empty body."""
 
 
 class Release(Input):
-    """Give a claimed request back."""
+    """Release a claimed request."""
 
     force: bool = Field(False, description="Free what somebody else claimed; the journal says so.")
 
 
 class Assign(Input):
-    """Let another reviewer take a request on."""
+    """Assign a request to another reviewer."""
 
     to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
     force: bool = Field(False, description="Take it from somebody else who has it; the journal says so.")
 
 
 class Away(Input):
-    """Say that you are away, and who stands in."""
+    """Declare yourself away, and name who stands in."""
 
     to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
     until: str = Field(
@@ -208,7 +208,7 @@ class Away(Input):
 
 
 class Snooze(Input):
-    """Keep a request out of your own list; nobody else's changes, and its end stays."""
+    """Hide a request from your own list. Other lists and its expiry do not change."""
 
     until: str | None = Field(
         max_length=100, description="A span from now, `1h`, or ISO 8601, in UTC where it has no zone. null: it is back."
@@ -216,13 +216,13 @@ class Snooze(Input):
 
 
 class Extend(Input):
-    """Let a pending request, or an unused approval, end so long from now."""
+    """Set when a pending request or an unused approval expires, as a span from now."""
 
     span: str = Field(min_length=1, max_length=100, description="`90s`, `15m`, `24h`, `7d`.")
 
 
 class Resolve(Input):
-    """Say whether a call had its effect whose outcome is unknown."""
+    """State whether a call with an unknown outcome had its effect."""
 
     happened: bool
     comment: Comment = None
@@ -233,7 +233,7 @@ class Resolve(Input):
 
 
 class Decision(Output):
-    """What one person said."""
+    """The decision or vote of one person."""
 
     verb: Literal["approve", "reject", "feedback", "answer", "cancel"]
     by: str = Field(description="`issuer:subject`")
@@ -245,7 +245,7 @@ class Decision(Output):
 
 
 class Change(Output):
-    """One place where a reviewer changed the call, as texts to show."""
+    """One value that a reviewer changed in the call, as display texts."""
 
     path: str
     before: str | None
@@ -278,7 +278,7 @@ class Grant(Output):
 
 
 class Budget(Output):
-    """An account of a budget of a policy, from which a call has taken its part."""
+    """The use of a policy's budget by one agent, run or rule."""
 
     budget: str = Field(description="The limit, as the policy's rule had it at the last such call.")
     used: str | None = Field(description="A number; null where the record was altered, so that nothing passes.")
@@ -301,7 +301,7 @@ class Grants(Output):
 
 
 class Stop(Output):
-    """Whether every start is stopped, and who said so."""
+    """Whether all starts are stopped, and by whom."""
 
     stopped: bool
     by: str | None = None
@@ -310,7 +310,7 @@ class Stop(Output):
 
 
 class Delegation(Output):
-    """That somebody is away, and who stands in."""
+    """A person who is away, and who stands in."""
 
     by: str = Field(description="Who is away: `issuer:subject`")
     to: str = Field(description="Who stands in: `issuer:subject`")
@@ -320,20 +320,20 @@ class Delegation(Output):
 
     @classmethod
     def of(cls, found: reviewer.Delegation, warning: str | None = None) -> Delegation:
-        """Return a delegation as the API shows it."""
+        """Return the message for a delegation."""
         return cls(
             by=found.by.qualified, to=found.to.qualified, since=found.since, until=found.until, warning=warning
         )  # fmt: skip
 
 
 class Delegations(Output):
-    """Who is away now, those first who are back first."""
+    """The people who are away now, in the order of their return."""
 
     away: list[Delegation]
 
 
 class Quorum(Output):
-    """What an approval needs."""
+    """The reviewers that an approval needs."""
 
     count: int
     roles: list[str]
@@ -341,7 +341,7 @@ class Quorum(Output):
 
 
 class Escalation(Output):
-    """Who else may decide when the request has waited for long."""
+    """Who else may decide once the request has been pending for a while."""
 
     at: datetime
     roles: list[str]
@@ -362,7 +362,7 @@ class Execution(Output):
 
 
 class Request(Output):
-    """A request, with its arguments masked. A question has `question` and `answer`, a call the fields around it."""
+    """A request, with masked arguments. A question has `question` and `answer`; a call has `function` and so on."""
 
     id: str
     kind: Literal["call", "question"]
@@ -406,7 +406,7 @@ class Request(Output):
 
     @classmethod
     def of(cls, request: request.Request, review: Review) -> Request:
-        """Return the message for a request, with what is known of its program."""
+        """Return the message for a request, including whether its program is gone."""
         return cls.model_validate(request_document(request, program_gone=review.program_is_gone(request)))
 
 
@@ -456,7 +456,7 @@ class Run(Output):
 
     @classmethod
     def of(cls, run: RunRecord) -> Run:
-        """Return the message for a run; its holder names a process, and is left out."""
+        """Return the message for a run, without its holder, which names a process."""
         return cls(
             id=run.id, name=run.name, kind=run.kind, state=run.state, in_hand=run.holder is not None,
             created_at=run.created_at, updated_at=run.updated_at,
@@ -471,7 +471,7 @@ class Runs(Output):
 
 
 class Me(Output):
-    """Who asks."""
+    """The authenticated client."""
 
     kind: TokenKind
     name: str
@@ -506,7 +506,7 @@ class Token(Output):
 
 
 class Tokens(Output):
-    """All tokens, also those that open nothing any more."""
+    """All tokens, including revoked and expired ones."""
 
     tokens: Sequence[Token]
 

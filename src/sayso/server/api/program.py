@@ -1,7 +1,7 @@
-"""The programs' half of the API, for tokens of the kind `ask`: each endpoint is one verb of `sayso.stores.http`.
+"""The programs' part of the API, for tokens of the kind `ask`: each endpoint is one verb of `sayso.stores.http`.
 
-A program meets its own requests and runs alone (`sayso.server.api.ownership`). Nothing here decides, and nothing that a
-program sends is believed that can be worked out here (`sayso.server.api.validation`).
+A program sees only its own requests and runs (`sayso.server.api.ownership`). Nothing here decides. The server does not
+trust what a program sends if it can compute it itself (`sayso.server.api.validation`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _NOT_THERE = ("request_not_found",)
 _SAVING = ("run_not_found", "run_busy", "request_not_found")
 
 MOST_RETRIES = 5
-"""A program's call is retried no more often on a server; an idempotent one is started no more often than that again."""
+"""The most retries that a server allows a program's call, and the most repeated starts of an idempotent one."""
 
-# What a person agreed to, beside the call itself: a program that asks for more now looks at the approval first.
+# The terms of an approval beside the call itself. If a program asks again with other terms, its call is not started.
 _SAME_AT_START = (
     "subject", "quorum", "escalation", "retries", "idempotent", "always", "effect", "redact", "on_behalf_of",
     "also_for",
@@ -54,11 +54,11 @@ _MAX_SENT = 2_000_000  # characters of requests in one answer
 _MAX_LOOKED_AT = 1_000
 _MAX_SEARCHED = 1_000
 _MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
-_SMALL = 8_000  # characters of a schema that is read in the event loop
+_SMALL = 8_000  # characters up to which a schema is checked in the event loop
 
 
 def _verb(summary: str, **options: Any) -> Callable[[F], F]:
-    """Add the decorated function as the endpoint of the message that it takes."""
+    """Register the decorated function as the endpoint of its input message."""
 
     def add(handler: F) -> F:
         _, message = inspect.signature(handler, eval_str=True).parameters.values()
@@ -75,7 +75,7 @@ def _verb(summary: str, **options: Any) -> Callable[[F], F]:
     problems=("ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", *_SAVING),
 )
 async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
-    # Before the transaction, for which others wait; a large one in a thread, for which the event loop does not.
+    # Validate before the transaction, which blocks other writes. Validate a large schema in a thread.
     check = partial(validated_request, own, message.request)
     try:
         request = check() if len(message.request.subject.schema) <= _SMALL else await in_thread(own.http, check)
@@ -91,12 +91,12 @@ async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
 
 
 def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
-    """Find or record a request, and take the start of what was approved as this program asks for it now."""
+    """Find or record a request, and start it at once if it is approved on the terms that the program asks for now."""
     found, begin = record(own, request, message.update), message.start
     if begin is None or found.state is not State.APPROVED or found.edited is not None:
         return found
     if found.held_until is not None and own.store.now() < found.held_until:
-        return found  # it can be undone; the start that comes next is told for how long
+        return found  # it can still be undone; the program's separate start is told for how long
     if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
         return found
     must_have_starts(own, found)
@@ -109,7 +109,7 @@ def _decided(request_id: str, own: Ownership, _: object) -> Request | None:
 
 
 async def refused(own: Ownership, denial: Denied) -> errors.AskRefusedError:
-    """Note in the journal that the policy of the server denies a call; return what to tell the program."""
+    """Record in the journal that the server's policy denies a call, and return the error for the program."""
     await own.commit(_noted, denial)
     return errors.AskRefusedError(str(denial))
 
@@ -120,7 +120,7 @@ def _noted(own: Ownership, denial: Denied) -> None:
 
 
 def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
-    """Return a request as a program asks it, with everything checked; raises `AskRefusedError` and `Denied`."""
+    """Validate what a program asks and return it as a request; raises `AskRefusedError` or `Denied`."""
     request = validate_request(asked, me=own.me, owner=own.owner, now=clock.now())
     if request.retries > MOST_RETRIES:
         raise errors.AskRefusedError(f"a call is retried {MOST_RETRIES} times at most here; give the gate less")
@@ -128,25 +128,25 @@ def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
 
 
 def record(own: Ownership, request: Request, update: RunUpdate | None = None) -> Request:
-    """Return the request that answers for one that is asked, or record it; for one transaction of the writer.
+    """Return the existing request for one that is asked, or record it. Call it in a transaction of the writer.
 
-    Because there is one writer, of many who ask at once no more find room than there is.
+    There is one writer, so concurrent asks cannot exceed the limits of pending requests.
     """
-    is_new = own.claim(request.run_id)  # before anything stands in it: of two that begin a run at once one is refused
+    is_new = own.claim(request.run_id)  # before the first write: of two programs that begin a run, one is refused
     saved = None if update is None else _update(own, update, request.run_id)
-    known = (None if is_new else _known(own, request)) or _known_by_id(own, request)  # a fingerprint is of one run
+    known = (None if is_new else _known(own, request)) or _known_by_id(own, request)  # a new run has no requests
     if known is not None and not own.is_mine(known):
         raise errors.RunNotFoundError(request.run_id)
     if known is None:
         _must_have_room(own, request.run_id, is_new=is_new)
-    # A key is compared with what it was used for by the store.
+    # With a key the store decides: it compares the call with the one for which the key was used.
     if known is not None and saved is None and request.key is None:
         return known
     return own.store.ask(request, saved)
 
 
 def _known(own: Ownership, request: Request) -> Request | None:
-    """Return the request that answers for this one."""
+    """Return the existing request with the same key, else with the same fingerprint if it has not expired."""
     if request.key is not None:
         return own.store.find_key(request.run_id, request.key)
     known = own.store.find(request.fingerprint)
@@ -154,7 +154,7 @@ def _known(own: Ownership, request: Request) -> Request | None:
 
 
 def _known_by_id(own: Ownership, request: Request) -> Request | None:
-    """Return the request of this id, where the program has asked it before."""
+    """Return the request with this id if the program has asked it; raises `AskRefusedError` if the id is taken."""
     try:
         known = own.store.get(request.id)
     except errors.RequestNotFoundError:
@@ -165,9 +165,9 @@ def _known_by_id(own: Ownership, request: Request) -> Request | None:
 
 
 def _must_have_room(own: Ownership, run_id: str, *, is_new: bool) -> None:
-    """Refuse what is one too many of the run or of the program.
+    """Refuse a request if its run or its program has too many pending ones.
 
-    Of the program no more records are read than may wait, and no other request.
+    For the program this counts the records of pending requests, up to the limit, and reads no request.
     """
     state, store, now = own.http.app.state, own.store, clock.now()
     in_run, kind = Filter(states=frozenset({State.PENDING}), run_id=run_id), waiting_kind(own.me)
@@ -185,11 +185,11 @@ def _must_have_room(own: Ownership, run_id: str, *, is_new: bool) -> None:
 
 
 def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
-    """Return what is to be saved of a run, which is the program's from now on.
+    """Check an update of a run, claim the run for the program, and return the update.
 
     Raises:
-        RunNotFoundError: Another began it.
-        RequestNotFoundError: It waits for another's request.
+        RunNotFoundError: Another program began the run.
+        RequestNotFoundError: It waits for another program's request.
     """
     run = update.run
     if max(len(text) for text in (run.id, run.name, run.kind, run.holder or "")) > 600 or not (run.id and run.name):
@@ -215,7 +215,7 @@ _changing = attrgetter(*_CHANGING)
 
 
 def message_of(request: Request) -> messages.RequestMessage:
-    """Return a request as a program gets it, with an ETag that each change of it changes."""
+    """Return a request as a message for its program, with an ETag that differs after each change."""
     etag = hashlib.sha256(encoded(_changing(request))).hexdigest()[:32]
     return messages.RequestMessage.of(request=request, etag=etag)
 
@@ -243,29 +243,29 @@ def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
     must_have_starts(own, request)
     try:
-        # Another start may have come since, or have stopped, which spent what was just found.
+        # `seen`: another start may have come meanwhile, or have stopped, and used up what was just checked.
         return message_of(own.store.start(request.id, message.token, by=message.worker, seen=request))
     except errors.EffectTakenError as refusal:
         if refusal.other is not None and own.is_mine(own.store.get(refusal.other)):
             raise
-        # An effect counts across programs, and none is told of another's requests.
+        # Effects are shared by all programs, but the id of another program's request is not revealed.
         raise errors.EffectTakenError(request.id, effect=refusal.effect, other=None, state=refusal.state) from None
 
 
 def must_have_starts(own: Ownership, request: Request) -> None:
-    """Raise `AlreadyStartedError` for a call that has had its starts: the program that ends them is not trusted.
+    """Raise `AlreadyStartedError` for a call that has used its starts. Not left to the program, which is not trusted.
 
-    A call that stops to ask a person something else gives its start back (`suspended`), and asks. The server gives the
-    start out again when a person has answered something in the same run since. So each start beyond those that were
-    shown at the approval is paid for by one more answer of a person.
+    A call that stops to ask a person something else gives its start back (`suspended`). The server grants the start
+    again only after a person has answered something in the same run since. So each start beyond those shown at the
+    approval costs one more answer of a person.
     """
     execution = request.execution
     if execution is None:
         return
     is_spent = execution.attempt > MOST_RETRIES
-    if execution.stopped and execution.error is None:  # an error is of a later start
+    if execution.stopped and execution.error is None:  # with an error, a later start failed
         wanted = Filter(run_id=request.run_id)
-        asked = own.page(wanted, None, _MAX_LOOKED_AT, newest=True).requests  # those of the run, the last ones first
+        asked = own.page(wanted, None, _MAX_LOOKED_AT, newest=True).requests  # of this run, newest first
         is_spent = is_spent or not any(_is_answered(own, one, execution.started_at) for one in asked)
     if is_spent:
         at = execution.started_at
@@ -273,9 +273,9 @@ def must_have_starts(own: Ownership, request: Request) -> None:
 
 
 def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
-    """Say whether a person decided a request, or said how its call ended, since an instant.
+    """Return whether a person has decided a request, or resolved its outcome, since an instant.
 
-    The program is nobody; and where a grant or a budget let a call through, nobody looked at it then.
+    The program itself does not count, nor a decision by a grant or a budget, which no person looked at.
     """
     decision, execution = request.decision, request.execution
     if decision is not None and decision.under is None and decision.by != own.me and decision.at >= since:
@@ -305,7 +305,7 @@ def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
             tree = canonical.load(text)
             canonical.display(tree)
             brief(tree["result"], 200)
-        except Exception as error:  # what cannot be shown must not get onto a reviewer's page
+        except Exception as error:  # a value that cannot be shown must not break a reviewer's page
             raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
     update = None if message.update is None else _update(own, message.update, request.run_id)
     return message_of(own.store.finish(request.id, message.token, outcome, update))
@@ -324,7 +324,7 @@ def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMes
 @_verb("Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True)
 def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
-    # Recorded as the program's word: what it calls its hook says nothing that could be known here.
+    # Recorded as by the program. The name of its hook is not recorded, because the server cannot check it.
     return message_of(own.store.resolve(
         request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None, token=message.token
     ))  # fmt: skip
@@ -375,7 +375,7 @@ def list_requests(own: Ownership, message: messages.List) -> messages.Requests:
 
 
 def _must_be_short(*texts: str | None) -> None:
-    """Refuse what a store would search for long, or not at all: SQLite has a limit for patterns."""
+    """Refuse filters that are slow to search for, or that exceed SQLite's limit for patterns."""
     if any(text is not None and len(text) > _MAX_SEARCHED for text in texts):
         raise Problem("invalid_input", f"a filter has at most {_MAX_SEARCHED:,} characters; nothing was done")
 
@@ -401,7 +401,7 @@ def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
     else:
         raise Problem("invalid_input", "say run_id or request_id; nothing was done")
     found, after, limit = list[Entry](), message.after, message.limit
-    while True:  # until there is something that the program may read: an empty page is taken for the end
+    while True:  # until a row is readable, because a client takes an empty page for the end
         rows = own.store.journal(run_id=message.run_id, request_id=message.request_id, after=after, limit=limit)
         found += filter(own.may_read, rows)
         if found or len(rows) < limit:
@@ -462,9 +462,9 @@ async def _answered(own: Ownership, operation: messages.Operation) -> messages.A
     return messages.Answered.of(status=problem.kind.status, body=document_of(problem))
 
 
-# -- runs: what stands in the steps is the program's own business and is not looked into -------------------------
+# -- runs: the content of steps is private to the program and is not inspected ----------------------------------
 
-_READY = (1_000, 10_000, 100_000)  # of all programs' runs, looked through one after the other
+_READY = (1_000, 10_000, 100_000)  # ready runs of all programs to search, in growing steps
 _READY_TIMEOUT = 2.0  # seconds
 
 
@@ -522,7 +522,7 @@ def ready_runs(own: Ownership, message: messages.ReadyRuns) -> messages.RunsPage
 
 
 def _ready(own: Ownership, names: Sequence[str]) -> Iterator[str]:
-    """Yield runs that can go on, also those behind any number of other programs', as far as time allows."""
+    """Yield ids of ready runs for two seconds at most, so that other programs' runs do not hide the program's own."""
     ends, seen = time.monotonic() + _READY_TIMEOUT, set[str]()
     for most in _READY:
         found = own.store.ready_runs(names, most)

@@ -1,8 +1,7 @@
-"""The reviewers' half of the API: look at requests, runs and the journal, decide, and look after tokens.
+"""The reviewers' part of the API: read requests, runs and the journal, decide, and manage tokens.
 
-An approval says what was seen, as `If-Match` with a request's ETag or as `seen` with its fingerprint. What would run
-now is what was seen, or nothing is decided. Looking writes nothing: a request that has reached its end is shown as
-expired all the same.
+An approval must name what was seen, as `If-Match` with a request's ETag or as `seen` with its fingerprint. If that is
+not what would run now, nothing is decided. Reading writes nothing, but a request past its expiry is shown as expired.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def _claimer(context: Context, query: messages.RequestsQuery) -> Reviewer | None
 
 
 def _person(name: str) -> Reviewer:
-    """Return whom `issuer:subject` names, or the subject of a local person; raises `ValueError`."""
+    """Parse `issuer:subject`, or the subject of a local person; raises `ValueError`."""
     issuer, colon, subject = name.partition(":")
     return Reviewer(subject, issuer=issuer) if colon else Reviewer(issuer, issuer=LOCAL)
 
@@ -90,7 +89,7 @@ def get_request(context: Context) -> messages.Request:
 
 
 def _request(context: Context) -> Request:
-    """Return the request that the path names in full; the beginning of an id is none here."""
+    """Return the request of the path. Its id must be complete: a prefix is not accepted here."""
     request_id = context.path("request_id")
     if _ID.fullmatch(request_id) is None:
         raise errors.RequestNotFoundError(request_id)
@@ -98,7 +97,7 @@ def _request(context: Context) -> Request:
 
 
 def _shown(context: Context, request: Request) -> messages.Request:
-    """Return a request, whose ETag says what a decision would be about, where it stands, and all the rest."""
+    """Return the message for a request, and set an ETag of its fingerprint, its state and a digest of the message."""
     answer = messages.Request.of(request, context.review)
     digest = hashlib.sha256(encoded(answer)).hexdigest()[:16]
     context.headers |= {
@@ -156,7 +155,7 @@ _MATCH = {"If-Match": "ETag of the request as it was looked at; instead of `seen
 
 
 def _seen(context: Context, seen: str | None) -> str | None:
-    """Return the fingerprint that was looked at, as the header or the body says it."""
+    """Return the fingerprint that the client saw, from `If-Match` or the body."""
     tag = context.http.headers.get("if-match")
     if tag is None:
         return seen
@@ -167,7 +166,7 @@ def _seen(context: Context, seen: str | None) -> str | None:
 
 
 def _verb(summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, **options: Any) -> Callable[[_F], _F]:
-    """Add a verb of `sayso.reviews` as the endpoint of its name, which answers the request as it stands afterwards."""
+    """Register a verb of `sayso.reviews` as an endpoint of the same name that returns the updated request."""
 
     def add(decide: _F) -> _F:
         def handler(context: Context, body: Any) -> messages.Request:
@@ -232,7 +231,7 @@ def comment(context: Context, request: Request, body: messages.Remark) -> Reques
 
 
 @_verb("Take a request on: nobody else can decide it")
-def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  nothing stands in it
+def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  the body is empty
     return context.review.claim(request.id)
 
 
@@ -357,13 +356,13 @@ def stop(context: Context, body: messages.Reason) -> messages.Stop:
     return stopped(context)
 
 
-@router.post("/v1/go", "Let calls start again", kinds=_REVIEW)  # approved calls start then: a person's decision
+@router.post("/v1/go", "Let calls start again", kinds=_REVIEW)  # approved calls start: only a person may decide that
 def go(context: Context, body: messages.Reason) -> messages.Stop:
     context.review.go(reason=body.reason)
     return stopped(context)
 
 
-# -- tokens: made on the server's machine alone, so that an admin's token that got out makes itself no people ----
+# -- tokens: made only on the server's machine, so that a leaked admin token cannot create reviewers --------------
 
 
 @router.get("/v1/tokens", "List tokens", kinds=("admin",))
@@ -380,7 +379,7 @@ def revoke(context: Context) -> messages.Token:
     return messages.Token.of(token)
 
 
-# -- the Confirm protocol: documents read from the record, and their schemas -------------------------------------
+# -- the Confirm protocol: documents generated from the record, and their schemas --------------------------------
 
 
 @router.get(

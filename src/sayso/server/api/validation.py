@@ -1,8 +1,8 @@
-"""Checks of what a program asks: nothing that an agent sent is believed that the server can work out itself.
+"""Validation of what a program asks. The server trusts nothing that it can compute itself.
 
-The digests are computed anew from the arguments, what people will be shown is compared with what would run, times and
-the requester are the server's own, and what cannot be drawn is refused now and not on a reviewer's page. Arguments must
-be all those that a gate binds, written as `canonical.encode` writes them.
+It computes the digests from the arguments, compares what people will see with what would run, sets the times and the
+requester itself, and renders the request once, so that a failure refuses the ask instead of breaking a reviewer's page.
+Arguments must be complete, as a gate binds them, and in the form that `canonical.encode` writes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from sayso.view.summary import higher_risk
 
 _log = logging.getLogger("sayso.server")
 
-_MAX_BYTES = 65_536  # of a call, or of what is said beside it: every list of requests reads them
-_MAX_VALUES = 2_000  # in them, nested ones counted
-_MAX_CLASSES = 200  # that the schema of such a call describes; validators are compiled of each
+_MAX_BYTES = 65_536  # of a call, and of the other texts of its request: every list of requests reads them
+_MAX_VALUES = 2_000  # in the arguments, including nested ones
+_MAX_CLASSES = 200  # in a call's schema; each needs a compiled validator
 
 
 def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
-    """Return the tree of a call's arguments; raises `AskRefusedError`."""
+    """Validate the arguments of a call and return their tree; raises `AskRefusedError`."""
     tree = canonical.load(form)
     left, waiting = _MAX_VALUES, [tree]
     while waiting:
@@ -62,10 +62,10 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
 
 
 def _must_be_small(**texts: str) -> None:
-    """Refuse a request of which a text is so large that it would hold up the lists that it is in.
+    """Refuse a request with a text so large that it would slow down lists.
 
     Raises:
-        AskRefusedError: With the name of the text.
+        AskRefusedError: A text is too large; the message names it.
     """
     for name, text in texts.items():
         if len(text.encode(errors="replace")) > _MAX_BYTES:
@@ -75,7 +75,7 @@ def _must_be_small(**texts: str) -> None:
 def _must_fit(named: dict[str, Json], schema: Schema) -> None:
     if named.keys() != schema.properties.keys():
         _refuse("the arguments are not those of the function's parameters, all of them and no other")
-    # A default that only the program knows may be None whatever the annotation says, as in `token: str = None`.
+    # A default that only the program knows may be None although the type does not allow it (`token: str = None`).
     free = {
         name for name, form in named.items()
         if form is None and name not in schema.required and "default" not in schema.properties[name]
@@ -90,7 +90,7 @@ def _must_fit(named: dict[str, Json], schema: Schema) -> None:
 
 
 def _is_other(given: Json, fitted: Json) -> bool:
-    """Say whether what a person reads as true, false or a number is a text, or the other way round."""
+    """Return whether a number or boolean is written as a text, or a boolean as a number or the other way round."""
     if isinstance(fitted, bool | int | float) and isinstance(given, str | bool | int | float):
         return isinstance(given, str) or isinstance(given, bool) is not isinstance(fitted, bool)
     parts, others = children_of(given) or {}, children_of(fitted) or {}
@@ -98,10 +98,10 @@ def _is_other(given: Json, fitted: Json) -> bool:
 
 
 def _must_be_canonical(tree: Json) -> None:
-    """Refuse a tree that `encode` would not have written, whatever its classes are: they are not here.
+    """Refuse a tree that `canonical.encode` could not have written, without its classes, which the server lacks.
 
     Raises:
-        ArgumentError: With the reason.
+        ArgumentError: The tree is not canonical.
     """
     named, items = fields_of(tree), items_of(tree)
     match tree:
@@ -143,10 +143,10 @@ def _refuse(reason: str) -> NoReturn:
     raise errors.AskRefusedError(reason)
 
 
-_MAX_LIFETIME = timedelta(days=30)  # no request waits for longer, and no approval counts for longer
+_MAX_LIFETIME = timedelta(days=30)  # of a pending request, and of an approval
 _MIN_LIFETIME = timedelta(seconds=1)
 _MAX_SCHEMA = 500_000
-_EQUAL_QUESTIONS = 1_000  # in one run, each with a digest of its own
+_EQUAL_QUESTIONS = 1_000  # in one run; a counter in the digest tells them apart
 _COPIED = (
     "id", "run_id", "fingerprint", "quorum", "process", "key", "effect", "title", "summary", "prompt", "description",
     "risk", "rule", "context", "place", "retries", "idempotent", "notify_arguments", "escalation", "always", "channels",
@@ -154,10 +154,10 @@ _COPIED = (
 
 
 def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now: datetime) -> Request:
-    """Return the request that a program asks, pending from now on, with everything checked or set here.
+    """Return what a program asks as a pending request, in which every field is validated or set here.
 
     Raises:
-        AskRefusedError: It is not what it says, or cannot be shown.
+        AskRefusedError: It is inconsistent, too large, or cannot be shown.
         Denied: The policy of the server denies the call.
     """
     subject = asked.subject
@@ -172,7 +172,7 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
         _draw(request)
     except (errors.AskRefusedError, Denied):
         raise
-    except Exception as error:  # what an agent sent may break anything, and must break it here, not on a person's page
+    except Exception as error:  # input that breaks any code must break it here, not on a reviewer's page
         raise errors.AskRefusedError(f"it cannot be read or drawn ({type(error).__name__})") from error
     return request
 
@@ -201,7 +201,7 @@ def _request(asked: AskedRequest, me: Identity, owner: Identity, now: datetime) 
 
 
 def _call(call: Call, redact: Sequence[str]) -> Call:
-    """Return the call as it is stored: people are shown what the program says, with our masks put on too."""
+    """Validate a call and return it as stored: people see what the program shows, masked by the server as well."""
     last = call.tool.rpartition(":")[2].rpartition(".")[2]
     is_name = 0 < len(call.name) <= 200 and len(call.tool) <= 500 and call.name in {call.tool, last}
     if not is_name or not call.tool.isprintable() or call.tool != call.tool.strip():
@@ -225,7 +225,7 @@ def _call(call: Call, redact: Sequence[str]) -> Call:
 
 
 class Denied(Exception):
-    """The policy file of the server denies a call; `detail` is what its run's journal is to say."""
+    """The policy file of the server denies a call. `detail` is for the journal of its run."""
 
     def __init__(self, request: Request, verdict: Verdict) -> None:
         super().__init__(f"the server's policy denies {request.call.name} ({verdict.rule}): {verdict.reason}")
@@ -234,16 +234,16 @@ class Denied(Exception):
 
 
 def _under_policy(request: Request, budgets: Sequence[tuple[str, str | None]]) -> Request:
-    """Return a call with what the policy file in effect here asks for beside the program, and with its budgets.
+    """Return a call with the requirements of the server's policy added to the program's, and with its budgets.
 
-    A program cannot allow itself anything: its own budgets count only where the file here allows the call as well.
+    A program cannot allow its own calls: its budgets count only if the server's policy allows the call too.
 
     Raises:
-        Denied: The file denies the call.
-        AskRefusedError: It cannot be asked, or wants what does not go together with what the program wants.
+        Denied: The policy denies the call.
+        AskRefusedError: The policy fails, or its requirements conflict with the program's.
     """
     for text, name in budgets:
-        Budget(text, name)  # raises for what says no budget
+        Budget(text, name)  # raises if it is not a budget
     try:
         policy = in_effect()
         here = None if policy is None else _verdict(policy, request)
@@ -277,13 +277,13 @@ def _verdict(policy: Policy, request: Request) -> Verdict:
 
 
 def _with_needs(request: Request, rule: Verdict) -> Request:
-    """Return a call that needs what its program and our rule ask for, the stricter of both; itself where that is it."""
+    """Return a call with the stricter of the program's and our rule's requirements; itself if nothing changes."""
     needs: dict[str, Any] = {"risk": higher_risk(request.risk, rule.risk)}
     if rule.quorum is not None:
         needs["quorum"] = both = rule.quorum.joined(request.quorum)
-        if not both.covers(request.quorum):  # the program would take back what its own rule does not know
+        if not both.covers(request.quorum):  # the program would withdraw a request with less than its own rule requires
             _refuse(f"the server's policy asks {rule.quorum}, and the program {request.quorum}: no role is in both")
-        later = request.escalation  # it opens a request to more people, so only those count whom both name
+        later = request.escalation  # it lets more people decide, so both must name them
         needs["escalation"] = later if later is not None and later.is_within(rule.escalation) else None
     if rule.expires is not None:
         needs["expires_at"] = min(request.expires_at, request.created_at + rule.expires)
@@ -299,7 +299,7 @@ def _with_needs(request: Request, rule: Verdict) -> Request:
 
 
 def _masked(request: Request, names: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a request with the masks of our rule put on, also on what the program says of the call."""
+    """Return the fields of a request masked by our rule, including the texts with which the program describes it."""
     call, redact = request.call, tuple(dict.fromkeys((*request.redact, *names)))
     redaction = Redaction(redact)
     shown = canonical.load(call.form if call.masked is None else call.masked)
@@ -315,16 +315,16 @@ def _masked(request: Request, names: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_drawn: set[tuple[str, ...]] = set()  # digests of schemas, with the types of the plain values that were drawn by them
+_drawn: set[tuple[str, ...]] = set()  # results of `_plain_types` that were rendered before
 _MOST_DRAWN = 4_096
 _LARGEST_PLAIN = 10**15
 
 
 def _plain_types(request: Request) -> tuple[str, ...] | None:
-    """Return the schema's digest and the types of all arguments; None where a value or a word is more than plain.
+    """Return the schema's digest and the types of all arguments; None if a value or a text is not plain.
 
-    Drawing takes half of the time of an ask. A plain value, a number or printable ASCII, is drawn as any other of its
-    type in its place.
+    It spares the rendering, half of the time of an ask: if one plain value (a number or printable ASCII) can be
+    rendered, so can every other of the same type.
     """
     subject = request.subject
     if isinstance(subject, Question) or subject.masked is not None or request.context is not None:
@@ -350,7 +350,7 @@ def _plain_type(value: Json) -> str | None:
 
 
 def _draw(request: Request) -> None:
-    """Draw what a reviewer would see, and write what a store would; whatever is wrong with it raises here."""
+    """Render what a reviewer would see and encode what a store would write, so that any error is raised here."""
     plain = _plain_types(request)
     if plain is not None and plain in _drawn:
         return
