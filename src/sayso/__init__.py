@@ -1,6 +1,6 @@
 """No irreversible action without your say-so.
 
-The public names. They load what they need at their first use; `import sayso` alone loads nothing heavy.
+The public names. Each module loads at the first use of one of its names; `import sayso` alone loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -184,10 +184,10 @@ def _load_dialog() -> _Converse:
     return converse
 
 
-_dialog.offer(_load_dialog)  # here and nowhere else, because no module of the package is loaded before this one
+_dialog.offer(_load_dialog)  # here only: this module is loaded before every other module of the package
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
+if not TYPE_CHECKING:  # with `__getattr__` in view, a type checker would accept every misspelt name as Any
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)

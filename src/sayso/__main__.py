@@ -1,6 +1,6 @@
 """`python -m sayso` and the installed `sayso`: the command line, see `sayso.cli`.
 
-`sayso hook HOST` runs before every tool call of a coding agent, so it is answered before the command line is imported.
+`sayso hook HOST` runs before every tool call of a coding agent, so it answers without importing the command line.
 """
 
 import sys

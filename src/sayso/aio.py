@@ -1,7 +1,7 @@
-"""The async API of reviewers: the verbs of `sayso.reviews.Review`, and async `ask` and `hold`.
+"""The async API for reviewers: the verbs of `sayso.reviews.Review` as coroutines, and async `ask` and `hold`.
 
-A verb whose store blocks runs in a small thread pool; the code of the verbs is shared with the sync API. `sayso.gate`
-supports async functions by itself. A list is awaited for one page, or iterated with `async for` for all of them.
+The verbs share their code with the sync API. A verb runs in a small thread pool if its store blocks. `sayso.gate`
+supports async functions by itself.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ class Review:
 
 
 class Held(HeldBase):
-    """A call that waits for a person, awaited; see `sayso.gates.held.Held` for each verb."""
+    """The async twin of `sayso.gates.held.Held`, which describes each verb."""
 
     async def refresh(self) -> Request | None:
-        """Look at the request again and return it."""
+        """Read the request again and return it."""
         return await adrive(self._refreshing())
 
     async def wait(self, timeout: timedelta | str | float | None = None) -> Self:  # noqa: ASYNC109  as its sync twin
@@ -150,31 +150,31 @@ class Held(HeldBase):
         return (await adrive(self._once(call))).unwrap()
 
     async def start(self, *, by: str | None = None) -> dict[str, Any]:
-        """Take the one right to run the call, for the process `by` if that is another, and return the arguments."""
+        """Take the single right to run the call, for process `by` if given, and return the arguments."""
         return await adrive(self._starting(by))
 
     async def finish(self, result: Any = None) -> None:
-        """Record that the call was done, and what it gave."""
+        """Record that the call was done, and its result."""
         await adrive(self._ending(Attempt(result, None)))
 
     async def fail(self, error: Exception | str) -> None:
-        """Record that the call failed and surely had no effect."""
+        """Record that the call failed and certainly had no effect."""
         await adrive(self._ending(Attempt(None, as_error(error))))
 
     async def unknown(self, error: BaseException | str) -> None:
-        """Record that nobody can say whether the call had its effect."""
+        """Record that it is unknown whether the call had its effect."""
         await adrive(self._ending(Attempt(None, as_error(error), is_ambiguous=True)))
 
     async def withdraw(self, reason: str | None = None) -> None:
-        """Take the request back, if it waits or was approved and has not started."""
+        """Withdraw the request if it is pending, or approved and not started."""
         await adrive(self._withdrawing(reason))
 
     async def send_back(self, *problems: str) -> None:
-        """Let an approved edit wait for its reviewers again, because the tool refuses what they changed."""
+        """Return an approved edit to its reviewers because the tool rejects their changes."""
         await adrive(self._sending_back(problems))
 
     async def result(self, timeout: timedelta | str | float | None = None) -> Any:  # noqa: ASYNC109  as its sync twin
-        """Return what the call gave, whoever ran it."""
+        """Return the result of the call, whichever process ran it."""
         return await adrive(self._resulting(timeout))
 
     async def __aenter__(self) -> Self:
@@ -195,5 +195,5 @@ def _in_thread(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str,
 
 
 async def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:
-    """Hold a call that is no Python function, without blocking the event loop; see `sayso.hold`."""
+    """Hold a call that is not a Python function, without blocking the event loop; see `sayso.hold`."""
     return await adrive(holding(Held, tool, arguments, **options))

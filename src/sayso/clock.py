@@ -1,6 +1,6 @@
 """The only source of time.
 
-Every time that is stored or compared comes from `now`; stores call it inside a transaction. Tests replace the clock
+Every time that is stored or compared comes from `now`. Stores call it inside a transaction. Tests replace the clock
 with `use`.
 """
 
@@ -24,28 +24,28 @@ def now() -> datetime:
 
 
 def milliseconds(moment: datetime | None = None) -> int:
-    """Return an instant, the current one if not given, as whole milliseconds since 1970: how runs write it."""
+    """Return an instant, by default the current one, as whole milliseconds since 1970: the format of runs."""
     return ((_source() if moment is None else moment) - _EPOCH) // _MILLISECOND
 
 
 def is_replaced() -> bool:
-    """Say whether `use` put another clock in the place of this machine's, which then counts for every store."""
+    """Return whether `use` has replaced the system clock. If so, stores use the replacement for their own clock."""
     return _source is not _SYSTEM
 
 
 def microseconds(moment: datetime) -> int:
-    """Return an instant as whole microseconds since 1970, UTC: how stores and the journal write it."""
+    """Return an instant as whole microseconds since 1970 (UTC): the format of stores and the journal."""
     since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def instant(count: int) -> datetime:
-    """Return the instant that `microseconds` wrote."""
+    """Return the instant that `microseconds` encoded."""
     return _EPOCH + timedelta(microseconds=count)
 
 
 def written(moment: datetime) -> str:
-    """Return an instant as programs are told it: ISO 8601 in UTC, with the Z that JSON has of it everywhere."""
+    """Return an instant as ISO 8601 in UTC with a trailing `Z`: the format of the JSON that programs receive."""
     return moment.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 

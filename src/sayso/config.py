@@ -1,9 +1,9 @@
 """Settings: the default store, the reviewer at this terminal, and the keys.
 
-`configure` takes precedence over environment variables (`SAYSO_STORE`, `SAYSO_TOKEN`, …), and these over the settings
-file: the one that `SAYSO_CONFIG` names, else `sayso.toml` in this folder or the nearest one above. Without any, the
-store is a file in the user's state directory. Tables of the file also configure channels and the server. Stores are
-opened once per address and process.
+`configure` overrides environment variables (`SAYSO_STORE`, `SAYSO_TOKEN`, …), which override the settings file: the one
+that `SAYSO_CONFIG` names, else `sayso.toml` in this folder or the nearest one above. If none of them names a store, it
+is a file in the user's state directory. Tables of the file also configure channels and the server. A process opens each
+store once per address.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _POSTGRES = ("postgresql://", "postgres://")
 _lock = threading.Lock()
 _open: dict[str, Store] = {}
 _chosen_store: Store | None = None
-_tokens: dict[str, str] = {}  # each for the one server that it was given for
-_default: Store | None = None  # what environment and file say, read once
+_tokens: dict[str, str] = {}  # by server address; a token is sent to no other server
+_default: Store | None = None  # the store of the environment and the settings file, opened once
 _chosen_reviewer: Reviewer | str | None = None
 pinned: tuple[Path | None, Mapping[str, str]] | None = None
-"""What `only_settings` was given; None outside of its block."""
+"""What `only_settings` was given; None outside its block."""
 
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()  # the thread that held it is not there any more in a forked child
+    _lock = threading.Lock()  # in a forked child, the thread that held the lock does not exist
 
 
 if hasattr(os, "register_at_fork"):
@@ -55,17 +55,17 @@ if hasattr(os, "register_at_fork"):
 def configure(
     *, store: Store | str | None = None, token: str | None = None, reviewer: Reviewer | str | None = None
 ) -> None:
-    """Choose for this process; what is not given stays as it was.
+    """Set the defaults of this process. What is not given stays unchanged.
 
     Args:
         store: `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `jsonl:relative.jsonl`,
             `jsonl:///absolute.jsonl`, `postgresql://user@host/database`, `https://host` for a sayso server, or a store
             of your own.
-        token: Of the kind `ask`, for a sayso server; without it the one in `SAYSO_TOKEN`.
+        token: A token of the kind `ask`, for a sayso server. Defaults to `SAYSO_TOKEN`.
         reviewer: Who decides when a decision names nobody.
 
     Raises:
-        ConfigError: The address names no store, or a sayso server without a token for it.
+        ConfigError: The address names no store, or names a sayso server for which there is no token.
     """
     global _chosen_store, _chosen_reviewer
     check_store(store)
@@ -88,7 +88,7 @@ def configure(
 
 @contextmanager
 def use(*, store: Store | str, reviewer: Reviewer | str | None = None) -> Generator[None]:
-    """Choose for this process while the block runs, as `configure` does; what was chosen before is put back."""
+    """Set the defaults of this process inside the block, as `configure` does, and restore the earlier ones after it."""
     global _chosen_store, _chosen_reviewer
     before = _chosen_store, _chosen_reviewer
     configure(store=store, reviewer=reviewer)
@@ -100,9 +100,9 @@ def use(*, store: Store | str, reviewer: Reviewer | str | None = None) -> Genera
 
 @contextmanager
 def only_settings(path: Path | None, digests: Mapping[str, str]) -> Generator[None]:
-    """Use this settings file and no other while the block runs; None for none at all.
+    """Inside the block, use this settings file and no other; None means no file at all.
 
-    Of a file with a digest here, by its path, only a text of this SHA-256 is read.
+    `digests` maps paths to SHA-256 digests. A file whose path is in it is refused if its text has another digest.
     """
     global pinned
     before, pinned = pinned, (path, digests)
@@ -113,7 +113,7 @@ def only_settings(path: Path | None, digests: Mapping[str, str]) -> Generator[No
 
 
 def default_store_path() -> Path:
-    """Return where the default store lies on this system, for this user."""
+    """Return the path of this user's default store on this system."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -127,10 +127,10 @@ def working_folder() -> str:
     """Return the folder in which this program runs.
 
     Raises:
-        ConfigError: It was removed, so that nobody knows which settings and which policy count.
+        ConfigError: The folder was removed, so the settings and the policy that apply are unknown.
     """
     try:
-        return os.getcwd()  # noqa: PTH109  a path object costs more than all of a policy's look for its file
+        return os.getcwd()  # noqa: PTH109  a `Path` costs more than the whole search for a policy's file
     except FileNotFoundError:
         raise errors.ConfigError(
             "the folder in which this program runs was removed, and sayso.toml is looked for there and above; nothing"
@@ -139,10 +139,10 @@ def working_folder() -> str:
 
 
 def named_file() -> str | None:
-    """Return the settings file that `SAYSO_CONFIG` names, there or not, as an absolute path; None where it is not set.
+    """Return the absolute path in `SAYSO_CONFIG`, whether or not the file exists; None if the variable is not set.
 
     Raises:
-        ConfigError: It is set, and names none.
+        ConfigError: The variable is set, but empty.
     """
     named = os.environ.get("SAYSO_CONFIG")
     if named is None:
@@ -152,23 +152,23 @@ def named_file() -> str | None:
             "SAYSO_CONFIG is set and names no file; nothing was decided and nothing ran: let it name the settings file,"
             " or unset it"
         )
-    path = os.path.expanduser(named)  # noqa: PTH111  asked at every call of a gate, as `working_folder`
+    path = os.path.expanduser(named)  # noqa: PTH111  runs at every call of a gate, as `working_folder`
     return path if os.path.isabs(path) else os.path.join(working_folder(), path)  # noqa: PTH117, PTH118  the same
 
 
 def settings_file() -> Path | None:
-    """Return the settings file that counts here; None where there is none.
+    """Return the settings file that applies here; None if there is none.
 
-    The one that `SAYSO_CONFIG` names, else the nearest `sayso.toml` from this folder upwards.
+    It is the file that `SAYSO_CONFIG` names, else the nearest `sayso.toml` in this folder or above.
 
     Raises:
-        ConfigError: `SAYSO_CONFIG` names no file that is there.
+        ConfigError: `SAYSO_CONFIG` names a file that does not exist.
     """
     if pinned is not None:
         return pinned[0]
     named = named_file()
     if named is not None:
-        if not os.path.exists(named):  # noqa: PTH110  `Path` says no too where it may not look
+        if not os.path.exists(named):  # noqa: PTH110  False where it has no permission to look, as `Path` may raise
             raise errors.ConfigError(
                 f"SAYSO_CONFIG names {named}, which is not there; nothing was decided and nothing ran: correct it, or"
                 " unset it"
@@ -179,14 +179,14 @@ def settings_file() -> Path | None:
 
 
 def trusted_text(path: Path) -> str:
-    """Return the text of a settings file that nobody else can have written: it says where requests are decided.
+    """Return the text of a settings file, which decides where requests go, if only this user can have written it.
 
     Raises:
-        ConfigError: Somebody else may write it, or it is not as it was when it was trusted.
-        OSError, UnicodeDecodeError: It cannot be read.
+        ConfigError: Somebody else may write the file, or its digest is not the one given to `only_settings`.
+        OSError, UnicodeDecodeError: The file cannot be read.
     """
     with open(path, encoding="utf-8", opener=_at_once) as file:
-        found = os.fstat(file.fileno())  # of the file that is read, not of what may stand there by then
+        found = os.fstat(file.fileno())  # of the opened file: the path may name another file by now
         if not stat.S_ISREG(found.st_mode):
             raise errors.ConfigError(f"{path} is no ordinary file and is not used")
         if hasattr(os, "geteuid"):
@@ -213,11 +213,11 @@ def trusted_text(path: Path) -> str:
 
 
 def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for whoever writes into it
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # opening a named pipe would otherwise wait for a writer
 
 
 def _is_ours_alone(group: int) -> bool:
-    """Say whether a group is the user's private one, to which many systems give all of a user's files."""
+    """Return whether a group is the user's private group, which many systems assign to all of a user's files."""
     import grp
     import pwd
 
@@ -229,7 +229,7 @@ def _is_ours_alone(group: int) -> bool:
 
 
 def _settings() -> tuple[dict[str, Any], Path | None]:
-    """Return what the settings file says, and where it lies; nothing where there is none."""
+    """Return the parsed settings file and its path; an empty dict and None if there is no file."""
     path = settings_file()
     if path is None:
         return {}, None
@@ -254,12 +254,12 @@ def _from_file(name: str) -> tuple[str | None, Path | None]:
 
 
 def table(name: str) -> dict[str, Any]:
-    """Return a table of the settings file as it stands there, e.g. `[serve]`; empty where there is none.
+    """Return a table of the settings file unchecked, e.g. `[serve]`; empty if there is none.
 
-    Who asks for it knows what may stand in it, and checks it.
+    The caller validates the table's settings.
 
     Raises:
-        ConfigError: The file cannot be used, or this is no table in it.
+        ConfigError: The file cannot be used, or the setting is not a table.
     """
     settings, path = _settings()
     found = settings.get(name, {})
@@ -269,10 +269,10 @@ def table(name: str) -> dict[str, Any]:
 
 
 def channel_tables() -> dict[str, dict[str, Any]]:
-    """Return the channels of the settings file by name: `[channels.ops]` stands under `ops`.
+    """Return the channels of the settings file by name: `[channels.ops]` has the key `ops`.
 
     Raises:
-        ConfigError: The file cannot be used, or a channel is no table.
+        ConfigError: The file cannot be used, or a channel is not a table.
     """
     found = table("channels")
     for name, settings in found.items():
@@ -282,10 +282,10 @@ def channel_tables() -> dict[str, dict[str, Any]]:
 
 
 def signing_key() -> Path | None:
-    """Return the file of the key that signs evidence: `SAYSO_SIGNING_KEY`, else `key` in `[evidence]`; None for none.
+    """Return the file of the key that signs evidence: `SAYSO_SIGNING_KEY`, else `key` in `[evidence]`, else None.
 
     Raises:
-        ConfigError: The file cannot be used, or does not say it so.
+        ConfigError: The file cannot be used, or `[evidence]` has an unknown or invalid setting.
     """
     named = os.environ.get("SAYSO_SIGNING_KEY")
     if named:
@@ -299,16 +299,16 @@ def signing_key() -> Path | None:
         return None
     if not isinstance(key, str) or not key:
         raise errors.ConfigError("[evidence] key is the path of a private key, as a text; nothing was signed")
-    return path.parent / Path(key).expanduser()  # meant from where the settings lie
+    return path.parent / Path(key).expanduser()  # relative to the settings file
 
 
 def base_url() -> str | None:
-    """Return the address by which people reach the inbox, without a slash at its end: `SAYSO_BASE_URL`, else the file.
+    """Return the inbox's address without a trailing slash: `SAYSO_BASE_URL`, else `base_url` in the settings file.
 
-    Links in messages begin with it; None where nobody has said one, and messages then carry no link.
+    Links in messages begin with it. If it is None, messages carry no link.
 
     Raises:
-        ConfigError: It is no address of a web page.
+        ConfigError: It is not an http:// or https:// address.
     """
     said = os.environ.get("SAYSO_BASE_URL") or _from_file("base_url")[0]
     if not said:
@@ -319,12 +319,12 @@ def base_url() -> str | None:
 
 
 def store_address() -> str:
-    """Return the address of the default store, and so where to look for requests."""
+    """Return the address of the default store."""
     return address_nearby() if _chosen_store is None else _chosen_store.url
 
 
 def address_nearby() -> str:
-    """Return the address that another program started here would use; `configure` counts in this one only.
+    """Return the address that another program started here would use: the default store without `configure`.
 
     Raises:
         ConfigError: The settings file cannot be used.
@@ -340,13 +340,13 @@ def address_nearby() -> str:
             f"{path} names a sayso server, and is not used: whoever wrote the folder would decide what runs here; set"
             " SAYSO_STORE and SAYSO_TOKEN"
         )
-    # A path in the file is meant from where the file lies, not from where the program was started.
+    # Relative to the settings file, not to the folder in which the program was started.
     scheme, name = _file_of(address)
     return f"{scheme}{path.parent / Path(name).expanduser()}" if scheme else address
 
 
 def store_source() -> str:
-    """Return where the address of the store comes from, where none was given: `SAYSO_STORE`, the file, or nowhere."""
+    """Return where the address of the default store comes from: `SAYSO_STORE`, the settings file, or the default."""
     if os.environ.get("SAYSO_STORE"):
         return "from SAYSO_STORE"
     name, path = _from_file("store")
@@ -356,7 +356,7 @@ def store_source() -> str:
 
 
 def _file_of(address: str) -> tuple[str, str]:
-    """Return the scheme of an address that names a file, and the file; twice nothing for any other address."""
+    """Return the scheme and the path of an address that names a file; two empty strings for any other address."""
     for scheme, begins in (("sqlite:///", "sqlite:///"), ("jsonl:", "jsonl://"), ("jsonl:", "jsonl:")):
         if address.startswith(begins) and address != begins:
             return scheme, address.removeprefix(begins)
@@ -364,7 +364,7 @@ def _file_of(address: str) -> tuple[str, str]:
 
 
 def absolute(address: str) -> str:
-    """Return the address with its path as it counts from this folder."""
+    """Return the address with its path made absolute, relative to the working folder."""
     scheme, name = _file_of(address)
     path = Path(name).expanduser()
     if scheme and not path.is_absolute():
@@ -373,7 +373,7 @@ def absolute(address: str) -> str:
 
 
 def default_store() -> Store:
-    """Return the configured store; opened at its first use.
+    """Return the configured store; the first call opens it.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -387,10 +387,10 @@ def default_store() -> Store:
 
 
 def check_store(store: object, option: str = "store") -> None:
-    """Refuse what is no store, nor the address of one, where it is given; nothing is opened.
+    """Check that a value is a store or the address of one, or None for the configured store. Opens nothing.
 
     Raises:
-        ConfigError: It is neither; None stands for the configured store.
+        ConfigError: It is none of these.
     """
     if store is None or isinstance(store, Store):
         return
@@ -408,7 +408,7 @@ def _no_store(address: str) -> str:
 
 
 def open_store(store: Store | str | None) -> Store:
-    """Return the store behind an address, the same object for the same address; None is the configured one.
+    """Return the store of an address; the same address gives the same object. None is the configured store.
 
     Raises:
         ConfigError: The address names no store.
@@ -425,14 +425,14 @@ def open_store(store: Store | str | None) -> Store:
 
 
 def stores_at_hand() -> list[Store]:
-    """Return the configured store, and then the others that this process has opened."""
+    """Return the configured store, followed by the other stores that this process has opened."""
     first = default_store()
     with _lock:
         return [first, *(store for store in _open.values() if store is not first)]
 
 
 def store_with(request_id: str) -> Store | None:
-    """Return the store that has the request: the configured one, or another that this process opened."""
+    """Return the store that has the request, of those that this process has opened; None if none of them has it."""
     for store in stores_at_hand():
         with suppress(errors.RequestNotFoundError):
             store.get(request_id)
@@ -476,10 +476,10 @@ def _make(address: str) -> Store:
 
 
 def default_reviewer() -> Reviewer:
-    """Return who decides when a decision names nobody: configured, `SAYSO_REVIEWER`, the file, else user@host.
+    """Return who decides when a decision names nobody: `configure`, `SAYSO_REVIEWER`, the file, else user@host.
 
     Raises:
-        ConfigError: The name cannot be one.
+        ConfigError: The name is not a valid reviewer.
     """
     chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(working_folder(), named_file())
     return chosen if isinstance(chosen, Reviewer) else _named(chosen)
@@ -487,8 +487,8 @@ def default_reviewer() -> Reviewer:
 
 @cache
 def _reviewer_nearby(_: str, __: str | None) -> str | Reviewer:
-    # Kept for each folder and named file: looking for them and for the user costs more than a decision does, and the
-    # hash of a `Path` would cost a tenth of one.
+    # Cached by folder and named file: the search for the file and the user costs more than a decision does. The keys
+    # are strings because hashing a `Path` would cost a tenth of a decision.
     in_file = _from_file("reviewer")[0]
     if in_file:
         return in_file

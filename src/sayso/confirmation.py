@@ -1,8 +1,8 @@
 """The confirmation API: `confirm_first`, a decorator that raises, and functions that record a person's response.
 
-`confirm_first` is a gate that raises, and `respond_to_confirmation` is a review; both are thin layers. Which requests
-this thread or task has been told about is kept in its scope (`sayso.gates.scope`) and returned by
-`get_confirmation_context`. Whether a call may run is decided by the store alone.
+`confirm_first` is a gate that raises, and `respond_to_confirmation` is a review; both are thin layers. The scope of the
+thread or task (`sayso.gates.scope`) records which requests it was told about; `get_confirmation_context` returns them.
+Only the store decides whether a call may run.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def confirm_first(
 def confirm_first(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a function require a person's approval before every execution: `gate(wait="raise")`.
 
-    The first call raises `ConfirmationRequired`; once it was approved, calling again with the same arguments in the
-    same run executes it, once. Sync and async functions, positional and keyword arguments.
+    The first call raises `ConfirmationRequired`. After the approval, calling again with the same arguments in the same
+    run executes it, once. Works on sync and async functions, with positional and keyword arguments.
 
     Args:
         func: The function; without it, `confirm_first(quorum=2)` is a decorator, as with `sayso.gate`.
         options: Those of `sayso.gate` but `wait`, `timeout`, `on_expiry` and `on_reject`.
 
     Raises:
-        TypeError, ConfigError: There is no such option, or it cannot be used.
+        TypeError, ConfigError: An option does not exist or cannot be used.
         ConfirmationRequired: From the decorated function: a person must decide first.
         ConfirmationRejected: From the decorated function: the answer was no.
     """
@@ -66,7 +66,7 @@ def confirm_first(func: Callable[..., Any] | None = None, **options: Any) -> Any
 
 
 class ResumeState:
-    """A saved pause and the person's response to it: what a module needs to go on.
+    """A saved pause and the person's response to it: what a module needs to resume.
 
     Args:
         exception: The `ConfirmationRequired` that was raised, or what its `to_dict` saved.
@@ -112,28 +112,28 @@ class ResumeState:
 
 def respond_to_confirmation(
     confirmation_id: str,
-    approved: bool = True,  # noqa: FBT001, FBT002  the face's signature
+    approved: bool = True,  # noqa: FBT001, FBT002  the published signature
     data: Any = None,
     status: str | None = None,
 ) -> None:
-    """Record what the person said. Durable on return, in the store of the request.
+    """Record a person's response. It is durable in the request's store on return.
 
-    An id that no store at hand knows is noted in this context and authorises nothing: neither this nor any later call
-    runs because of it. It raises nothing, as the face promises; the logger `sayso` gets a warning, because mostly it
-    is a record, or the request lies in another store.
+    An id that none of the open stores has is noted in this context only: neither this call nor a later one runs because
+    of it. This raises nothing, as the API promises, but the logger `sayso` gets a warning, because usually the id is
+    wrong or the request is in another store.
 
     Args:
         confirmation_id: Id of the request.
         approved: Whether the call may run.
-        data: For a call: all arguments, in place of those asked for, also `{}`. With a rejection or feedback: words
-            to the program. For a question: the answer.
-        status: `approved`, `rejected`, `edited` or `feedback`; wins over `approved`.
+        data: For a call: all arguments, in place of the requested ones, even if it is `{}`. With a rejection or
+            feedback: words to the program. For a question: the answer.
+        status: `approved`, `rejected`, `edited` or `feedback`; takes precedence over `approved`.
 
     Raises:
-        TypeError: `approved` is no bool: `"no"` would be true.
-        ValueError: The status is none of these, or `edited` comes without `data`.
+        TypeError: `approved` is not a bool. (`"no"` would count as true.)
+        ValueError: The status is none of these, or it is `edited` without `data`.
         InvalidChangesError: The arguments do not fit the function's types; nothing was decided.
-        DecisionRefusedError: Another of its kinds, e.g. it was decided before; nothing changed.
+        DecisionRefusedError: Or a subclass, e.g. the request was decided before; nothing changed.
     """
     if not isinstance(approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise TypeError(f"approved is True or False, not {approved!r}; nothing was decided")
@@ -153,7 +153,7 @@ def respond_to_confirmation(
 def _warn_of(confirmation_id: str) -> None:
     import logging
 
-    # Escaped and cut: the id may be anything that a web form sent.
+    # Escaped and shortened: a web form may have sent any text as the id.
     logging.getLogger("sayso").warning(
         "respond_to_confirmation(%s): no request with this id in %s; the response authorises nothing",
         brief(confirmation_id, _ID_ROOM), " or ".join(escape(store.public_url) for store in config.stores_at_hand()),
@@ -189,11 +189,11 @@ def _decide(review: Review, request: Request, said: str, data: Any) -> Request:
 
 
 def get_confirmation_status(confirmation_id: str) -> str | None:
-    """Return where the request `confirmation_id` stands, as decided through any channel.
+    """Return the status of the request `confirmation_id`, whichever channel decided it.
 
     Returns:
         `pending` (also for an id that was never asked), `approved`, `edited`, `rejected`, `feedback`, `answered`,
-        `cancelled` or `expired`; for an id that only this context knows, the status that it was told.
+        `cancelled` or `expired`. For an id that only this context knows: the status that was recorded in it.
     """
     store = config.store_with(confirmation_id)
     if store is None:
@@ -208,9 +208,9 @@ def get_confirmation_status(confirmation_id: str) -> str | None:
 
 
 def get_confirmation_context() -> dict[str, dict[str, Any]]:
-    """Return what this thread or task was asked and told: `approved`, `data` and `status` by id.
+    """Return the requests of this thread or task by id: `approved`, `data` and `status` of each.
 
-    It is a copy, for looking at. Requests leave it when their call was executed, or when they are cleared.
+    The result is a copy. A request leaves the context when its call is executed or when it is cleared.
     """
     context: dict[str, dict[str, Any]] = {}
     for here in reversed(list(scope.current().lineage())):
@@ -225,9 +225,9 @@ def get_confirmation_context() -> dict[str, dict[str, Any]]:
 
 
 def clear_confirmation(confirmation_id: str) -> None:
-    """Take the request `confirmation_id` back, or forget a no, so that the same call asks anew.
+    """Withdraw the request `confirmation_id`, or forget its rejection, so that the same call asks again.
 
-    What is running is left alone.
+    A running call is not affected.
     """
     for here in scope.current().lineage():
         here.forget(confirmation_id)
@@ -237,6 +237,6 @@ def clear_confirmation(confirmation_id: str) -> None:
 
 
 def clear_all_confirmations() -> None:
-    """Clear everything that this thread or task was asked and told."""
+    """Clear every request of this thread or task."""
     for request_id in list(get_confirmation_context()):
         clear_confirmation(request_id)

@@ -26,10 +26,10 @@ _THREADS = 8
 
 
 class Effect(Protocol):
-    """Something that a generator wants done; its result, or its error, goes back into the generator."""
+    """Something that a generator wants done. Its result or error is sent back into the generator."""
 
     def __call__(self) -> Any:
-        """Do it here and now."""
+        """Do it in this thread."""
         ...
 
     def arun(self) -> Coroutine[Any, Any, Any]:
@@ -41,13 +41,13 @@ Effects = Generator[Effect, Any, T]
 
 
 class StoreCall(partial[Any]):
-    """A call of a store's method, or of a function that takes the store first; leaves the event loop where it blocks.
+    """A call of a store method, or of a function whose first argument is the store.
 
-    A `partial` and nothing around it: each cycle makes five of these.
+    A bare `partial`, because each call through a gate makes five of these.
     """
 
     def arun(self) -> Coroutine[Any, Any, Any]:
-        """Do it in the pool, unless its store says that it never blocks."""
+        """Run in the thread pool, unless the store never blocks."""
         store = getattr(self.func, "__self__", None)
         if store is None:
             store = self.args[0]
@@ -55,12 +55,12 @@ class StoreCall(partial[Any]):
 
 
 class HookCall:
-    """A call of a rule, a prompt or another hook, which may be async where the gated function is; its error is raised.
+    """A call of a rule, prompt or other hook, which may be async if the gated function is. Its error is raised.
 
     Args:
         function: The hook.
         kwargs: Its arguments.
-        snapshot: Returns what must not change while an async hook is awaited and other tasks run.
+        snapshot: Returns a value that must not change while an async hook is awaited and other tasks run.
 
     Attributes:
         kwargs: The arguments.
@@ -76,10 +76,10 @@ class HookCall:
 
     def __call__(self) -> Any:
         value = self._function(**self.kwargs)
-        if value is not True and value is not False and inspect.isawaitable(value):  # rules mostly say True or False
+        if value is not True and value is not False and inspect.isawaitable(value):  # most rules return a bool
             close = getattr(value, "close", None)
             if close is not None:
-                close()  # a coroutine that is never awaited would warn somewhere else
+                close()  # otherwise Python would warn elsewhere that the coroutine was never awaited
             raise TypeError("is async, which needs an async function behind the gate")
         return value
 
@@ -94,7 +94,7 @@ class HookCall:
 
 
 class Pause:
-    """Do nothing for a while."""
+    """Sleep for some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -109,10 +109,10 @@ class Pause:
 
 
 class Attempt(NamedTuple):
-    """How a call of the gated function ended: with a value, or with what it raised.
+    """How a call of the gated function ended: with a value or with an exception.
 
     Attributes:
-        is_ambiguous: What it raised leaves it open whether it took effect; `execute` finds that out.
+        is_ambiguous: The exception does not say whether the call took effect. Set by `execute`.
     """
 
     value: Any
@@ -127,11 +127,11 @@ class Attempt(NamedTuple):
 
 
 def left_to_run(value: Any) -> tuple[str, bool] | None:
-    """Return what a call's result is that has work of the call still to do, and whether that may have begun.
+    """Describe a result that still has work of the call to do, and say whether that work may have begun.
 
-    What has not begun is closed, and never will.
+    A generator or coroutine that has not begun is closed, so that it never runs. Returns None for any other result.
     """
-    kind = cast("type[Any]", type(value))  # and not `isinstance`, which asks an object that may refuse to be looked at
+    kind = cast("type[Any]", type(value))  # `isinstance` would read `__class__`, which user code may override to raise
     inside: Any = getattr(value, "gen", None) if kind.__module__ == "contextlib" else value
     if issubclass(type(inside), _LATER):
         if not isinstance(inside, AsyncGeneratorType):
@@ -149,13 +149,13 @@ _LATER = (AsyncGeneratorType, CoroutineType, GeneratorType)
 
 
 class Suspended(BaseException):
-    """Raised by a call that stops to wait for a person: it has not ended, and may be started again as approved."""
+    """Raised by a call that pauses to wait for a person. It has not ended, and may be started again once approved."""
 
 
 class UserCall:
-    """A call of the gated function; its error is a result too, an `Attempt`.
+    """A call of the gated function. Its result is an `Attempt`, also if the function raises.
 
-    Where the caller is async and the function is not, it runs in a thread.
+    A sync function with an async caller runs in a thread.
     """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class UserCall:
                 return Attempt(await self._function(*self._args, **self._kwargs), None)
             import asyncio
 
-            # The attempt and not the error comes back: a future takes no StopIteration, and would never be done.
+            # The thread returns the error in an Attempt: a future rejects StopIteration and would never be done.
             return await asyncio.to_thread(self)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             return Attempt(None, error)
@@ -184,7 +184,7 @@ def drive(effects: Effects[T], value: Any = None) -> T:
 
     Args:
         effects: The generator.
-        value: The result of its last effect, where it has begun already; None where it has not.
+        value: The result of its last effect if the generator has already begun, else None.
     """
     try:
         effect = effects.send(value)
@@ -209,7 +209,7 @@ async def adrive(effects: Effects[T]) -> T:
             except GeneratorExit as closed:
                 if not isinstance(effect, UserCall):
                     raise
-                # The coroutine is thrown away in mid-call, and nothing can be awaited any more: record it in place.
+                # The coroutine is closed in mid-call, so nothing can be awaited any more: record it synchronously.
                 return drive(effects, Attempt(None, closed))
             except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
                 effect = effects.throw(error)
@@ -227,17 +227,17 @@ def _pool() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has the pool and not its threads, and would wait for them for ever.
+    # A forked child inherits the pool without its threads, and would wait for them forever.
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 async def at_once(function: Callable[[], T]) -> T:
-    """Run a function that does not block, where one is awaited."""
+    """Run a function that does not block, where a coroutine is expected."""
     return function()
 
 
 async def until_done(work: asyncio.Future[Any]) -> None:
-    """Wait for the end of a future, and pass a cancellation of this task on that comes meanwhile."""
+    """Wait until a future is done. If this task is cancelled meanwhile, raise the cancellation afterwards."""
     import asyncio
 
     cancelled: asyncio.CancelledError | None = None
@@ -251,11 +251,11 @@ async def until_done(work: asyncio.Future[Any]) -> None:
 
 
 async def offload(function: Callable[[], T]) -> T:
-    """Run a blocking function in the pool; if the task is cancelled meanwhile, finish the function first."""
+    """Run a blocking function in the pool. If the task is cancelled meanwhile, the function still finishes first."""
     import asyncio
     import contextvars
 
-    # Not `run_in_executor` and `asyncio.wait`: a chain of two futures takes longer than most calls of a store.
+    # Not `run_in_executor` with `asyncio.wait`: chaining two futures takes longer than most calls of a store.
     loop, attempts = asyncio.get_running_loop(), list[Attempt]()
     done = loop.create_future()
 

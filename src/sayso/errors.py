@@ -1,4 +1,4 @@
-"""The errors of sayso. Each one means that nothing was run or decided because of it, except `OutcomeNotRecordedError`.
+"""The errors of sayso. Except for `OutcomeNotRecordedError`, each means that nothing was run or decided because of it.
 
     SaysoError
     ├── ConfigError                 a setting cannot be used
@@ -57,7 +57,7 @@
     └── OutcomeNotRecordedError     the call ran, and its outcome could not be recorded
 
 Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.gates.signals`. Every error has its facts as
-attributes and can be pickled; an error about a request has its `id`.
+attributes and can be pickled. An error about a request has its `id`.
 """
 
 from __future__ import annotations
@@ -92,20 +92,20 @@ class SaysoError(Exception):
     """Something is wrong; nothing was run or decided because of it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses build their message from facts, so the default (call the class with `args`) would not do.
+        # Subclasses build their message from facts, so the default, calling the class with `args`, would fail.
         return _rebuild, (type(self), self.args, dict(self.__dict__))
 
 
 @dataclass_transform(eq_default=False)
 class _Factual(SaysoError):
-    """An error whose `_message` is filled in with its facts: the annotated attributes, which its constructor takes."""
+    """An error that formats `_message` with its facts: the annotated attributes, which the constructor takes."""
 
     facts: ClassVar[tuple[str, ...]] = ()
     _message: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         cls.facts = (*cls.facts, *cls.__annotations__)
-        if "_message" in cls.__dict__:  # a base class may take its message as an argument
+        if "_message" in cls.__dict__:  # a base class may take its message as an argument instead
             cls.__init__ = _Factual.__init__
 
     def __init__(self, *values: object, **named: object) -> None:
@@ -134,7 +134,7 @@ class ConfigError(SaysoError):
 class ArgumentError(_Factual):
     """An argument cannot be recorded exactly: it has no canonical form, or does not fit its type."""
 
-    argument: str  # the place of the value, e.g. `order.lines[2].price`
+    argument: str  # the path of the value, e.g. `order.lines[2].price`
     reason: str
     _message = "argument {self.argument!r} {self.reason}; the call was neither recorded nor run"
 
@@ -195,7 +195,7 @@ class AskRefusedError(SaysoError):
 
 
 class KeyReusedError(_OfRequest, AskRefusedError):
-    """The key was used in this run before, for another call: that of `request_id`. Nothing was recorded."""
+    """The key was used before in this run for another call, that of `request_id`. Nothing was recorded."""
 
     def __init__(self, run_id: str, key: str, *, request_id: str, what: str) -> None:
         AskRefusedError.__init__(
@@ -207,7 +207,7 @@ class KeyReusedError(_OfRequest, AskRefusedError):
 
 
 class TooManyOpenError(AskRefusedError):
-    """The run `run_id` has `limit` pending requests already, which is the most that it may have."""
+    """The run `run_id` already has `limit` pending requests, the maximum."""
 
     def __init__(self, run_id: str, limit: int) -> None:
         super().__init__(f"{limit} requests of run {run_id!r} wait already; let people decide some of them first")
@@ -215,7 +215,7 @@ class TooManyOpenError(AskRefusedError):
 
 
 class TooManyOpenForTokenError(AskRefusedError):
-    """The program with the token `name` has `limit` pending requests already, which is the most that it may have."""
+    """The program with the token `name` already has `limit` pending requests, the maximum."""
 
     def __init__(self, name: str, limit: int) -> None:
         super().__init__(f"{limit} requests of {name!r} wait already; let people decide some of them first")
@@ -223,13 +223,13 @@ class TooManyOpenForTokenError(AskRefusedError):
 
 
 class RequestNotFoundError(_OfRequest):
-    """No request has this id, or begins with this prefix."""
+    """No request has this id or begins with this prefix."""
 
     _message = "no request {self.request_id!r} in this store; `sayso ls --all` lists what is there"
 
 
 class AmbiguousIdError(_Factual):
-    """Several requests begin with this prefix; `matches` are ten of their ids at most."""
+    """Several requests begin with this prefix. `matches` has at most ten of their ids."""
 
     prefix: str
     matches: Sequence[str]
@@ -241,7 +241,7 @@ class AmbiguousIdError(_Factual):
 
 
 class GrantNotFoundError(_Factual):
-    """No grant has this id, or begins with this prefix; or it has ended, and cannot be agreed to."""
+    """No grant has this id or begins with this prefix, or the grant has ended and cannot be agreed to."""
 
     grant_id: str
     _message = (
@@ -294,7 +294,7 @@ class AlreadyDecidedError(DecisionRefusedError):
     """Somebody else decided first."""
 
     state: str
-    by: str  # `subject@issuer`, or `subject` for people of this machine
+    by: str  # `subject@issuer`, or `subject` for a person of this machine
     at: datetime  # in UTC
     channel: str
     age: str
@@ -332,7 +332,7 @@ class MissingRoleError(DecisionRefusedError):
 
 
 class AlreadyVotedError(DecisionRefusedError):
-    """Each person counts once; `missing` more reviewers must approve."""
+    """The reviewer has already approved: each person counts once. `missing` more reviewers must approve."""
 
     by: str
     missing: int
@@ -358,7 +358,7 @@ class NotClaimedError(DecisionRefusedError):
 
 
 class NotUndoneError(DecisionRefusedError):
-    """The decision cannot be undone: it is somebody else's, its time is over, or its call has started."""
+    """The decision cannot be undone: somebody else made it, its time is over, or its call has started."""
 
     reason: str
     _message = "the decision on {self.request_id} was not undone: {self.reason}; nothing changed"
@@ -383,7 +383,7 @@ class GrantRefusedError(DecisionRefusedError):
 
 
 class WrongKindError(DecisionRefusedError):
-    """A call cannot be answered, a question cannot be approved."""
+    """The verb does not fit the request: a call cannot be answered, a question cannot be approved."""
 
     kind: str
     verb: str
@@ -419,7 +419,7 @@ class InvalidAnswerError(DecisionRefusedError):
 
 
 class ReasonMissingError(DecisionRefusedError):
-    """The decision needs a reason: it rejects a Confirm, or lets an effect happen again."""
+    """The decision needs a reason, because it rejects a Confirm or allows an effect to happen again."""
 
     what: str = "the no to a Confirm"
     _message = "{self.what} needs a reason; nothing was decided on {self.request_id}: say why"
@@ -445,7 +445,7 @@ class AlreadyStartedError(StartRefusedError):
     """The call was started before; an approval starts it once."""
 
     state: str  # `running`, `done` or `failed`
-    at: datetime | None  # in UTC; None where it is not known
+    at: datetime | None  # in UTC; None if unknown
     age: str
     _message = (
         "the call of {self.request_id} was already started {self.age} and is {self.state}; it was not started again"
@@ -453,16 +453,16 @@ class AlreadyStartedError(StartRefusedError):
 
 
 class NotApprovedError(StartRefusedError):
-    """The request is not approved, or not any more: somebody cancelled it before the call was started."""
+    """The request is not approved (any more), e.g. it was cancelled before its call was started."""
 
     state: str
     _message = "request {self.request_id} is {self.state}, not approved; the call was not run"
 
 
 class GrantEndedError(NotApprovedError):
-    """What approved the call without a person, a grant or a policy's budget, does not any more: it waits for a person.
+    """A grant or a policy's budget approved the call and no longer does. The call now waits for a person.
 
-    `reason` names the grant or the budget, and what became of it.
+    `reason` names the grant or the budget, and what happened to it.
     """
 
     reason: str
@@ -486,7 +486,7 @@ class StoppedError(StartRefusedError):
 
 
 class ApprovalHeldError(StartRefusedError):
-    """The approval can still be undone by who gave it. The call can start when that time is over."""
+    """The reviewer can still undo the approval. The call can start when that time is over."""
 
     until: datetime  # in UTC, by the store's clock
     milliseconds: int  # that were left when the start was refused
@@ -508,7 +508,7 @@ class EffectTakenError(StartRefusedError):
     """Another request has the same effect, and is open, running, done or unknown."""
 
     effect: str
-    other: str | None  # the id of the other request; None where it is another program's
+    other: str | None  # the id of the other request; None if it belongs to another program
     state: str  # of the other request
     _message = (
         "the effect {self.effect!r} of {self.request_id} is taken: {self._named} is {self.state}; the call was not run."
@@ -522,7 +522,7 @@ class EffectTakenError(StartRefusedError):
 
 
 class CallFailedError(StartRefusedError):
-    """The call with this key was started before, and failed; it was not started again."""
+    """The call with this key was started before and failed. It was not started again."""
 
     error: str | None  # its type and message, with secrets masked
     _message = "the call of {self.request_id} failed{self._why}; it was not started again, ask with a key of its own"
@@ -533,7 +533,7 @@ class CallFailedError(StartRefusedError):
 
 
 class OutcomeUnknownError(StartRefusedError):
-    """The call was started, and its outcome is unknown. It is not retried by itself."""
+    """The call was started, and its outcome is unknown. It is not retried automatically."""
 
     _message = (
         "the call of {self.request_id} was started and its outcome is unknown; it was not run again."
@@ -555,11 +555,11 @@ class AlteredRequestError(StartRefusedError):
 
 
 class EvidenceError(SaysoError):
-    """A receipt, an anchor or a checkpoint is not as it was written, or does not match what it is compared with."""
+    """A receipt, an anchor or a checkpoint was altered, or does not match what it is compared with."""
 
 
 class PurgeRefusedError(_Factual):
-    """The request or run with this `id` is not over, or is still needed. Nothing of it was removed."""
+    """The request or run with this `id` is not over or is still needed. Nothing of it was removed."""
 
     id: str
     reason: str
@@ -567,14 +567,14 @@ class PurgeRefusedError(_Factual):
 
 
 class RunPurgedError(_Factual):
-    """The run has ended, and its steps were removed: nobody can say what it did, and it is not begun again."""
+    """The run has ended and its steps were removed, so its result is unknown. It is not run again."""
 
     run_id: str
     _message = "run {self.run_id!r} has ended, and what it did was purged; it is not begun again, take a new run"
 
 
 class OutcomeNotRecordedError(_OfRequest):
-    """The call ran and returned `result`, and its outcome could not be recorded; the record will say `unknown`."""
+    """The call ran and returned `result`, but its outcome could not be recorded. The record will say `unknown`."""
 
     result: object
     reason: str

@@ -1,9 +1,9 @@
-"""OpenTelemetry spans and metrics of a program, and its log: requests, waits, decisions and executed calls.
+"""OpenTelemetry spans, metrics and log records of a program: requests, waits, decisions and executed calls.
 
 Names follow the semantic conventions for generative AI where they apply (`execute_tool NAME`, `gen_ai.tool.name`,
 `gen_ai.execute_tool.duration`); the others begin with `sayso.`. Nothing is imported or recorded unless the program has
 set a tracer or meter provider (extra `otel`). Arguments, results and people's words are never recorded, and an error
-here never reaches a gate. The logger `sayso` is told the same at INFO. The metrics of a server are in
+here never reaches a gate. The logger `sayso` gets the same events at INFO. The metrics of a server are in
 `sayso.server.metrics`.
 """
 
@@ -29,7 +29,7 @@ _EXECUTE = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "functi
 
 
 class _Instruments(NamedTuple):
-    """The tracer and the instruments; made once for a pair of providers."""
+    """The tracer and the instruments of one pair of providers."""
 
     providers: tuple[object, object]
     tracer: Tracer
@@ -40,11 +40,11 @@ class _Instruments(NamedTuple):
     executing: Histogram
 
 
-_cached: list[_Instruments] = []  # one at most; made again when the program sets other providers
+_cached: list[_Instruments] = []  # at most one; replaced when the program sets other providers
 
 
 def log(event: str, request: Request, state: str | None = None) -> None:
-    """Log what happened to a request: its id, tool, run and state (its own, when not given), and no argument of it."""
+    """Log an event of a request with its id, tool, run and state (by default its own), and none of its arguments."""
     if not _log.isEnabledFor(logging.INFO):
         return
     from sayso.model.escaping import escape
@@ -91,7 +91,7 @@ def decided(request: Request, verb: Verb, channel: str) -> Request:
 
 
 def executing(request: Request, effect: UserCall) -> Effect:
-    """Return the effect with a span around the started call; the same effect where nothing is recorded."""
+    """Return the effect with a span around the started call, or the effect itself if nothing is recorded."""
     if _API not in sys.modules or not _is_recording():
         return effect
     span = _Span("execute_tool", request, **_EXECUTE)
@@ -99,7 +99,7 @@ def executing(request: Request, effect: UserCall) -> Effect:
 
 
 def waiting(request: Request, effect: Effect) -> Effect:
-    """Return the effect with a span around the wait; the same effect where nothing is recorded."""
+    """Return the effect with a span around the wait, or the effect itself if nothing is recorded."""
     if not _is_recording():
         return effect
     span = _Span("sayso.wait", request)
@@ -107,7 +107,7 @@ def waiting(request: Request, effect: Effect) -> Effect:
 
 
 class _Traced:
-    """An effect inside of a span, which is the parent of the spans that it makes; `note` records how it ended."""
+    """An effect that runs inside a span; spans that it makes are children. `note` records how it ended."""
 
     def __init__(self, effect: Effect, span: _Span, note: Callable[[Any], Any]) -> None:
         self._effect, self._span, self._note = effect, span, note
@@ -122,7 +122,7 @@ class _Traced:
 
 
 class _Span:
-    """A span that is the current one while its block runs; it raises nothing."""
+    """A span that is the current one inside its block. It raises nothing."""
 
     def __init__(self, operation: str, request: Request, **attributes: str) -> None:
         self._operation, self._request, self._said = operation, request, attributes
@@ -150,7 +150,7 @@ class _Span:
                 self._span.end()
 
     def ended(self, attempt: Attempt) -> Attempt:
-        """Record the outcome of a call, and the class of its error without its message."""
+        """Record the outcome of a call and the class of its error, without the error's message."""
         raised = attempt.raised
         outcome = "done" if raised is None else _outcome(raised)
         with _recording() as instruments:
@@ -191,7 +191,7 @@ def _entered(span: Span) -> Callable[[], object]:
     token = context.attach(trace.set_span_in_context(span))
 
     def leave() -> None:
-        # A coroutine may be closed in another context, where the span was never the current one.
+        # A coroutine may be closed in another context, in which the span was never current.
         if trace.get_current_span() is span:
             context.detach(token)
 
@@ -199,10 +199,10 @@ def _entered(span: Span) -> Callable[[], object]:
 
 
 def _is_recording() -> bool:
-    """Say whether the program has set a tracer or meter provider."""
-    if _API not in sys.modules:  # not imported, so no provider is set; importing it takes time
+    """Return whether the program has set a tracer or meter provider."""
+    if _API not in sys.modules:  # not imported, so no provider is set; importing it here would take time
         return False
-    with suppress(Exception):  # a provider may be any code
+    with suppress(Exception):  # a provider may run any code
         from opentelemetry import metrics, trace
 
         return _is_chosen(trace.get_tracer_provider()) or _is_chosen(metrics.get_meter_provider())
@@ -210,15 +210,15 @@ def _is_recording() -> bool:
 
 
 def _is_chosen(provider: object) -> bool:
-    # Until a provider is set the API has a proxy, which records nothing: many libraries import the API alone.
+    # Until a provider is set the API has a proxy, which records nothing. Many libraries import only the API.
     return not type(provider).__name__.lstrip("_").startswith("Proxy")
 
 
 @contextmanager
 def _recording() -> Generator[_Instruments | None]:
-    """Yield the instruments, and suppress every error of the block; None where nothing is recorded."""
+    """Yield the instruments, or None if nothing is recorded. Suppress every error of the block."""
     instruments = None
-    with suppress(Exception):  # providers, processors and exporters may be any code, and no call fails because of them
+    with suppress(Exception):  # providers, processors and exporters are foreign code; no call may fail because of it
         instruments = _instruments() if _is_recording() else None
     with suppress(Exception):  # the same
         yield instruments
@@ -252,7 +252,7 @@ def _name(request: Request) -> str:
 
 
 def _metric_attributes(request: Request) -> dict[str, str]:
-    """Return attributes with few values, so that a metric does not grow with the number of requests."""
+    """Return attributes with few distinct values, so that the number of time series stays small."""
     found = {"sayso.request.kind": request.kind}
     if isinstance(request.subject, Call):
         found["gen_ai.tool.name"] = request.subject.name

@@ -38,7 +38,7 @@ _LONGEST_LINE = 65_536
 
 
 class Settled(Exception):
-    """The request was decided elsewhere, or the time was over, while the screen waited for a line."""
+    """The request was decided elsewhere, or its time was over, while the screen waited for a line."""
 
 
 class TerminalClosed(Exception):
@@ -49,7 +49,7 @@ class Screen:
     """The terminal of this process.
 
     Args:
-        is_over: Asked about ten times a second while a line is awaited; True breaks the waiting off.
+        is_over: Called about ten times a second while a line is awaited; True ends the wait.
     """
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
@@ -57,14 +57,14 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """How many columns a row may have."""
+        """The maximum number of columns of a row."""
         return max(46, min(shutil.get_terminal_size().columns - 1, _WIDEST))
 
     def say(self, *rows: str) -> None:
         """Print rows.
 
         Raises:
-            TerminalClosed: The terminal does not take them.
+            TerminalClosed: The terminal cannot be written to.
         """
         self._write("".join(f"{row}\n" for row in rows or ("",)))
 
@@ -77,7 +77,7 @@ class Screen:
 
     @staticmethod
     def forget_typed() -> None:
-        """Drop the input so far: it was typed before there was anything to see."""
+        """Discard the input so far: it was typed before the request was shown."""
         if sys.platform == "win32":
             return
         import termios
@@ -86,11 +86,11 @@ class Screen:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def ask(self, prompt: str) -> str:
-        """Return a line that the person typed, without white space around it.
+        """Return a line that the person typed, without surrounding white space.
 
         Raises:
-            Settled: It is not needed any more.
-            TerminalClosed: There will be none.
+            Settled: `is_over` returned True.
+            TerminalClosed: The input has ended, or a line is too long.
         """
         while True:
             self._write(prompt)
@@ -114,7 +114,7 @@ class Screen:
         return typed
 
     def page(self, rows: Sequence[str]) -> bool:
-        """Print rows a screenful at a time; return whether the person saw them all."""
+        """Print rows one screen at a time; return whether the person saw all of them."""
         height = max(shutil.get_terminal_size().lines - 2, 5)
         for start in range(0, len(rows), height):
             self.say(*rows[start : start + height])
@@ -132,7 +132,7 @@ class Screen:
 
 def _has_input() -> bool:
     if sys.platform == "win32":
-        return True  # select knows only sockets there, so reading blocks
+        return True  # select accepts only sockets there, so reading blocks
     try:
         return bool(select.select([sys.stdin.fileno()], [], [], _POLL)[0])
     except (OSError, ValueError) as error:
@@ -149,7 +149,7 @@ def _read() -> bytes:
 
 
 PROGRAM_GONE = "program gone: it ended, its run has no name, and nobody comes back for the decision"
-"""The note on a request for which `Review.program_is_gone`."""
+"""The note on a request for which `Review.program_is_gone` is true."""
 
 _VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
 
@@ -158,11 +158,11 @@ class Dialog:
     """The dialog about one request on one screen.
 
     Args:
-        screen: Where it is shown.
-        review: How it is decided, and in whose name.
-        request: What waits.
-        leave: By which letters the person leaves it as it is, e.g. `{"d": "detach"}`.
-        may_leave: Asked when one of them was typed.
+        screen: Where the request is shown.
+        review: Records the decision, in its reviewer's name.
+        request: The request.
+        leave: The letters that leave the request undecided, with their verbs, e.g. `{"d": "detach"}`.
+        may_leave: Called when the person types one of these letters; False keeps the dialog open.
     """
 
     def __init__(
@@ -178,11 +178,11 @@ class Dialog:
         }  # fmt: skip
 
     def run(self) -> tuple[Request, str]:
-        """Ask until the request is settled or left; return it as it stands, and the letter by which it was left.
+        """Ask until the request is settled or left. Return it, and the letter by which the person left it or "".
 
         Raises:
-            Settled: It was decided elsewhere while a line was awaited.
-            TerminalClosed: Nobody is there any more.
+            Settled: The request was decided elsewhere while a line was awaited.
+            TerminalClosed: Nobody is at the terminal any more.
             StoreError: The store failed.
         """
         self._show()
@@ -256,7 +256,7 @@ class Dialog:
             return None
         self._screen.say(*(f"  {change.line()}" for change in found))
         question = f"run {token(before.name)} with these arguments? [y/n] "
-        # An edit that took its time is not lost by an empty line.
+        # An empty line must not discard an edit that took effort.
         while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
             self._screen.say("  y runs it so, n drops the changes")
         if typed not in {"y", "yes"}:
@@ -265,7 +265,7 @@ class Dialog:
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
 
     def _new_values(self, schema: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
-        """Ask for each argument; enter keeps it."""
+        """Ask for each argument; an empty line keeps its value."""
         given: dict[str, object] = {}
         self._screen.say('  enter keeps a value, "" is the empty text; lists and objects are JSON, such as ["a", "b"]')
         for name in schema.names:
@@ -305,7 +305,7 @@ class Dialog:
         if self._request.kind == "call":
             return []
         found = choices_of(schema_of(self._request))
-        # A choice that reads like another one's number could be mistaken for it: then they have no numbers.
+        # If a choice looks like the number of another one, the choices get no numbers, so that they cannot be confused.
         return [] if any(str(choice) in map(str, range(1, len(found) + 1)) for choice in found) else found
 
     def _hint(self) -> str:
@@ -314,7 +314,7 @@ class Dialog:
         return f"your answer ({kinds_of(schema_of(self._request))['answer']})"
 
     def _other(self, typed: str) -> Request | None:
-        """Take a line that is no letter of the menu: an answer, or a record."""
+        """Handle a line that is not a letter of the menu: the answer to a question, or a mistake."""
         if self._request.kind == "call":
             self._screen.say(f"  please type one of {', '.join(self._verbs)}")
             return None
@@ -334,7 +334,7 @@ class Dialog:
     # -- refusals ----------------------------------------------------------------------------------------------
 
     def _refused(self, refusal: Exception) -> Request | None:
-        """Say why a decision was not taken; return the request if it is settled by now."""
+        """Print why a decision was refused. Return the request as it is now; show it again if its call has changed."""
         self._screen.say(f"  error: {escape(in_short(str(refusal)))}")
         before, now = self._request, self._review.get(self._request.id)
         self._request = now
@@ -345,7 +345,7 @@ class Dialog:
 
 
 def _typed(tree: Json) -> str:
-    """Return a value as it is typed: a list or an object as JSON, anything else as it is drawn."""
+    """Return a value as the person would type it: a list or object as JSON, anything else as the card draws it."""
     plain = display(tree)
     if not isinstance(plain, list | dict):
         return brief(tree, 60)
@@ -354,14 +354,14 @@ def _typed(tree: Json) -> str:
 
 
 _LOOK_AGAIN = 0.1
-_TYPED = 200  # characters of a list or an object that stand in a prompt
+_TYPED = 200  # characters of a list or an object in a prompt
 
-# Two dialogs at once would take each other's lines.
+# Two dialogs at once would read each other's lines.
 _turn = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _turn  # noqa: PLW0603  the thread that had the turn is not there any more in a forked child
+    global _turn  # noqa: PLW0603  in a forked child, the thread that held the lock does not exist
     _turn = threading.Lock()
 
 
@@ -370,24 +370,24 @@ if hasattr(os, "register_at_fork"):
 
 
 def turn() -> threading.Lock:
-    """Return the lock that a dialog at the terminal holds while it runs."""
+    """Return the lock that a dialog holds while it uses the terminal."""
     return _turn
 
 
 def converse(
     store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool] = lambda: False
 ) -> Request:
-    """Show a request on the terminal and take the person's decision, in the name of the configured reviewer.
+    """Show a request on the terminal and record the person's decision in the name of the configured reviewer.
 
     Args:
-        store: Where the request lives.
-        request: What waits.
-        is_over: Whether there is nothing to be asked here any more.
-        is_left: Whether the program has stopped waiting for it.
+        store: The request's store.
+        request: The request.
+        is_over: Whether the dialog should end because the request needs no decision here.
+        is_left: Whether the program has stopped waiting for the request.
 
     Returns:
-        The request as it stands: decided here or elsewhere, or still pending when the person detached, the terminal
-        went away, or `is_over` said that it is time.
+        The request as it stands now: decided here or elsewhere, or still pending because the person detached, the
+        terminal was closed, or `is_over` returned True.
 
     Raises:
         StoreError: The store failed.
@@ -428,7 +428,7 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
 
 
 def _may_detach(screen: Screen, request: Request) -> bool:
-    """Ask before a request is left that nobody could come back to: it is withdrawn then."""
+    """Ask for confirmation before the person leaves a request that no program can resume, because it is withdrawn."""
     if not is_random(request.run_id):
         return True
     screen.say(
