@@ -1,6 +1,6 @@
-"""`cached_property` without the lock of Python 3.11's, which hangs a child that is forked while another thread has it.
+"""`cached_property` without the lock of Python 3.11's, which can hang a child that is forked while a thread holds it.
 
-Two threads that ask for a value at once may both compute it, as in Python 3.12 and later.
+Two threads that read a value at once may both compute it, as in Python 3.12 and later.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ else:
 
     T = TypeVar("T")
 
-    class cached_property(Generic[T]):  # noqa: N801  the name of Python's own
-        """A value that is computed at its first use, and kept in the object's `__dict__`."""
+    class cached_property(Generic[T]):  # noqa: N801  as the class in functools
+        """A value that is computed at its first use and stored in the object's `__dict__`."""
 
         def __init__(self, compute: Callable[[Any], T]) -> None:
             self._compute = compute

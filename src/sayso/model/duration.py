@@ -21,7 +21,7 @@ _FORMS = "write a timedelta or a text like '90s', '15m', '24h', '7d', '1h30m', '
 
 
 def option(name: str, value: timedelta | str) -> timedelta:
-    """Return the span that an option gives; as `parse`, and the error names the option."""
+    """Return the duration of an option, as `parse`; the error names the option."""
     try:
         return parse(value)
     except ConfigError as error:
@@ -29,10 +29,10 @@ def option(name: str, value: timedelta | str) -> timedelta:
 
 
 def parse(value: timedelta | str) -> timedelta:
-    """Return the span that `value` names: a `timedelta`, or numbers with units, the largest unit first, each once.
+    """Return a duration: `value` itself, or the sum of its numbers with units, the largest unit first, each once.
 
     Raises:
-        ConfigError: `value` is no duration, not positive, or over ten years.
+        ConfigError: `value` is not a duration, is not positive, or is over ten years.
     """
     span = _read(value) if isinstance(value, str) else value
     if not isinstance(span, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
@@ -45,7 +45,7 @@ def parse(value: timedelta | str) -> timedelta:
 
 
 def until(value: datetime | timedelta | str, now: datetime) -> datetime:
-    """Return the instant that `value` names: one itself, a span from now, or ISO 8601, in UTC where it has no zone.
+    """Return an instant: `value` itself, ISO 8601 (UTC if it has no offset), or a duration after `now`.
 
     Raises:
         ConfigError: It is none of these.
@@ -64,7 +64,7 @@ def until(value: datetime | timedelta | str, now: datetime) -> datetime:
 
 
 def text(delta: timedelta) -> str:
-    """Return a span for people, at most two units of it: `2m`, `1h 5m`, `3d`, `12 s`, `500 ms`."""
+    """Format a duration for people, with at most two units: `2m`, `1h 5m`, `3d`, `12 s`, `500 ms`."""
     if delta < timedelta(0):
         return f"-{text(-delta)}"
     if delta < timedelta(seconds=1):
@@ -89,9 +89,9 @@ def text(delta: timedelta) -> str:
 
 
 def ago(then: datetime, now: datetime) -> str:
-    """Return how long `then` is past: `just now`, `12 s ago`, `3 min ago`, `2 h ago`, `4 days ago`.
+    """Format how long ago `then` was: `just now`, `12 s ago`, `3 min ago`, `2 h ago`, `4 days ago`.
 
-    An instant that lies ahead (two machines' clocks differ) reads `in 5m`.
+    An instant in the future (the clocks of two machines differ) reads `in 5m`.
     """
     seconds = (now - then).total_seconds()
     if seconds <= -2:
@@ -109,7 +109,7 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def left(end: datetime, now: datetime) -> str:
-    """Return how long it is until `end`: `in 13m`, or `expired`; at the very instant of `end` it is too late."""
+    """Format the time until `end`: `in 13m`, or `expired`, which begins at the very instant `end`."""
     return say("in %(span)s", span=text(end - now)) if now < end else say("expired")
 
 
@@ -117,7 +117,7 @@ def _read(value: str) -> timedelta | None:
     found = _FORM.fullmatch(value.strip(" ")) if len(value) <= 100 else None
     if found is None or not any(found.groups()):
         return None
-    # Fractions, because a float would make 0.29s one microsecond short, and because no number is too large for one.
+    # Fractions, because a float would make 0.29s one microsecond short, and because they have no largest number.
     exact = sum((Fraction(number) * _MICROSECONDS[unit] for unit, number in found.groupdict("0").items()), Fraction(0))
     return timedelta(microseconds=min(int(exact), 2 * (_LONGEST // timedelta(microseconds=1))))
 

@@ -1,7 +1,7 @@
 """A reviewer's edit of a call: applied, and validated as far as possible without the program's classes.
 
-A value that equals its mask keeps the original; an omitted argument takes its default. The calls that stand for plans
-have additional rules. Invariant: the program that runs the call can rebuild every edit that is accepted here.
+A value that equals its mask keeps the original; an omitted argument takes its default. Calls that wait for a plan or a
+target have additional rules. Invariant: the program that runs the call can rebuild every edit that is accepted here.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from sayso.model.schema import Schema, SchemaError
 PLAN_TOOL = "sayso.mplp.call:carry_out_plan"
 TARGET_TOOL = "sayso.mplp.call:use_target"
 READ_ONLY = "readOnly"
-"""The keyword of JSON Schema that says of the schema of a call: its program cannot take changed arguments."""
+"""The JSON Schema keyword that marks a call whose program does not accept changed arguments."""
 
 _FIXED = ("target_type", "target_id")
 
 
 def is_target(request: Request) -> bool:
-    """Say whether a request waits for the approval of a target."""
+    """Return whether a request waits for the approval of a target."""
     return isinstance(request.subject, Call) and request.subject.tool in {PLAN_TOOL, TARGET_TOOL}
 
 
 def is_read_only(request: Request) -> bool:
-    """Say whether nobody can change the call's arguments, because its program could not run what was changed."""
-    # The word is looked for first: nearly no schema has it, and none has to be read then.
+    """Return whether the arguments of a request's call cannot be changed, because its program runs what it sent."""
+    # A text search first: few schemas contain the word, and only those have to be parsed.
     return f'"{READ_ONLY}"' in request.subject.schema and schema_of(request).tree.get(READ_ONLY) is True
 
 
 def must_not_be_read_only(request: Request) -> None:
-    """Refuse an edit of a call whose arguments nobody can change.
+    """Check that the arguments of a request's call can be changed.
 
     Raises:
-        InvalidChangesError: It is one.
+        InvalidChangesError: They cannot.
     """
     if is_read_only(request):
         fixed = "the arguments of this call cannot be changed: its program runs exactly what it sent"
@@ -52,7 +52,7 @@ def must_not_be_read_only(request: Request) -> None:
 
 
 def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with an edit, given as trees of its arguments, that is about another target."""
+    """Return the problems of an edit, given as argument trees, that changes the target of a Confirm."""
     if request.call.tool != TARGET_TOOL:
         return []
     changed = [name for name in _FIXED if dump(before.get(name)) != dump(after.get(name))]
@@ -65,10 +65,10 @@ _ID = re.compile(ID_PATTERN.removeprefix("^").removesuffix("$"))
 
 
 def wrong_steps(arguments: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the steps in a plan's arguments, which are plain JSON values: `where: what`."""
+    """Return the problems of the steps in a plan's arguments (plain JSON values), each as `where: what is wrong`."""
     match arguments:
         case {"steps": [*steps]}:
-            # A program on another machine may ask with types of its own, and then anything may stand there.
+            # A program on another machine may ask with its own types, so a step may be any JSON value.
             return list(_wrong([step if isinstance(step, dict) else {} for step in steps]))
         case _:
             return []
@@ -90,25 +90,25 @@ def _wrong(steps: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _unclear(where: str) -> SchemaError:
-    """Return the error for an edit of a masked list or text that does not say whose secret stands where."""
+    """Return the error for an edit of a masked list or text in which a mask cannot be matched to its secret."""
     what = "what has masked values in it was added, removed or moved, so it is not certain whose secret"
     return SchemaError([f"{where or 'arguments'}: {what} {MASK} stands for; write the secrets out"])
 
 
 def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Json:
-    """Return `edited` with the values of `original` wherever it says `MASK` and `masked` says so too.
+    """Return `edited` with each mask replaced by the value of `original` that was masked there.
 
-    `edited` and `masked` are in the same form: both canonical or both as people see them (`canonical.display`); what
-    comes back from `original` is in the canonical form. `MASK` at a place that was not masked is an ordinary text.
+    `edited` and `masked` have the same form: both canonical, or both as people see them (`canonical.display`). Values
+    from `original` are in canonical form. A text that equals `MASK` where nothing was masked is an ordinary text.
 
     Args:
-        edited: What the reviewer made of `masked`; names may be missing.
-        original: The tree that was masked.
+        edited: The reviewer's version of `masked`; names may be missing.
+        original: The tree before masking.
         masked: What the reviewer saw.
-        where: What the trees are called in errors.
+        where: The name of the trees in errors.
 
     Raises:
-        SchemaError: What is masked was moved so that it cannot be told whose secret `MASK` stands for.
+        SchemaError: A masked value was moved, so it is not certain which secret a mask stands for.
     """
     if masked == MASK:
         return original if _is_mask(edited) else edited
@@ -137,7 +137,7 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
                 for item, place in paired
             ],
         )
-    if mentions_mask(edited) and _hides(masked, original):  # it is of another kind than what was masked
+    if mentions_mask(edited) and _hides(masked, original):  # its kind differs from what was masked
         raise _unclear(where)
     return edited
 
@@ -150,7 +150,7 @@ def _with_password(edited: str, original: str, masked: str, where: str) -> str:
 
 
 def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -> list[int | None]:
-    """Return for each element that mentions the mask which element of `seen` it was."""
+    """Return, for each element that contains a mask, the index in `seen` of the element that it was."""
     still = len(items) == len(seen)
     found: list[int | None] = [None] * len(items)
     open_ends: list[int] = []
@@ -165,7 +165,7 @@ def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -
         else:
             open_ends.append(index)
     for index in open_ends:
-        # Changed where it stood: certain only while no other element has come from this place.
+        # Changed in place. That is certain only if no other element came from this place.
         if not still or index in found or any(other == items[index] for other in seen):
             raise _unclear(where)
         found[index] = index
@@ -173,9 +173,9 @@ def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -
 
 
 def writes_over(edited: Json, shown: Json) -> bool:
-    """Say whether an edit has another text where a value is masked; whether it is the same value, nobody may learn.
+    """Return whether an edit replaces a masked value with another text, without revealing whether the two are equal.
 
-    `edited` is in the canonical form or plain JSON, `shown` as `Call.drawn` has it.
+    `edited` is in canonical form or plain JSON, `shown` in the form of `Call.drawn`.
     """
     if tag_in(shown) == "$secret":
         return not _is_mask(edited)
@@ -196,7 +196,7 @@ def _is_mask(tree: Json) -> bool:
 
 
 def mentions_mask(tree: Json) -> bool:
-    """Say whether a value, or a part of it, reads as a mask."""
+    """Return whether a value or a part of it looks like a mask."""
     parts = children_of(tree)
     if parts is None:
         return _is_mask(tree) or (isinstance(tree, str) and has_gap(tree))
@@ -213,11 +213,11 @@ def _hides(masked: Json, original: Json) -> bool:
 
 
 def with_unset(new: Json, old: Json) -> Json:
-    """Return `new` with those fields marked as not given that are so in `old`, and have the same value still.
+    """Return `new` with a field marked as not given if it is so in `old` and has the same value.
 
     Args:
-        new: A value as it was edited, in canonical form.
-        old: The same as it stood before.
+        new: The edited value, in canonical form.
+        old: The value before the edit.
     """
     fields, before = fields_of(new), fields_of(old)
     items, earlier = items_of(new), items_of(old)
@@ -245,10 +245,10 @@ def _unset(rest: Mapping[str, Json]) -> list[str]:
 
 
 def schema_of(request: Request) -> Schema:
-    """Return the types of a request's arguments or answer: the program's own where it lives in this process.
+    """Return the types of a request's arguments or answer: the program's own if it lives in this process.
 
     Raises:
-        StoreCorruptError: What the store holds is not the text of a schema that this version knows.
+        StoreCorruptError: The stored schema cannot be read by this version.
     """
     subject = request.subject
     live = Schema.live(subject.schema_digest)
@@ -265,10 +265,10 @@ def schema_of(request: Request) -> Schema:
 def edited_call(
     request: Request, changes: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None
 ) -> Call:
-    """Return the call as a reviewer changed it, validated by the function's types; nothing is decided.
+    """Return the call with a reviewer's changes, validated by the function's types. Decides nothing.
 
     Raises:
-        InvalidChangesError: The arguments do not fit.
+        InvalidChangesError: The arguments do not fit the types.
         WrongKindError: The request is a question.
     """
     if request.kind != "call":
@@ -288,7 +288,7 @@ def edited_call(
             raise _unclear(added[0])
         new = {name: _meant(name, value, real, shown) for name, value in written.items()}
         merged = new if changes is None else {**real, **new}
-        # What was not changed stays to the byte, whatever its type would make of it.
+        # An unchanged value stays identical to the byte, even if its type would normalise it.
         kept = {name for name, form in merged.items() if name in real and dump(form) == dump(real[name])}
         form = _form(with_unset(_wrapped(schema.fit(merged, kept=kept)), canonical.load(before.form)))
     except SchemaError as error:
@@ -305,7 +305,7 @@ def edited_call(
 
 
 def _unfit(request: Request, after: dict[str, Any]) -> list[str]:
-    """Return what is wrong with an edit of a call that waits for sayso itself, and which its types let through."""
+    """Return the problems of an edit that the types accept but the rules for plans and targets do not."""
     if request.call.tool == PLAN_TOOL:
         return wrong_steps(cast("dict[str, Any]", canonical.display(after)))
     return moved(request, canonical.load(request.call.form), after)
@@ -330,7 +330,7 @@ def _wrapped(named: dict[str, Any]) -> dict[str, Any]:
 def _meant(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, Any]) -> Any:
     if name not in real:
         return value
-    if name not in shown:  # what the gate's own redactor leaves out is masked as a whole
+    if name not in shown:  # the gate's own redactor removed it: it is masked as a whole
         return unmask(value, real[name], MASK, where=name)
     if _is_as_shown(value, shown[name]):
         return real[name]
@@ -339,13 +339,13 @@ def _meant(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, A
 
 
 def _is_as_shown(value: Any, shown: Any) -> bool:
-    # What equals the shown value was not changed, so the real value stays, to the byte; compared as text, because
-    # 1 == 1.0 == True and they are three different arguments.
+    # A value that equals the shown one was not changed, so the real value stays, to the byte. They are compared as
+    # text, because 1 == 1.0 == True are three different arguments.
     return dump(value) in {dump(shown), dump(canonical.display(shown))}
 
 
 def _masked_edit(request: Request, tree: dict[str, Any]) -> str | None:
-    """Return the masked form of an edited call. What the gate's own redactor hid stays hidden whole: it is not here."""
+    """Return the masked form of an edited call. What the gate's own redactor hid, which is not here, stays hidden."""
     redaction = Redaction(request.redact)
     masked = cast("dict[str, Any]", redaction.mask(tree))
     call = request.call

@@ -1,6 +1,6 @@
-"""Makes text safe to show: invisible, look-alike and direction-changing characters are written as escapes.
+"""Makes text safe to show: invisible, look-alike and direction-changing characters become visible escapes.
 
-Also `storable` (what a store can keep), CSV cells that a spreadsheet does not take for formulas, and `Text`.
+Also `storable` (what a store can keep), CSV cells that a spreadsheet does not run as formulas, and `Text`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Text(str):
-    """A text that programs for other libraries read as a message; written down it is a plain `str`."""
+    """A text that other programs' libraries can read as a message. Serialised, it is a plain `str`."""
 
     __slots__ = ()
 
@@ -25,12 +25,12 @@ class Text(str):
 
 
 # `str.isprintable` is false for the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and every Zs but the space. These are
-# printable by their category and are seen as nothing, or as a space: fillers, joiners, variation selectors, U+FFFC.
+# by category printable but look like nothing or like a space: fillers, joiners, variation selectors, U+FFFC.
 _BLANK = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00016fe4\U0001d159\U000e0100-\U000e01ef"
 )
-# A literal `<U+` would read as an escape, so its first character is one.
+# A literal `<U+` would read as an escape, so its `<` is escaped.
 _MARKED = re.compile(rf"<(?=U\+)|[{_BLANK}]")
 _ODD = re.compile(rf"<(?=U\+)|[{_BLANK}]|[^\x20-\x7e]")
 _BLANK_ONE = re.compile(f"[{_BLANK}]")
@@ -44,10 +44,10 @@ _NO_SCRIPT = frozenset({"FEMININE", "MASCULINE", "MICRO", "MODIFIER", "SUBSCRIPT
 
 
 def escape(text: str, *, block: bool = False) -> str:
-    r"""Return `text` with every character that is not plainly visible as an ASCII escape like `<U+202E>`.
+    r"""Return `text` with each character that is not plainly visible as an ASCII escape like `<U+202E>`.
 
-    Escaped are control, format, surrogate, private and unassigned characters, every line end and space but U+0020,
-    fillers that look like nothing, and a combining mark with no letter before it. No two texts have the same result.
+    Escaped are control, format, surrogate, private and unassigned characters, every line end and space except U+0020,
+    fillers that look like nothing, and a leading combining mark. The result is unique for each text.
 
     Args:
         text: Anything.
@@ -59,7 +59,7 @@ def escape(text: str, *, block: bool = False) -> str:
         if text.isprintable() and "<U+" not in text:
             return text
     elif unicodedata.category(text[0])[0] == "M":
-        # It would be drawn onto whatever we put before the text, the opening quote for one.
+        # It would combine with whatever is printed before the text, such as an opening quote.
         marks = next((place for place, mark in enumerate(text) if unicodedata.category(mark)[0] != "M"), len(text))
         return "".join(f"<{_name(mark)}>" for mark in text[:marks]) + escape(text[marks:])
     elif text.isprintable() and _MARKED.search(text) is None:
@@ -68,7 +68,7 @@ def escape(text: str, *, block: bool = False) -> str:
 
 
 def storable(value: T) -> T:
-    r"""Return a text, or JSON values, with lone surrogates, which no file takes, as `\udcff`: file names bring them."""
+    r"""Return a text or JSON values with lone surrogates (from file names; not valid UTF-8) written as `\udcff`."""
     found: Any = value
     if isinstance(value, str):
         found = value if value.isascii() else value.encode(errors="backslashreplace").decode()
@@ -80,22 +80,22 @@ def storable(value: T) -> T:
 
 
 def hidden_in(text: str) -> list[str]:
-    """Return the hidden characters in `text`, as `U+202E`, each once; line feeds and tabs count as layout."""
+    """Return the hidden characters of `text`, as `U+202E`, each once. Line feeds and tabs do not count."""
     if text.isprintable() and (text.isascii() or _BLANK_ONE.search(text) is None):
         return []
     return [_name(character) for character in dict.fromkeys(text) if character not in "\n\t" and _is_hidden(character)]
 
 
 def is_blank(text: str) -> bool:
-    """Say whether there is nothing in `text` that anybody could see."""
+    """Return whether `text` has no visible character."""
     return all(character.isspace() or _is_hidden(character) for character in text)
 
 
 def mixed_script(text: str) -> dict[str, list[str]]:
     r"""Return the words of `text` that mix scripts, with their scripts: `{"p\u0430ypal": ["Latin", "Cyrillic"]}`.
 
-    Latin beside East Asian letters is usual and not counted. A word in one script that looks like one in another is
-    not found.
+    Latin beside East Asian letters is common and does not count. A word in a single script that looks like a word in
+    another is not detected.
     """
     if text.isascii():
         return {}
@@ -105,9 +105,9 @@ def mixed_script(text: str) -> dict[str, list[str]]:
 
 
 def mixed_direction(text: str) -> str | None:
-    """Return the first right-to-left letter of a text that has left-to-right ones, too; None for any other text.
+    """Return the first right-to-left letter of a text that also has left-to-right letters; None for any other text.
 
-    A terminal or browser draws the parts of such a text in another order than they stand in.
+    A terminal or browser draws the parts of such a text in a different order than they are stored.
     """
     if text.isascii():
         return None
@@ -117,9 +117,9 @@ def mixed_direction(text: str) -> str | None:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Say whether most letters of a text run from right to left, so that it is read from the right.
+    """Return whether most letters of a text run from right to left, so that it is laid out from the right.
 
-    The first letter alone, by which browsers tell, would let a single one turn a whole text around.
+    Browsers look at the first letter only, so a single letter could turn a whole text around.
     """
     if text.isascii():
         return False
@@ -156,15 +156,15 @@ def _script(letter: str) -> str:
     return "" if first in _NO_SCRIPT else first.title()
 
 
-# What spreadsheets take for the beginning of a formula, also in the wide forms that they fold, and after blanks.
+# Characters that begin a formula in a spreadsheet, also in full width and after blanks.
 _FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001  these very letters
-# Where the comma is in numbers, spreadsheets end a cell at each semicolon, and take quotes there for their own.
+# Where the decimal separator is a comma, spreadsheets split a line at semicolons and interpret quotes themselves.
 _BEHIND = re.compile(rf';(?=[\s"]*[{re.escape("".join(_FORMULA))}])')
 
 
 def csv_row(cells: Iterable[Any]) -> str:
-    """Return a line of CSV, with its end; texts as `cell` has them."""
-    import csv  # loaded by few of those who escape a text
+    """Return a line of CSV with its line end; texts are escaped by `cell`."""
+    import csv  # few importers of this module need it
     import io
 
     line = io.StringIO()
@@ -173,6 +173,6 @@ def csv_row(cells: Iterable[Any]) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text that can be read and not be run: what hides is escaped, and an apostrophe stops a formula."""
+    """Return a text that a spreadsheet displays and does not run: escaped, and with an apostrophe before a formula."""
     shown = _BEHIND.sub(";'", escape(text))
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

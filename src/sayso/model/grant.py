@@ -1,11 +1,11 @@
-"""Grants: a reviewer's permission for the next calls like one that they looked at.
+"""Grants: a reviewer's permission for the next calls like one that they saw.
 
-A grant is drawn from a call: its fields are kept as they are, its numbers are an upper bound. Invariant: whatever a
-grant does not say does not fit it, so a call with one more field, or of another version of the tool, waits.
-`sayso.stores.grants` finds, takes and ends grants inside a transaction.
+A grant is derived from a call: its fields must be equal, its numbers are upper bounds. Invariant: anything that a grant
+does not mention does not fit it, so a call with an extra field, or of another version of the tool, waits for a person.
+`sayso.stores.grants` finds, uses and ends grants inside a transaction.
 
-Here are also budgets: how much the calls that a policy allows may use in a rolling span of time, before a person is
-asked. `sum(args.amount) <= 1000 per 24h per agent` is one, `count() <= 20 per 1h per run` another.
+Budgets are here too: how much the calls that a policy allows may use in a rolling time span before a person is asked.
+`sum(args.amount) <= 1000 per 24h per agent` is one, `count() <= 20 per 1h per run` another.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 MOST_CALLS = 10_000
-"""The most calls that one grant may allow."""
+"""The largest number of calls that one grant may allow."""
 
 ABOUT_THIS_CALL = "this call"
-"""The fact of a context that no grant compares: what is said of this one call, and not of where it comes from."""
+"""The context fact that no grant compares: it describes this one call, not where it comes from."""
 _CONTEXT = "context:"
 
 _ID_WORDS = "id|ids|no|nr|number|key|code|account|iban|zip|port|index|year|version|uid|pid|ref|user|order|customer"
@@ -46,11 +46,11 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Condition(NamedTuple):
-    """What one field of a call must be.
+    """What a grant requires of one field of a call.
 
     Attributes:
-        kind: `equal`; `at_most` (a number from 0 to this one); `secret` (equal, and kept as a digest).
-        value: The canonical form of the value; the number as a text; or the digest.
+        kind: `equal`; `at_most` (a number from 0 to this one); `secret` (equal, and stored as a digest).
+        value: The canonical form of the value, the number as text, or the digest.
     """
 
     kind: Literal["equal", "at_most", "secret"]
@@ -58,7 +58,7 @@ class Condition(NamedTuple):
 
 
 class Grantor(NamedTuple):
-    """Somebody who agreed to a grant, with the roles that they had then."""
+    """A person who agreed to a grant, with the roles that they had at that time."""
 
     by: Identity
     roles: tuple[str, ...]
@@ -67,24 +67,24 @@ class Grantor(NamedTuple):
 
 @dataclass(frozen=True)
 class Grant:
-    """What the next calls of a tool may be that start without another decision.
+    """The terms under which the next calls of a tool start without another decision.
 
     Attributes:
         id: Random, prefixed `gr_`; knowing it gives no right.
-        request_id: The request that it was drawn from.
-        origin: The run of that request, in whose chain the journal keeps what happens to the grant.
+        request_id: The request that it was derived from.
+        origin: The run of that request; the grant's events are in that run's chain of the journal.
         tool, name, schema_digest: The function, in exactly this version.
-        conditions: What each field must be, by its path (`amount`, `order.currency`), and each fact of the context
-            (`context:folder`): a grant for one folder, server or tenant says nothing of another.
-        without: Paths of the fields that may be anything, or missing.
-        requester, acts_for: Who may ask, and for whom.
-        run: The run in which it counts; None for every run of the requester.
-        risk, retries, idempotent: Of the gate; a call whose gate says more does not fit.
+        conditions: What each field must be, by path (`amount`, `order.currency`), and each fact of the context
+            (`context:folder`): a grant for one folder, server or tenant does not cover another.
+        without: Paths of fields that may have any value or be missing.
+        requester, acts_for: Who may ask, and on whose behalf.
+        run: The run in which it applies; None for every run of the requester.
+        risk, retries, idempotent: Those of the gate. A call whose gate differs in risk or allows more does not fit.
         count, used: How many calls it allows, and how many have started by it.
         created_at, until: When it was made, and when it ends.
-        grantors: Who agreed; a call needs as many of them as its gate needs reviewers.
+        grantors: Who agreed. A call needs as many of them as its gate needs reviewers.
         comment: Why, in the reviewer's words.
-        ended: `revoked`, `used up` or `expired`; None while it counts.
+        ended: `revoked`, `used up` or `expired`; None while it is in force.
         ended_by, ended_at: Who revoked it, and when it ended.
     """
 
@@ -114,11 +114,11 @@ class Grant:
 
     @property
     def left(self) -> int:
-        """How many more calls may start by it."""
+        """How many more calls it allows."""
         return self.count - self.used if self.ended is None else 0
 
     def lacks(self, request: Request) -> str | None:
-        """Return why a request does not fit; None where it does, as far as the grant itself says."""
+        """Return why a request does not fit the grant's own terms; None if it fits."""
         if request.always:
             return "its gate wants a person for every call"
         if not isinstance(request.subject, Call) or request.subject.tool != self.tool:
@@ -137,7 +137,7 @@ class Grant:
         return f"{differing[0]} {'differs' if differing[0] in self.conditions else 'is new'}"
 
     def differing(self, request: Request) -> list[str]:
-        """Return the paths of the fields that keep a call of the same tool from fitting, first those that differ."""
+        """Return the paths that keep a call of the same tool from fitting: fields that differ, then new ones."""
         fields = _fields(request, request.call)
         found: list[str] = []
         for path, condition in self.conditions.items():
@@ -146,17 +146,17 @@ class Grant:
         return found + [path for path in fields if path not in self.conditions and not _is_below(path, self.without)]
 
     def agreed_by(self, grantor: Grantor) -> Grant:
-        """Return the grant with one more person behind it."""
+        """Return the grant with one more grantor."""
         return replace(self, grantors=(*self.grantors, grantor))
 
     def has_same_terms(self, other: Grant) -> bool:
-        """Say whether two grants allow the same, whoever made them."""
+        """Return whether two grants allow the same calls, whoever made them."""
         terms = ("request_id", "conditions", "without", "run", "count", "until")
         mine, theirs = ([getattr(one, name) for name in terms if name != "conditions"] for one in (self, other))
         return mine == theirs and _plain(self.conditions) == _plain(other.conditions)
 
     def lines(self) -> list[str]:
-        """Return what a call must be, one line a field, as people are shown it; secrets are masked."""
+        """Return the terms as people see them, one line per field; secrets are masked."""
         found = [_line(escape(path), condition) for path, condition in self.conditions.items()]
         return found + [say("%(path)s may be anything", path=escape(path)) for path in self.without]
 
@@ -168,22 +168,22 @@ class Grant:
         without: Collection[str] = (), at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (),
         comment: str | None = None,
     ) -> Self:  # fmt: skip
-        """Return the grant that is drawn from a call.
+        """Derive a grant from a call.
 
         Args:
-            request: The request that asked for it.
-            call: The call as it is approved, with the reviewer's changes.
-            count: How many more calls.
+            request: The call's request.
+            call: The call as approved, with the reviewer's changes.
+            count: How many more calls it allows.
             until: When it ends.
-            now: The store's instant.
-            here: It counts in the run of this request only.
-            without: Paths of fields that are taken out: they may be anything.
-            at_most: Tighter bounds of numbers, by path.
+            now: The store's time.
+            here: Whether it applies in this request's run only.
+            without: Paths of fields that may have any value.
+            at_most: Lower upper bounds for numbers, by path.
             exactly: Paths of numbers that must be equal.
-            comment: Why.
+            comment: The reviewer's reason.
 
         Raises:
-            GrantRefusedError: The terms cannot be used, or are wider than the call.
+            GrantRefusedError: The terms are invalid, or wider than the call.
         """
         refuse = partial(errors.GrantRefusedError, request.id)
         if request.always:
@@ -218,12 +218,12 @@ class Grant:
     # -- as a record -------------------------------------------------------------------------------------------
 
     def body(self) -> dict[str, Any]:
-        """Return it as JSON values, for a record."""
+        """Return the grant as JSON values, for its record."""
         return _codec().dump_python(self, mode="json", exclude={"id"})
 
     @classmethod
     def from_body(cls, grant_id: str, body: Mapping[str, Any]) -> Grant:
-        """Return the grant of a record; raises `StoreCorruptError` where the record holds none."""
+        """Return the grant of a record; raises `StoreCorruptError` if the record is not valid."""
         try:
             return _codec().validate_python({**body, "id": grant_id})
         except (TypeError, ValueError) as error:
@@ -232,19 +232,19 @@ class Grant:
             ) from error
 
     def vote(self, grantor: Grantor, now: datetime) -> Decision:
-        """Return the approval that somebody behind this grant gives to a call that fits it."""
+        """Return the approval that one of the grantors gives to a call that fits."""
         return Decision("approve", grantor.by, now, "grant", None, "", under=self.id)
 
 
 @cache
 def _codec() -> TypeAdapter[Grant]:
-    from pydantic import TypeAdapter  # loaded where there is a grant
+    from pydantic import TypeAdapter  # slow to import, so only where there is a grant
 
     return TypeAdapter(Grant)
 
 
 def number_of(tree: Any) -> Decimal | None:
-    """Return the number that a value in canonical form is; None where it is none."""
+    """Return a value in canonical form as a number; None if it is not a finite number."""
     if isinstance(tree, dict):
         tagged = cast("dict[str, Any]", tree)
         tree = tagged["$decimal"] if set(tagged) == {"$decimal"} else None
@@ -260,16 +260,16 @@ def number_of(tree: Any) -> Decimal | None:
 
 
 def _fields(request: Request, call: Call) -> dict[str, Any]:
-    """Return the fields of a call by path, and the facts of its request's context, which say where it comes from."""
+    """Return the fields of a call by path, with the facts of its request's context, which say where it comes from."""
     facts = {name: fact for name, fact in (request.context or {}).items() if name != ABOUT_THIS_CALL}
     places = ((f"{_CONTEXT}{path}", tree) for path, tree in _leaves(facts))
     return dict(_leaves(canonical.load(call.form))) | dict(places)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a call by path. A dict whose keys could be taken for a path or a tag is one field."""
+    """Yield the fields of a call by path. A dict with a key that looks like a path or a tag is a single field."""
     if not isinstance(tree, dict) or not tree or any(map(_is_ambiguous, cast("dict[str, Any]", tree))):
-        if path or tree:  # a whole call that cannot be told field by field is one field, which has no name
+        if path or tree:  # a whole call that cannot be split into fields is one field without a name
             yield path, tree
         return
     for key, item in cast("dict[str, Any]", tree).items():
@@ -288,21 +288,21 @@ def _drawn(grant_id: str, path: str, tree: Any, *, is_secret: bool, is_exact: bo
     if is_secret:
         return Condition("secret", _digest(grant_id, path, tree))
     number = number_of(tree)
-    # The number of an order or a customer is a name: a smaller one is another customer, and no smaller amount.
+    # The number of an order or a customer is a name: a smaller one is another customer, not a smaller amount.
     if number is None or number < 0 or is_exact or is_id(path):
         return Condition("equal", dumps_sorted(tree))
     return Condition("at_most", str(number))
 
 
 def is_id(path: str) -> bool:
-    """Say whether a field has the name of an id: `order.id`, `accountNumber`, `userid`."""
+    """Return whether a field is named like an id: `order.id`, `accountNumber`, `userid`."""
     return _ID_NAME.search(_CAMEL.sub("_", path.rpartition(".")[2]).lower()) is not None
 
 
 def _tightened(refuse: Callable[[str], Exception], path: str, drawn: Condition | None, bound: Any) -> Condition:
     try:
         number = number_of(canonical.form_of(bound))
-    except errors.ArgumentError:  # NaN, infinity, or no value at all
+    except errors.ArgumentError:  # NaN, infinity, or not a JSON value
         number = None
     if number is None or number < 0:
         raise refuse(f"the bound of {path!r} is a number from 0, not {bound!r}")
@@ -314,7 +314,7 @@ def _tightened(refuse: Callable[[str], Exception], path: str, drawn: Condition |
 
 
 def _holds(condition: Condition, tree: Any, grant_id: str, path: str) -> bool:
-    if path.startswith(_CONTEXT) and tree == canonical.MASK:  # nobody can say whether what it hides is the same
+    if path.startswith(_CONTEXT) and tree == canonical.MASK:  # the hidden values may differ
         return False
     match condition.kind:
         case "at_most":
@@ -324,7 +324,7 @@ def _holds(condition: Condition, tree: Any, grant_id: str, path: str) -> bool:
             return _digest(grant_id, path, tree) == condition.value
         case "equal":
             return dumps_sorted(tree) == condition.value
-        case _:  # whatever somebody wrote into the record
+        case _:  # the record was altered
             return False
 
 
@@ -343,7 +343,7 @@ def _line(path: str, condition: Condition) -> str:
 
 
 def _plain(conditions: Mapping[str, Condition]) -> dict[str, tuple[str, str]]:
-    # The digest of a secret depends on the grant.
+    # The digest of a secret depends on the grant's id, so it cannot be compared.
     return {path: (one.kind, "" if one.kind == "secret" else one.value) for path, one in conditions.items()}
 
 
@@ -358,12 +358,12 @@ _MOST_DIGITS = 40
 
 
 class Taking(NamedTuple):
-    """A start's part of a budget.
+    """What one start took from a budget.
 
     Attributes:
-        request_id: Which start.
+        request_id: The request that started.
         at: Microseconds since 1970, by the store's clock.
-        amount: How much.
+        amount: The amount taken.
     """
 
     request_id: str
@@ -376,13 +376,13 @@ class Budget:
     """A limit on what a policy allows without a person.
 
     Attributes:
-        text: `sum(args.PATH) <= NUMBER per SPAN` or `count() <= NUMBER per SPAN`, and perhaps `per agent` or `per run`;
-            else it is one budget for everybody.
-        name: Budgets of one name, measure, span and scope share one account, also of several tools; without a name
+        text: `sum(args.PATH) <= NUMBER per SPAN` or `count() <= NUMBER per SPAN`, optionally with `per agent` or
+            `per run`; without either, all programs share it.
+        name: Budgets with the same name, measure, span and scope share one account, even across tools; without a name,
             each tool has its own.
 
     Raises:
-        ConfigError: The text says no budget.
+        ConfigError: The text is not a budget.
     """
 
     text: str
@@ -411,23 +411,23 @@ class Budget:
         return self.text
 
     def account(self, request: Request) -> str:
-        """Return the key of the account that a request's call is taken from; the limit may change under it."""
+        """Return the key of the account for a request's call. It does not depend on the limit."""
         return self.account_of(request.call.tool, request.requester, request.run_id)
 
     def account_of(self, tool: str, agent: Identity | None, run_id: str | None) -> str:
-        """Return the key of the account for calls of a tool; who asks and the run count as `per` says."""
+        """Return the key of the account for calls of a tool; `per` says whether the agent or the run is part of it."""
         scope = {"agent": None if agent is None else agent.folded, "run": run_id, None: ""}[self.per]
         whose = [self.name, None if self.name else tool, self.path, str(self.span), self.per, scope]
         return hashlib.sha256(dumps(whose).encode("utf-8", "surrogatepass")).hexdigest()
 
     def amount(self, request: Request) -> Decimal | None:
-        """Return what the call uses; None where its field is missing, no number, below zero, or endless."""
+        """Return what the call uses; None if its field is missing, not a number, negative, or not finite."""
         if self.path is None:
             return Decimal(1)
         return self.amount_in(canonical.load(request.effective.form)) if isinstance(request.subject, Call) else None
 
     def amount_in(self, arguments: Any) -> Decimal | None:
-        """Return what a call with these arguments, as canonical JSON, uses; None as `amount` does."""
+        """Return what a call with these arguments (canonical JSON) uses; None as for `amount`."""
         tree = arguments
         for name in () if self.path is None else self.path.split("."):
             if not isinstance(tree, dict) or name not in tree:
@@ -438,12 +438,12 @@ class Budget:
 
 
 class BudgetUse(NamedTuple):
-    """An account of a policy's budget.
+    """The state of one account of a policy's budget.
 
     Attributes:
-        budget: Its limit, as at the last time that something was taken.
-        used: How much of it is used now; None where its record is not as the journal says, so that nothing passes.
-        request: The newest request that took from it, which tells whose it is; None where none does any more, or it
+        budget: The budget, with the limit that applied when something was last taken.
+        used: How much of it is used now; None if its record does not match the journal, so that nothing is allowed.
+        request: The newest request that took from it, which tells whose it is; None if there is none any more, or it
             cannot be read.
     """
 

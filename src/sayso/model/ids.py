@@ -1,4 +1,4 @@
-"""How things are told apart: random ids, and the digests (SHA-256) of calls, questions, keys and effects.
+"""Random ids, and the digests (SHA-256) of calls, questions, keys and effects.
 
 Knowing an id grants no right, and an id cannot be computed from what it identifies. The fingerprint is the digest of a
 call in its run. The digest of a call covers the tool's name, the digest of its schema (which includes the values
@@ -39,7 +39,7 @@ def new_run_id() -> str:
 
 
 def is_random(run_id: str) -> bool:
-    """Say whether nobody named this run, so that no later process can be in it again."""
+    """Return whether a run has a random id, so that no later process can enter it again."""
     return _RANDOM_RUN.fullmatch(run_id) is not None
 
 
@@ -56,19 +56,19 @@ def _begun(*parts: str) -> hashlib._Hash:  # pyright: ignore[reportPrivateUsage]
 
 
 def around_digest(values: Iterable[bytes]) -> str:
-    """Return the digest of the plain values around a function; the digest of its schema covers it.
+    """Return the digest of the plain values that a function captures; the digest of its schema covers it.
 
     Args:
-        values: The canonical form of each, with its place, in any order.
+        values: The canonical form of each with its place, in any order.
     """
     return hashlib.sha256(_framed(b"sayso/around/1", *sorted(values))).hexdigest()
 
 
 def call_digest(tool: str, schema_digest: str, canonical: bytes) -> str:
-    """Return the digest of a call, without the run it stands in.
+    """Return the digest of a call, independent of its run.
 
     Args:
-        tool: Qualified name, `module:function`, or the name that the gate was given.
+        tool: Qualified name `module:function`, or the name that the gate was given.
         schema_digest: Digest of the function's parameters and their types.
         canonical: The arguments' canonical form with sorted keys, as UTF-8.
     """
@@ -86,7 +86,7 @@ def question_digest(text: str, schema_digest: str, occasion: int) -> str:
 
 @lru_cache(maxsize=1024)  # of one call it is asked for when it is asked, found and started
 def fingerprint(run_id: str, digest: str, place: str = "", key: str | None = None) -> str:
-    """Return the fingerprint of a call or question in its run; equal ones with two places or keys have two."""
+    """Return the fingerprint of a call or question in its run. Equal ones with different places or keys differ."""
     if key is not None:
         whole = hashlib.sha256(_framed(b"sayso/key/1", *map(_utf8, (run_id, place, key))))
     else:
@@ -110,5 +110,5 @@ def _utf8(text: str) -> bytes:
 
 
 def shown_digest(text: str) -> str:
-    """Return the digest of what a person was shown: the masked canonical arguments, or the question, as text."""
+    """Return the digest of what a person saw: the masked canonical arguments, or the question, as text."""
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

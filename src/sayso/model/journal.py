@@ -2,7 +2,7 @@
 
 An `Entry` is one transition. Its `link` is SHA-256 over the JSON array of the previous link and every other field, in
 the order of `Entry`, without spaces, as UTF-8. Walking the chain (`sayso.audit.verify`) detects rows that were changed,
-removed, swapped or inserted; detecting a chain that was cut off at its end takes an outside copy of its head
+removed, swapped or inserted. Detecting a chain that was truncated takes a copy of its head that is kept elsewhere
 (`sayso.audit.checkpoint`). `Trail` checks that the entries of one request follow from each other.
 """
 
@@ -22,18 +22,18 @@ from sayso.model.reviewer import Identity
 
 
 class Entry(NamedTuple):
-    """A transition, as it is kept.
+    """A transition as the journal stores it.
 
     Attributes:
-        run_id: The chain it stands in.
-        seq: Its place there, from 1.
+        run_id: The chain that it belongs to.
+        seq: Its position there, from 1.
         at: Microseconds since 1970, UTC, by the store's clock.
-        request_id: Which request.
+        request_id: The request.
         event: What happened: `asked`, `voted`, `approved`, `started`, …
-        by: `issuer:subject` of whoever did it.
-        channel: Through which channel.
-        detail: A JSON object as text; never holds the value of an argument.
-        link: Hash over all of the above and the link before.
+        by: Who did it, as `issuer:subject`.
+        channel: The channel that was used.
+        detail: A JSON object as text; never contains the value of an argument.
+        link: Hash of all fields above and of the previous link.
     """
 
     run_id: str
@@ -48,16 +48,16 @@ class Entry(NamedTuple):
 
 
 KINDS = (str, int, int, str, str, str, str, str, str)
-"""Of what is written; a database takes other values as well."""
+"""The types of `Entry`'s fields. They are checked because a database may return other types."""
 
 
 class Head(NamedTuple):
-    """A place in a chain, usually its newest row.
+    """A position in a chain, usually its newest row.
 
     Attributes:
-        run_id: Which chain.
-        seq: Which row.
-        link: Of that row; it stands for all rows up to there.
+        run_id: The chain.
+        seq: The row's position.
+        link: The row's link, which covers all rows up to it.
     """
 
     run_id: str
@@ -69,14 +69,14 @@ class Anchor(NamedTuple):
     """How the row of a request is tied to the journal, for `sayso.audit`.
 
     Attributes:
-        request_id: Which request.
-        run_id: In which chain its rows stand.
-        state: The state that the row says.
-        link: Of the journal's row that made this row what it is.
-        asked: Digest of what never changes, computed from the row (see `sayso.stores.codec.asked_digest`); the
-            journal's `asked` row carries the one of then. None where it is sealed and there is no key to open it.
-        row_digest: Digest of the whole row, computed from it (see `sayso.stores.codec.row_digest`); every row
-            of the journal about it carries the one of then. None as for `asked`, and where nobody could change it.
+        request_id: The request.
+        run_id: The chain that has its entries.
+        state: The state in the row.
+        link: The link of the journal entry that last changed the row.
+        asked: Digest of what never changes, computed from the row (`sayso.stores.codec.asked_digest`). The journal's
+            `asked` entry has the original. None if the row is encrypted and there is no key for it.
+        row_digest: Digest of the whole row, computed from it (`sayso.stores.codec.row_digest`). Every journal entry of
+            the request has the digest at that time. None as for `asked`, and if nobody could have changed the row.
     """
 
     request_id: str
@@ -88,7 +88,7 @@ class Anchor(NamedTuple):
 
 
 def first_link(run_id: str) -> str:
-    """Return what stands before the first row of a chain."""
+    """Return the link before the first row of a chain."""
     return hashlib.sha256(b"sayso/journal/1:" + run_id.encode()).hexdigest()
 
 
@@ -148,13 +148,13 @@ _COMES_FROM = {
 
 
 class Trail(NamedTuple):
-    """What the rows of a request say of it, up to one of them.
+    """What the journal entries of a request say about it, up to one of them.
 
     Attributes:
-        states: The states in which it can stand, as their words; none before its first row.
+        states: The states that it can be in; empty before its first entry.
         asked: Digest of what was asked, or of what a purge left of it.
-        row_digest: Digest of its whole row since; None where a row of the journal carries none.
-        approved: Fingerprint of what was approved last.
+        row_digest: Digest of its whole row at that entry; None if the entry has none.
+        approved: Fingerprint of what was last approved.
     """
 
     states: frozenset[str] = frozenset()
@@ -163,11 +163,11 @@ class Trail(NamedTuple):
     approved: str | None = None
 
     def after(self, event: str, detail: str) -> tuple[Trail, str | None]:
-        """Return what its rows say with the next one, and why that one cannot follow; None where it can.
+        """Return the trail after the next entry, and why that entry cannot follow; None if it can.
 
         Args:
             event: What happened.
-            detail: The row's detail, a JSON object as text.
+            detail: The entry's detail, a JSON object as text.
         """
         read = detail_of(detail)
         asked = _text(read, "asked") if event == "purged" or not self.states else self.asked
@@ -201,7 +201,7 @@ class Trail(NamedTuple):
 
 
 def row_digest_in(detail: str) -> str | None:
-    """Return the digest of the whole row of its request that a row of the journal carries."""
+    """Return the digest of the whole request row that a journal entry carries; None if it has none."""
     return _text(detail_of(detail), "row_digest")
 
 
@@ -211,7 +211,7 @@ def _text(read: dict[str, Any], name: str) -> str | None:
 
 
 def detail_of(detail: str) -> dict[str, Any]:
-    """Return the detail of a row as JSON values; empty where somebody altered it."""
+    """Return the detail of an entry as JSON values; empty if somebody altered it."""
     try:
         found: Any = json.loads(detail)
     except (ValueError, RecursionError):
@@ -223,7 +223,7 @@ _GONE = "<purged>"
 
 
 def ended_at(request: Request) -> datetime:
-    """Return when the last thing happened to a final request that its record has an instant for."""
+    """Return the latest instant in the record of a final request."""
     instants = [request.created_at, *(vote.at for vote in request.votes)]
     if request.state is State.EXPIRED:
         instants.append(request.approval_expires_at or request.expires_at)
@@ -235,17 +235,17 @@ def ended_at(request: Request) -> datetime:
 
 
 def purged(request: Request, by: Identity, *, before: datetime, channel: str, now: datetime) -> Transition | None:
-    """Return the transition that removes what a request was about; None where that was done before.
+    """Return the transition that removes the content of a request; None if it was purged before.
 
     Args:
-        request: The request as it stands.
+        request: The current request.
         by: Who removes it.
-        before: Only what ended before this instant goes.
-        channel: Through which channel.
-        now: The store's instant.
+        before: A request that ended at this instant or later is refused.
+        channel: The channel that was used.
+        now: The store's time.
 
     Raises:
-        PurgeRefusedError: Something can still happen to it, or it ended later.
+        PurgeRefusedError: The request is not final, or ended later.
     """
     if not request.is_final:
         raise errors.PurgeRefusedError(request.id, f"is {request.state}, and something can still happen to it")

@@ -1,9 +1,9 @@
-"""Edits in JSON, checked and written in canonical form as the schema of the call says.
+"""Validates JSON edits by the schema of a call and converts them to canonical form.
 
-For example, a text becomes a date, or an object a dataclass, without the program's classes. `jsonschema-rs` checks a
-value first; then each part is written by the type that its schema names. This module imports pydantic, which reads the
-texts that stand for scalars, so it is loaded at the first held call. Invariant: an error says where and what, and never
-contains the value.
+For example, a text becomes a date, or an object a dataclass, without the program's classes. `jsonschema-rs` validates a
+value first; then each part is converted to the type that its schema names. This module imports pydantic, which parses
+scalars from text, so it is loaded at the first held call. Invariant: an error says where and what, and never contains
+the value.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _SCALARS: dict[str, Any] = {
 _CLASSES = frozenset({"model", "dataclass", "root"})
 _INSTANCE = "x-sayso-instance"
 _MOST_STEPS = 100_000
-# pydantic reads the texts of these, and takes more than the formats do: a time without an offset.
+# pydantic parses the texts of these formats and accepts more than they define, e.g. a time without an offset.
 _FORMATS = ("date", "date-time", "time", "duration", "uuid", "path", "password", "binary")
 
-# Messages of pydantic are passed on where they hold nothing but bounds: others quote the value, or are the program's.
+# pydantic's messages are passed on only if they contain nothing but bounds. Others quote the value or the program.
 _KNOWN = frozenset(typing.get_args(pydantic_core.core_schema.ErrorType))
 _BOUNDS = frozenset(
     {"ge", "gt", "le", "lt", "multiple_of", "pattern", "class", "field_type", "min_length", "max_length"}
@@ -80,27 +80,27 @@ class Misfit(Exception):
 
 
 def words_of(error: pydantic.ValidationError) -> Iterator[Problem]:
-    """Yield where and what is wrong, without the value."""
+    """Yield the path and the message of each problem, without the value."""
     for found in error.errors(include_url=False, include_input=False):
         kind = str(found["type"])
         is_discreet = kind in _KNOWN and found.get("ctx", {}).keys() <= _BOUNDS
         what = _PLAIN_WORDS.get(kind) or (found["msg"] if is_discreet else f"Input is not valid ({kind})")
-        # pydantic names the alternative of a union, a validator, or the side of a dict's item, that it was at.
+        # A step may also be the alternative of a union, a validator, or the side of a dict's item: left out.
         steps = (s for s in found["loc"] if isinstance(s, int) or (s.isidentifier() and not s.startswith("function")))
         yield tuple(steps), what
 
 
 def scalar_of(node: Node) -> str | None:
-    """Return the `x-sayso-type` of a text that stands for a scalar; None for any other schema."""
+    """Return the `x-sayso-type` of a text that encodes a scalar; None for any other schema."""
     kind = str(node.get("x-sayso-type"))
     return kind if kind in _SCALARS else None
 
 
 def _scalar(node: Node, value: Any) -> Any:
-    """Return what pydantic makes of a JSON value that stands for a scalar.
+    """Parse a JSON value that encodes a scalar, with pydantic.
 
     Raises:
-        ValueError: It is none; the text says why.
+        ValueError: The value is not valid; the text says why.
     """
     kind = node["x-sayso-type"]
     is_text = kind.startswith("secret")
@@ -128,25 +128,25 @@ def _adapter(kind: str, limits: str) -> pydantic.TypeAdapter[Any]:
     annotation: Any = typing.Annotated[_SCALARS[kind], metadata] if rules else _SCALARS[kind]  # pyright: ignore[reportInvalidTypeForm]
     try:
         return pydantic.TypeAdapter[Any](annotation)
-    except Exception:  # noqa: BLE001  # pydantic raises one of many errors for limits that a type does not have
+    except Exception:  # noqa: BLE001  # pydantic raises many kinds of errors for limits that a type does not support
         raise ValueError("Input cannot be checked here: the limits of its type are not known to pydantic") from None
 
 
 class _ScalarKeyword:
-    """The keyword `x-sayso-type` for the validator, of a text that stands for a scalar."""
+    """The keyword `x-sayso-type` for the validator: a text that encodes a scalar."""
 
     def __init__(self, parent: Node, kind: str, _path: list[str | int]) -> None:
         self._node = parent if kind in _SCALARS else None
 
     def validate(self, value: Any) -> None:
-        """Raise `ValueError` with what is wrong."""
+        """Raise `ValueError` with the problem if the value is not valid."""
         if self._node is not None:
             _scalar(self._node, value)
 
 
 def _checked_by(node: Node) -> Node:
-    """Return what JSON values are checked by in the place of a schema with our own keywords."""
-    if scalar_of(node) is not None:  # pydantic takes more than the formats say: a number for a decimal
+    """Return the plain JSON Schema that replaces a schema with sayso's own keywords in the validator."""
+    if scalar_of(node) is not None:  # pydantic accepts more than the format, e.g. a number for a decimal
         return {word: node[word] for word in ("title", "x-sayso-type", "x-sayso-limits") if word in node}
     if "x-sayso-also" in node:
         names = node["enum"]
@@ -156,13 +156,13 @@ def _checked_by(node: Node) -> Node:
         return node
     properties = {name: part for name, part in node.get("properties", {}).items() if not part.get("readOnly")}
     inner = {**node, "properties": properties} if properties else node
-    # An object of a class is what it is: it may be of a subclass, and has been read by the program's own code.
+    # An instance of a class is not validated: it may be of a subclass, and the program's own code has made it.
     is_instance = {"type": "object", "required": [_INSTANCE]}
     return {"title": node.get("title", kind), "if": is_instance, "else": inner}
 
 
 def _plain(tree: Json) -> Any:
-    """Return a canonical tree as the JSON that a schema describes, with its secrets; of an object only its class."""
+    """Return a canonical tree as the JSON that a schema describes, secrets included; of an instance only its class."""
     if class_in(tree) is not None:
         return {_INSTANCE: class_in(tree)}
     if isinstance(tree, dict) and tag_in(tree) == "$secret":
@@ -175,12 +175,12 @@ def _plain(tree: Json) -> Any:
 
 
 class JsonEdits:
-    """Checks JSON values by a schema, and writes them in canonical form.
+    """Validates JSON values by a schema and converts them to canonical form.
 
     Args:
         tree: The whole schema.
-        is_own: Whether it was made of a signature; values of a foreign one stay as they are.
-        builds: Whether objects of the program's classes are written. Where its code is, it builds them itself.
+        is_own: Whether the schema was made from a signature. Values of a foreign schema are not converted.
+        builds: Whether instances of the program's classes are written. The program itself builds them from the fields.
     """
 
     def __init__(self, tree: Node, *, is_own: bool, builds: bool) -> None:
@@ -198,11 +198,11 @@ class JsonEdits:
             raise SchemaError([f"the schema cannot be read ({error})"]) from None
 
     def problems(self, forms: Mapping[str, Json]) -> list[Problem]:
-        """Return what is wrong with arguments, given in canonical form or as JSON."""
+        """Return the problems of arguments, given in canonical form or as JSON."""
         return _bounded(self._checker.problems, {name: _plain(form) for name, form in forms.items()})
 
     def typed(self, values: Mapping[str, Json], kept: Collection[str]) -> dict[str, Json]:
-        """Return values in which a text is the number, truth value or null that its place takes."""
+        """Return the values with a text parsed where its place takes a number, truth value or null."""
         given = dict(values)
         plain = {name: form for name, form in values.items() if name not in kept and _plain(form) == form}
         for (name, *steps), new in _bounded(self._checker.readings, plain):
@@ -210,10 +210,10 @@ class JsonEdits:
         return given
 
     def write(self, name: str, tree: Json) -> Json:
-        """Return an argument that was checked in canonical form.
+        """Convert a validated argument to canonical form.
 
         Raises:
-            Misfit: It does not fit.
+            Misfit: The value does not fit.
         """
         if not self._is_own:
             return tree
@@ -222,7 +222,7 @@ class JsonEdits:
         return self._write(node, tree, (name,))
 
     def default(self, node: Node, path: tuple[str | int, ...]) -> Json:
-        """Return the default of a schema, in canonical form; as it is where it does not fit: `limit: int = None`."""
+        """Return the default of a schema in canonical form; unchanged if it does not fit its type, as `int = None`."""
         self._left = max(self._left, _MOST_STEPS // 2)
         try:
             return self._write(node, node["default"], path)
@@ -257,7 +257,7 @@ class JsonEdits:
         return self._plain(node, kind, tree, path)
 
     def _plain(self, node: Node, kind: str, tree: Json, path: tuple[str | int, ...]) -> Json:
-        """Write what JSON has a type for: a list, an object, a number."""
+        """Write a value that JSON has a type for: a list, an object, a number."""
         items, fields = items_of(tree), fields_of(tree)
         if class_in(tree) is not None or (tag_in(tree) is not None and items is None and fields is None):
             if "type" in node:
@@ -283,7 +283,7 @@ class JsonEdits:
         return {name: self._write(named.get(name, rest), part, (*path, name)) for name, part in fields.items()}
 
     def _alternative(self, parts: list[Any], tree: Json, path: tuple[str | int, ...]) -> Json:
-        """Take the alternative that the value is already, else the first that it can be turned into."""
+        """Take the alternative that the value already is, else the first one that it can be converted to."""
         found: list[Json] = []
         misfits: list[Misfit] = []
         value = _plain(tree)
@@ -311,7 +311,7 @@ class JsonEdits:
         return not _bounded(self._parts[text].problems, value)
 
     def _object(self, node: Node, kind: str, name: str, tree: Json, path: tuple[str | int, ...]) -> Json:
-        """Write an object of a class, with the defaults of its fields; of a live class, only what is given."""
+        """Write an instance of a class with the defaults of its fields, or without them if the program builds it."""
         if self._builds and "x-sayso-code" in node:
             short = name.rpartition(":")[2]
             raise Misfit((path, f"can only be changed where the program's code is, because {short} checks itself"))
@@ -348,7 +348,7 @@ def _bounded(look: Callable[[Any], list[Any]], value: Any) -> list[Any]:
 
 
 def _member(node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:
-    """Take an option by its name, which is how members are displayed, else by its value."""
+    """Return the option with this name (members are displayed by name), else the one with this value."""
     wanted, values = dump(tree), node["x-sayso-values"]
     for found in (node["enum"], values, node.get("x-sayso-also", ())):
         for place, one in enumerate(found):

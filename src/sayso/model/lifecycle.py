@@ -9,15 +9,15 @@
                                                 running --suspended, it asks a person--> approved
     approved --the function's own types refuse the edit, before the start--> pending
 
-Each function takes a request and the current time, and returns a `Transition`: the new request and its journal row. If
-the change is not allowed it raises, and nothing may be written. Stores call these functions inside one transaction, on
-the request as read in that transaction; nothing else changes its state. What reviewers do before they decide is in
+Each function takes a request and the current time, and returns a `Transition`: the new request and its journal entry.
+If the change is not allowed it raises, and nothing may be written. Stores call these functions inside one transaction,
+on the request as read in that transaction; nothing else changes its state. What reviewers do before they decide is in
 `sayso.model.teamwork`. The rules:
 
 * A final state never changes. `must_be_pending` tells a late reviewer who decided first.
-* Ends of requests and approvals are compared with the store's clock, here and nowhere else; the end itself is too late
+* The ends of requests and approvals are compared with the store's clock, and only here. The end itself is too late
   (`now >= end`).
-* An escalation adds people who may decide. It does not change the quorum, the bar on the requester, or the end.
+* An escalation adds people who may decide. It does not change the quorum, the requester's exclusion, or the end.
 * A person counts once: votes are distinct by folded identity. An edit discards earlier votes, because they agreed to
   something else than what would now run.
 * `start` is the single right to run an approved call. The transaction that issues the fencing token also leaves
@@ -42,7 +42,7 @@ from sayso.model.request import Call, Decision, Execution, Request, State, build
 from sayso.model.reviewer import Identity
 
 MOST_KEPT = 1_048_576
-"""Bytes of the real result of a call with a key that a store keeps."""
+"""The largest real result, in bytes, that a store keeps for a call with a key."""
 
 _PAST = {
     "approve": State.APPROVED,
@@ -58,7 +58,7 @@ _Value = TypeVar("_Value", Request, Execution, Decision)
 
 
 class Transition(NamedTuple):
-    """A change that is allowed: the request after it, and its row in the journal."""
+    """An allowed change: the request after it, and its entry in the journal."""
 
     request: Request
     event: str
@@ -68,16 +68,16 @@ class Transition(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a call ended, as the program that ran it saw it.
+    """How a call ended, as observed by the program that ran it.
 
     Attributes:
-        state: `done`; `failed` (it ended with an error); `unknown` (broken off, or an error that leaves it open whether
-            it took effect); `suspended` (it stopped itself to ask a person: the start is given back).
-        result: Canonical form of what it returned, secrets masked, where that was kept.
+        state: `done`; `failed` (it ended with an error); `unknown` (interrupted, or an error that does not say whether
+            it took effect); `suspended` (it paused to ask a person, and its start is given back).
+        result: Canonical form of its result with secrets masked, if that was kept.
         error: Type and message of the error, secrets masked.
-        kept: For a call with a key, the canonical form of what it really returned (see `result_to_keep`).
+        kept: For a call with a key, the canonical form of its real result (see `result_to_keep`).
         not_kept: Why there is none.
-        not_run: Whether a `failed` call surely did nothing; only the program says so, never the words of an error.
+        not_run: Whether a `failed` call certainly had no effect. Only the program sets it, never an error's message.
     """
 
     state: Literal["done", "failed", "unknown", "suspended"]
@@ -89,10 +89,10 @@ class Outcome(NamedTuple):
 
 
 def result_to_keep(value: object) -> tuple[str | None, str | None]:
-    """Return the canonical form of what a call with a key returned, for `Outcome.kept`; or why there is none."""
+    """Return the canonical form of the result of a call with a key, for `Outcome.kept`; or why there is none."""
     try:
         return canonical.encode({"result": value}).text, None
-    except Exception as error:  # noqa: BLE001  a result may be any object; the call ran, and its record does without
+    except Exception as error:  # noqa: BLE001  a result may be any object; the call ran, and is recorded without it
         return None, f"a {type(value).__name__} has no canonical form ({type(error).__name__})"
 
 
@@ -104,7 +104,7 @@ def _evolve(before: _Value, **changes: Any) -> _Value:
 
 
 def asked(request: Request) -> Transition:
-    """Return the transition that brings a new request into being."""
+    """Return the transition that creates a request."""
     detail = {"kind": request.kind, "fingerprint": request.fingerprint, "shown": request.subject.shown_digest}
     if isinstance(request.subject, Call):
         detail["tool"] = request.subject.tool
@@ -116,10 +116,10 @@ def asked(request: Request) -> Transition:
 
 
 def must_be_same(known: Request, asked: Request) -> None:
-    """Refuse another call or question than the one that its key was used for.
+    """Check that a key is reused for the same call or question only.
 
     Raises:
-        KeyReusedError: The tool or the arguments, as they were asked, are others.
+        KeyReusedError: The tool or the requested arguments differ.
     """
     if known.subject.digest == asked.subject.digest:
         return
@@ -129,7 +129,7 @@ def must_be_same(known: Request, asked: Request) -> None:
 
 
 def is_due(request: Request, now: datetime) -> bool:
-    """Say whether the request's, or its approval's, end is reached and not yet written."""
+    """Return whether the request or its approval has reached its end, and that is not recorded yet."""
     if request.state is State.PENDING:
         return now >= request.expires_at
     if request.state is State.APPROVED:
@@ -138,7 +138,7 @@ def is_due(request: Request, now: datetime) -> bool:
 
 
 def expire(request: Request, now: datetime) -> Transition | None:
-    """Return the transition to `expired` if its time has come."""
+    """Return the transition to `expired` if the request is due, else None."""
     if not is_due(request, now):
         return None
     what = "request" if request.state is State.PENDING else "approval"
@@ -147,7 +147,7 @@ def expire(request: Request, now: datetime) -> Transition | None:
 
 
 def escalate(request: Request, now: datetime) -> Transition | None:
-    """Return the transition that opens a request to more people if its time has come; how many must agree stays."""
+    """Return the transition that lets more people decide, if its time has come. The quorum does not change."""
     escalation = request.escalation
     is_waiting = request.state is State.PENDING and request.escalated_at is None
     if escalation is None or not is_waiting or now < request.created_at + escalation.after:
@@ -164,7 +164,7 @@ def _ended_at(request: Request) -> datetime:
 
 
 def must_be_pending(request: Request, now: datetime) -> None:
-    """Check that a request still waits for a decision; raises the `DecisionRefusedError` that says what came before."""
+    """Check that a request is pending; raises the `DecisionRefusedError` that says how it was decided."""
     if request.state is State.PENDING:
         return
     if request.decision is None or request.state is State.EXPIRED:
@@ -194,7 +194,7 @@ def must_be_allowed(request: Request, by: Identity, roles: Collection[str], now:
 
 
 def _must_have_reason(request: Request, decision: Decision) -> None:
-    """Refuse a no to a target, or an approval in spite of an effect that is taken, that says nothing."""
+    """Check that a rejection of a target, or an approval to repeat a taken effect, has a reason."""
     is_no = decision.verb in _NOES and is_target(request)
     if not is_no and not decision.again:
         return
@@ -214,12 +214,12 @@ def decide(
     Args:
         decision: The decision; its `at` and `fingerprint` are set here.
         roles: The reviewer's roles.
-        seen: Fingerprint of what the reviewer looked at; None takes the call as it stands.
-        edited: For an approve with changes, the whole call as it would run, already validated.
-        now: The store's instant.
+        seen: Fingerprint of what the reviewer saw; None for the call as it is now.
+        edited: For an approval with changes, the whole call as it would run, already validated.
+        now: The store's time.
 
     Raises:
-        DecisionRefusedError: One of its kinds; the request is as it was.
+        DecisionRefusedError: Or a subclass; the request is unchanged.
     """
     if not (decision.verb == "cancel" and request.state is State.APPROVED):
         must_be_pending(request, now)
@@ -255,7 +255,7 @@ def _approve(
 ) -> Transition:
     votes = request.votes
     if votes and (edited is not None or any(vote.again is not decision.again for vote in votes)):
-        # What was agreed to is no longer what would run, or no longer on the same terms.
+        # The votes were for another call, or for other terms.
         detail["votes_reset"], votes = len(votes), ()
     if votes and any(vote.by.is_same(decision.by) for vote in votes):
         raise errors.AlreadyVotedError(request.id, by=str(decision.by), missing=request.missing_votes)
@@ -282,12 +282,12 @@ def _approve(
 
 
 def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Transition:
-    """Let a reviewer take back an approval of theirs, or a vote, while it is held back from starting its call.
+    """Undo a reviewer's own approval or vote, while its call cannot start yet.
 
-    Earlier votes stay. An edit that is undone leaves the call as it was proposed, and the votes begin anew.
+    Earlier votes stay. Undoing an edit restores the proposed call and discards all votes.
 
     Raises:
-        NotUndoneError: It is not theirs, nothing holds it back any more, or its call has started.
+        NotUndoneError: It is somebody else's, its time to undo is over, or its call has started.
     """
     undone = request.decision if request.state is State.APPROVED else None
     if request.state is State.PENDING and request.votes:
@@ -307,7 +307,7 @@ def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Tran
 
 
 def allow_within(request: Request, budgets: str, now: datetime) -> Transition:
-    """Approve a call as its policy allows it, within budgets that the start takes from; nobody has looked at it."""
+    """Approve a call that its policy allows within budgets; the start will take from them. No person has seen it."""
     by = Identity("policy", "budget")
     decision = Decision("approve", by, now, "policy", None, request.fingerprint, under="budget")
     new = _evolve(
@@ -318,7 +318,7 @@ def allow_within(request: Request, budgets: str, now: datetime) -> Transition:
 
 
 def ask_again(request: Request, reason: str, now: datetime) -> Transition:
-    """Let a call wait for a person that was approved by a grant or a budget, which does not any more."""
+    """Make a call wait for a person, because the grant or budget that approved it no longer does."""
     until = max(request.expires_at, now + (request.expires_at - request.created_at))
     new = _evolve(
         request, state=State.PENDING, votes=(), decision=None, approval_expires_at=None, expires_at=until,
@@ -332,12 +332,12 @@ def resolve(
     request: Request, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None, channel: str,
     force: bool = False, token: str | None = None, now: datetime,
 ) -> Transition:  # fmt: skip
-    """Say how a call ended whose outcome is unknown.
+    """Record how a call with an unknown outcome ended.
 
-    With `force` also of one recorded as running, whose worker only a person can know to be gone (another machine,
-    another container). Such a call is never made ready to be tried again. `roles` are the reviewer's; None when the
-    gate's `verify=` hook resolves it, which needs none. `comment` says how it was found out. `token` is that of the
-    start that was looked into: what was found out about it says nothing about a later one.
+    With `force`, also that of a running call whose worker only a person can know to be gone (on another machine or in
+    another container); such a call is never retried. `roles` are the reviewer's; they are None if the gate's `verify=`
+    hook resolves the call, which needs none. `comment` says how it was found out. `token` is that of the start that
+    was examined: the finding does not apply to a later start.
 
     Raises:
         NotUnknownError: The outcome is not unknown.
@@ -371,9 +371,9 @@ def resolve(
 
 
 def withdraw(request: Request, by: Identity, now: datetime, reason: str | None = None) -> Transition | None:
-    """Let the program take back what it asked, or forget a no; None where there is nothing to take back.
+    """Withdraw a request, or forget its rejection; None if there is nothing to withdraw.
 
-    A request that waits or was approved becomes `cancelled`. What is running or unknown stays as it is.
+    A pending or approved request becomes `cancelled`. A running or unknown one is unchanged.
     """
     if not request.holds or request.state in {State.RUNNING, State.UNKNOWN}:
         return None
@@ -386,15 +386,15 @@ def withdraw(request: Request, by: Identity, now: datetime, reason: str | None =
 
 
 def send_back(request: Request, by: Identity, problems: Collection[str], now: datetime) -> Transition | None:
-    """Let an approved edit wait for its reviewers again, because the function's own types refuse it.
+    """Return an approved edit to its reviewers, because the function's own types reject it.
 
-    The call is then as it was proposed, and the votes begin anew. None where the request is no approved edit any more.
+    The proposed call is restored and the votes are discarded. None if the request is not an approved edit (any more).
 
     Args:
-        request: As it stands.
+        request: The current request.
         by: The program.
-        problems: What its types say, without values.
-        now: The instant; the request waits for as long as it did at first.
+        problems: What is wrong by its types, without values.
+        now: The store's time. The request waits from then for as long as it did at first.
     """
     if request.state is not State.APPROVED or request.edited is None or is_due(request, now):
         return None
@@ -415,7 +415,7 @@ _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, Stat
 
 
 def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
-    """Refuse a start while another request holds the effect, unless the reviewers let it happen again."""
+    """Check that no other request holds the effect, unless the reviewers allowed it to happen again."""
     if request.decision is not None and request.decision.again:
         return
     is_earlier = True
@@ -430,22 +430,22 @@ def start(
     request: Request, *, worker: str, token: str, now: datetime, same_effect: Sequence[Request] = (),
     seen: Request | None = None,
 ) -> Transition:  # fmt: skip
-    """Give out the single right to run an approved call.
+    """Grant the single right to run an approved call.
 
     Args:
-        request: The request as it stands.
-        worker: Which process runs the call.
-        token: New and random; `finish` wants it back.
-        now: The store's instant.
-        same_effect: All requests with the effect of this one, in the order in which they were asked.
-        seen: The request as it was looked at before; one that was started or has ended since is refused.
+        request: The current request.
+        worker: The process that runs the call.
+        token: New and random; `finish` needs it.
+        now: The store's time.
+        same_effect: All requests with the same effect, in the order in which they were asked.
+        seen: The request as last read by the caller; a start or end since then refuses this start.
 
     Raises:
-        EffectTakenError: Another request has the effect, and it is not known that it did not happen.
-        ApprovalExpiredError: The approval has ended.
+        EffectTakenError: Another request has the effect, and its call may have happened.
+        ApprovalExpiredError: The approval has expired.
         ApprovalHeldError: The approval can still be undone.
-        AlreadyStartedError: The right has been given out before, or to this token.
-        OutcomeUnknownError: It was given out before, and nobody knows how the call ended.
+        AlreadyStartedError: The call was started before, or with this token.
+        OutcomeUnknownError: The call was started before, and its outcome is unknown.
         NotApprovedError: The request is not approved.
     """
     before = request.execution
@@ -455,7 +455,7 @@ def start(
     again = request.state is State.UNKNOWN and request.idempotent
     if again and request.approval_expires_at is not None and now >= request.approval_expires_at:
         raise errors.OutcomeUnknownError(request.id)
-    # Whatever else its row says by now. A token starts once: a network may bring its message again after the end.
+    # In any state. A token starts once, because the network may deliver its message again after the call has ended.
     is_spent = before is not None and (before.token == token or not _may_try_again(request, before))
     if (request.state is not State.APPROVED and not again) or is_spent:
         raise _not_startable(request, now)
@@ -463,7 +463,7 @@ def start(
         raise _not_startable(request, now)
     held_until = request.held_until
     if held_until is not None and now < held_until:
-        left = -((now - held_until) // timedelta(milliseconds=1))  # rounded up: after it, the start is not too early
+        left = -((now - held_until) // timedelta(milliseconds=1))  # rounded up: a start after it is not too early
         raise errors.ApprovalHeldError(request.id, until=held_until, milliseconds=left)
     if same_effect:
         _must_have_free_effect(request, same_effect, now)
@@ -486,12 +486,12 @@ def _not_startable(request: Request, now: datetime) -> errors.StartRefusedError:
 
 
 def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Transition:
-    """Record how a started call ended; only the holder of the token may.
+    """Record how a started call ended. Only the holder of the token may do so.
 
-    A worker that was given up for dead may still say how its call ended, once, while the outcome is `unknown`.
+    A worker that was presumed dead may still record its outcome, once, while the state is `unknown`.
 
     Raises:
-        StartRefusedError: The token is not that of the last start, or the outcome stands already.
+        StartRefusedError: The token is not that of the last start, or the outcome is already recorded.
     """
     execution = request.execution
     if execution is None or execution.token != token or request.state not in {State.RUNNING, State.UNKNOWN}:
@@ -500,7 +500,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
             f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded",
         )
     detail: dict[str, Any] = {"attempt": execution.attempt}
-    if outcome.state == "suspended":  # this start is no attempt any more; those before it stay spent
+    if outcome.state == "suspended":  # this start does not count as an attempt; earlier ones do
         ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
         new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
@@ -518,7 +518,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
 
 
 def _kept(outcome: Outcome) -> tuple[str | None, str | None]:
-    """Return the digest of the real result that is kept for who asks with the same key; or why none is."""
+    """Return the digest of the real result, which is kept for callers that use the same key; or why none is kept."""
     if outcome.state != "done":
         return None, None
     text, not_kept = keepable(outcome)
@@ -526,7 +526,7 @@ def _kept(outcome: Outcome) -> tuple[str | None, str | None]:
 
 
 def keepable(outcome: Outcome) -> tuple[str | None, str | None]:
-    """Return the real result of an outcome if there is one that may be kept, or why there is none."""
+    """Return the real result of an outcome if it may be kept, or why not."""
     if outcome.kept is None:
         return None, outcome.not_kept or "the program gave none"
     size = len(outcome.kept.encode("utf-8", "surrogatepass"))
@@ -534,14 +534,14 @@ def keepable(outcome: Outcome) -> tuple[str | None, str | None]:
 
 
 def kept_digest(text: str) -> str:
-    """Return the digest by which a result that is kept is held to its request."""
+    """Return the digest that ties a kept result to its request."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def abandon(request: Request, *, is_lost: bool = False) -> Transition | None:
-    """Say that nobody can tell how a running call ended; None where it is not running.
+    """Set the outcome of a running call to `unknown`; None if it is not running.
 
-    `is_lost` says that its lease was not renewed, and nothing else is known of its worker.
+    `is_lost` says that its lease was not renewed, and that nothing else is known about its worker.
     """
     if request.state is not State.RUNNING or request.execution is None:
         return None

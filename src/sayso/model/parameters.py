@@ -1,9 +1,9 @@
 """Function signatures: `bind` turns a call into arguments by name, and `spread` turns them back into a call.
 
-`*args` are a tuple and `**kwargs` a dict, under their own names, and defaults are filled in. pydantic's `Field(...)` is
-understood, as a default or inside `Annotated`, without importing pydantic. Types of parameters are in
-`sayso.model.schema`. Invariants: `spread` calls the function with exactly what `bind` returned, and no function is ever
-called with a `Field` in place of a value.
+`*args` become a tuple and `**kwargs` a dict, under their own names; defaults are filled in. pydantic's `Field(...)` is
+supported, as a default or inside `Annotated`, without importing pydantic. The types of parameters are in
+`sayso.model.schema`. Invariants: `spread` calls the function with exactly what `bind` returned, and a `Field` is never
+passed as a value.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PLAIN = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class Signature:
-    """How a function is called.
+    """The signature of a function.
 
     Raises:
-        TypeError: The function is one of a class, without its object, or runs only after its call has ended.
+        TypeError: The function is a method without its object, or runs only after its call has returned.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -59,7 +59,7 @@ class Signature:
         """Return the arguments of a call by name, in the order of the parameters, defaults filled in.
 
         Raises:
-            TypeError: The call does not fit, with Python's own message.
+            TypeError: The call does not fit the signature; the message is Python's own.
         """
         if not kwargs and len(args) == len(self.names) and self._is_positional:
             return dict(zip(self.names, args, strict=True))
@@ -72,7 +72,7 @@ class Signature:
                 try:
                     return {name: given[name] if name in given else self._defaults[name] for name in self.names}
                 except KeyError:
-                    pass  # one is missing, which Python says in its own words
+                    pass  # an argument is missing; `Signature.bind` below raises Python's message
         try:
             found = self._signature.bind(*args, **kwargs)
         except TypeError as misfit:
@@ -101,13 +101,13 @@ class Signature:
         return bound
 
     def _misfit(self, what: object) -> TypeError:
-        """Return Python's own words for a call that does not fit, with the name of the function, as Python has it."""
+        """Return Python's own error for a call that does not fit, with the function's name as Python shows it."""
         got = "got " if str(what).startswith("too many") else ""
         return TypeError(f"{getattr(annotated(self._function), '__name__', 'it')}() {got}{what}")
 
     @cached_property
     def fields(self) -> Mapping[str, Field]:
-        """What pydantic's `Field` says of those parameters that have one; read at the first use."""
+        """The pydantic `Field` of each parameter that has one; computed at the first use."""
         return fields_of(self._signature.parameters.values(), lambda: hints_of(annotated(self._function)))
 
     @cached_property
@@ -116,11 +116,11 @@ class Signature:
         return {alias: name for alias, name in found.items() if alias not in self._known}
 
     def by_name(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return arguments by the names of the parameters, where some are given by an alias."""
+        """Return arguments by parameter name, resolving aliases."""
         return by_name(given, self._by_alias) if self.fields else given
 
     def shown_as(self, name: str) -> str:
-        """Return the name by which a model is asked for an argument: its alias, where it has one."""
+        """Return the name that models see for an argument: its first alias if it has one."""
         field = self.fields.get(name)
         return field.aliases[0] if field is not None and field.aliases else name
 
@@ -130,17 +130,17 @@ class Signature:
         return self._stars is not None
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a call gives by name, no defaults filled in; what is missing may come from elsewhere.
+        """Return the arguments of a call by name without defaults; arguments may be missing.
 
         Raises:
-            TypeError: There are more arguments than places, or one is given twice, with Python's own message.
+            TypeError: There are too many arguments, or one is given twice; the message is Python's own.
         """
         if not args and self._is_plain and kwargs.keys() <= self._known:
             return {name: kwargs[name] for name in self.names if name in kwargs}
         return dict(self._signature.bind_partial(*args, **self.by_name(kwargs)).arguments)
 
     def spread(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what to call the function with for these arguments."""
+        """Return the positional and keyword arguments with which to call the function."""
         if self._is_plain:
             return (), dict(arguments)
         rest = dict(arguments)
@@ -156,9 +156,9 @@ class Signature:
 
 
 def by_name(given: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return values by their names, where some are given by an alias.
+    """Return values by name, resolving aliases.
 
-    One that is given twice keeps its alias, by which it will be refused.
+    If a value is given by name and by alias, it also keeps its alias, so that it is refused later.
     """
     if not aliases.keys() & given.keys():
         return given
@@ -170,17 +170,17 @@ def by_name(given: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str
 
 
 def runs_later(function: Callable[..., Any]) -> bool:
-    """Say whether a call of this function ends before anything of it ran: a generator, or a context manager of one."""
+    """Return whether calls of this function return before its body runs: a generator, or a context manager of one."""
     while isinstance(function, partial):
         function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
-    # What `contextlib` puts around a generator function returns at once; another wrapper may run it to its end.
+    # The wrapper that `contextlib` puts around a generator function returns at once; another one may run it to its end.
     if getattr(function, "__globals__", {}).get("__name__") == "contextlib":
         function = inspect.unwrap(function)
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def method_refusal(function: object) -> str:
-    """Return why a method cannot be gated without its object, and the two ways out."""
+    """Return the message that a method cannot be gated without its object, and the two ways to do so."""
     whole = str(getattr(function, "__qualname__", "it")).rpartition("<locals>.")[2]
     name = whole.rpartition(".")[2]
     return (
@@ -194,7 +194,7 @@ def _is_unset(default: object) -> bool:
 
 
 def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Return what picks from a call's arguments those that a rule, prompt or hook names; all of them for `**kwargs`."""
+    """Return a function that selects the arguments that a rule, prompt or hook takes: all of them for `**kwargs`."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -206,7 +206,7 @@ def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[s
 
 
 def hints_of(thing: Any) -> dict[str, Any]:
-    """Return the annotations of a function or class, resolved as far as they can be; one that cannot be is left out."""
+    """Return the resolved annotations of a function or class. One that cannot be resolved is left out."""
     try:
         return typing.get_type_hints(thing, include_extras=True)
     except Exception:  # noqa: BLE001  # annotations are the user's code, and may raise anything
@@ -221,7 +221,7 @@ def _hints_one_by_one(thing: Any) -> dict[str, Any]:
             alone = types.SimpleNamespace(__annotations__={name: annotation})
             try:
                 hints |= typing.get_type_hints(alone, globalns=names, include_extras=True)
-            except Exception:  # noqa: BLE001  # as above: this one is not understood, the others are
+            except Exception:  # noqa: BLE001  # as above: this one cannot be resolved, others may be
                 hints.pop(name, None)
     return hints
 
@@ -235,10 +235,10 @@ def _annotations(thing: object) -> dict[str, Any]:
 
 
 class Field(NamedTuple):
-    """What a `Field` says of a parameter.
+    """The pydantic `Field` of a parameter.
 
     Attributes:
-        info: pydantic's own object, with that of `Annotated` and that of the default in one.
+        info: pydantic's own object; it merges those of `Annotated` and of the default.
         aliases: Other names by which the argument may be given; the first one is shown to models.
     """
 
@@ -251,16 +251,16 @@ class Field(NamedTuple):
         return bool(self.info.is_required())
 
     def default(self, given: Mapping[str, object]) -> Any:
-        """Return the value for an argument that is not given: its own copy, or what the factory makes.
+        """Return the value for an argument that is not given: a copy of the default, or what the factory returns.
 
         Args:
-            given: The arguments before it, which some factories ask for.
+            given: The arguments before it, which some factories take.
         """
         return self.info.get_default(call_default_factory=True, validated_data=dict(given))
 
     @property
     def annotation(self) -> Any:
-        """The type with its bounds, and without the default."""
+        """The type with its bounds, without the default."""
         info = self.info
         bounds = tuple(info.metadata)
         if info.discriminator is not None:
@@ -269,17 +269,17 @@ class Field(NamedTuple):
 
 
 def _is_field(value: object) -> bool:
-    """Say whether something is what pydantic's `Field(...)` returns."""
+    """Return whether a value was made by pydantic's `Field(...)`."""
     module: Any = sys.modules.get("pydantic.fields")
     return module is not None and isinstance(value, module.FieldInfo)
 
 
 def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mapping[str, Any]]) -> dict[str, Field]:
-    """Return the fields of those parameters that have one, by name.
+    """Return the fields by parameter name, for the parameters that have one.
 
     Args:
-        parameters: Those of a function.
-        hints: Returns its annotations, resolved as far as they can be.
+        parameters: The parameters of a function.
+        hints: Returns the function's annotations, resolved as far as possible.
     """
     module: Any = sys.modules.get("pydantic.fields")
     if module is None:
@@ -302,10 +302,10 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: Its name.
-        annotation: Its annotation, resolved; `Any` where it cannot be.
-        default: Its default value; empty where it has none, or where a `Field` makes it.
-        field: What a `Field` says of it.
-        stars: `*` or `**`, where it takes the rest.
+        annotation: Its resolved annotation; `Any` if it cannot be resolved.
+        default: Its default value; empty if it has none or a `Field` computes it.
+        field: Its pydantic `Field`.
+        stars: `*` or `**` for `*args` or `**kwargs`.
     """
 
     name: str
@@ -316,7 +316,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """Whether it has no type, or one that takes anything."""
+        """Whether it has no type, or a type that accepts anything."""
         return any(self.annotation is nothing for nothing in (Any, object, inspect.Parameter.empty))
 
     @property
@@ -337,11 +337,11 @@ _STARS: dict[Any, tuple[str, object]] = {_VAR_POSITIONAL: ("*", ()), _VAR_KEYWOR
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, list[Parameter]]:
-    """Return the names and kinds of a callable's parameters as Python writes them, and the parameters."""
+    """Return the signature's names and kinds as Python writes them, and the parameters."""
     hints = hints_of(annotated(function))
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some builtins tell none
+    except (TypeError, ValueError):  # some builtins have no signature
         both = {"args": _VAR_POSITIONAL, "kwargs": _VAR_KEYWORD}
         signature = inspect.Signature([inspect.Parameter(name, kind) for name, kind in both.items()])
     fields = fields_of(signature.parameters.values(), lambda: hints)
@@ -359,7 +359,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str, list[Parameter]]:
 
 
 def annotated(function: Callable[..., Any]) -> Any:
-    """Return where the annotations of a callable stand: on a partial's function, on an object's `__call__`."""
+    """Return the object that has a callable's annotations: a partial's function, or the `__call__` of an instance."""
     while isinstance(function, partial):
         function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
     return function if hasattr(function, "__qualname__") else type(function).__call__
@@ -385,7 +385,7 @@ def _aliases(info: Any) -> Iterable[str]:
 
 
 def unknown_keyword(name: str, given: str, known: Collection[str]) -> TypeError:
-    """Return the error for a keyword that a function does not have; `name` is what people call it."""
+    """Return the error for an unknown keyword argument; `name` is the function's public name."""
     from difflib import get_close_matches
 
     near = get_close_matches(given, sorted(known), 1)

@@ -44,9 +44,9 @@ DEFAULT_KEYS: Final = _listed(
     """
 )
 
-# These mark a secret only where they are the whole name.
+# These mark a secret only if they are the whole name.
 _ALONE: Final = frozenset({"auth", "csrf"})
-# These mark one behind any word but these: `github_token` does, `next_page_token` does not; `gpio_pin` does not.
+# These mark a secret after any word but the listed ones: `github_token` does, `next_page_token` and `gpio_pin` do not.
 _UNLESS: Final = {
     "token": _listed(
         """
@@ -58,19 +58,19 @@ _UNLESS: Final = {
     "pin": _listed("gpio map led data clock reset input output tx rx sda scl pwm analog digital drop safety"),
     "cookie": frozenset({"accept", "allow", "fortune", "has", "use"}),
 }
-# What may stand behind a secret's name without making it something else: `private_key_pem`, `password_confirm`.
+# Words that may follow a secret's name without changing its meaning: `private_key_pem`, `password_confirm`.
 _KINDS: Final = _listed(
     """
     again b64 base64 bytes clear confirm confirmation current der encoded hash hex json new old pem plain plaintext
     raw repeat str string value
     """
 )
-# No ordinary word ends like this, so they count inside of one, too.
+# No ordinary word ends like this, so these also count at the end of a longer word.
 _STRONG: Final = (
     "password", "passwd", "passphrase", "apikey", "secretkey", "privatekey", "accesskey", "accesstoken", "authtoken",
 )  # fmt: skip
 
-# The initials of other words are no word: `p_w`, `o_tp`.
+# Shorter tails must be one word, because initials of other words are not a match: `p_w`, `o_tp`.
 _SHORT: Final = 4
 
 _WORD = re.compile(r"[^\W_]+")
@@ -79,12 +79,12 @@ _NUMBER = re.compile(r"^v\d+$|\d+$")
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name, in small letters: `["x", "api", "key"]`."""
+    """Return the words of a name in lower case: `["x", "api", "key"]`."""
     return [word.lower() for part in _WORD.findall(name) for word in _HUMP.sub(" ", part).split(" ")]
 
 
 def ends_of(keys: Collection[str]) -> frozenset[str]:
-    """Return how names may end that these keys mark."""
+    """Return the name endings that these keys mark."""
     return frozenset("".join(words_of(key)) for key in keys)
 
 
@@ -92,18 +92,18 @@ _DEFAULT_ENDS: Final = ends_of(DEFAULT_KEYS - _ALONE - _UNLESS.keys())
 
 
 def is_marked(own: frozenset[str], name: str) -> bool:
-    """Say whether a name marks a secret.
+    """Return whether a name marks a secret.
 
     Args:
-        own: The gate's own ends, by `ends_of`.
-        name: A name of an argument or a field, a key of a dict.
+        own: The gate's own endings, from `ends_of`.
+        name: The name of an argument or field, or a key of a dict.
     """
     words = tuple(words_of(name))
     return is_named_by(own, name) or _is_usual(words) or _is_usual(_core(words))
 
 
 def is_named_by(ends: frozenset[str], name: str) -> bool:
-    """Say whether a name ends so; by itself, whatever usually marks a secret."""
+    """Return whether a name has one of these endings, without regard to the default keys."""
     words = tuple(words_of(name))
     return _ends_so(words, ends) or _ends_so(_core(words), ends)
 
@@ -122,13 +122,13 @@ def _is_usual(words: tuple[str, ...]) -> bool:
     *before, last = words
     if "".join(words) in _ALONE or _ends_so(words, _DEFAULT_ENDS) or last.endswith(_STRONG):
         return True
-    # Of these the plural is something else: `tokens`, `pins`.
+    # Plurals of these are something else (`tokens`, `pins`), except `cookies`.
     word = "cookie" if last == "cookies" else last
     return word in _UNLESS and (not before or before[-1] not in _UNLESS[word])
 
 
 def _core(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without numbers, versions and kinds at the end, which do not change what a name says."""
+    """Return the words without trailing numbers, versions and kinds, which do not change what a name means."""
     while words:
         before, last = words[:-1], words[-1]
         bare = "" if before and last in _KINDS else _NUMBER.sub("", last)
@@ -140,20 +140,20 @@ def _core(words: tuple[str, ...]) -> tuple[str, ...]:
 
 _USER = r"(?<=[A-Za-z0-9+.-])://[^\s/?#@:'\"`<>\\]{0,256}:"
 _LETTER = r"[\w.~%!*+,=@:^-]|\$(?![({])"
-# Behind a user's name. With a slash in it, which should have been escaped, it must not look like a port and a path.
+# After a user name. A password with an unescaped slash must not look like a port and a path.
 _PASSWORD = rf"(?:(?!://)(?:{_LETTER})){{1,512}}(?=@)|(?!\d*[/?#])(?:(?!://)(?:{_LETTER}|[/?#])){{1,512}}?(?=@)"
 _INSIDE = re.compile(rf"(?P<user>{_USER})(?P<password>{_PASSWORD})")
 
 
 def conceal(text: str) -> str:
-    """Return `text` with `MASK` in the place of each password in a URL; the same object where there is none."""
+    """Return `text` with `MASK` for each password in a URL; the same object if there is none."""
     if "://" not in text or "@" not in text:
         return text
     return _INSIDE.sub(rf"\g<user>{MASK}", text)
 
 
 def passwords_in(text: str) -> set[str]:
-    """Return the passwords in the URLs of a text, as they are written and as they are meant."""
+    """Return the passwords in the URLs of a text, both as written and percent-decoded."""
     if "://" not in text or "@" not in text:
         return set()
     from urllib.parse import unquote
@@ -163,12 +163,12 @@ def passwords_in(text: str) -> set[str]:
 
 
 def has_gap(text: str) -> bool:
-    """Say whether a URL in the text has a mask for its password."""
+    """Return whether a URL in the text has a mask as its password."""
     return f":{MASK}@" in text and any(found["password"] == MASK for found in _INSIDE.finditer(text))
 
 
 def restored(edited: str, original: str) -> str | None:
-    """Return `edited` with the password of `original` where it has a mask; None where it is not certain whose it is."""
+    """Return `edited` with the password of `original` in place of a mask; None if it is ambiguous which one it is."""
     gaps = [found for found in _INSIDE.finditer(edited) if found["password"] == MASK]
     if not gaps:
         return edited
@@ -180,7 +180,7 @@ def restored(edited: str, original: str) -> str | None:
 
 
 FAILED: Final = MappingProxyType({"<redacted>": "the redactor failed"})
-"""What is shown where a redactor failed."""
+"""What is shown if a redactor failed."""
 
 _MAY_HIDE: Final = (dict, list, str)
 _SCALARS: Final = frozenset({"$enum", *TAGS}) - {"$secret"}
@@ -190,8 +190,8 @@ _SCALARS: Final = frozenset({"$enum", *TAGS}) - {"$secret"}
 class Redaction:
     """Which names mark a secret.
 
-    A name is compared without case, `-`, `_`, camelCase, digits at its end and a plural `s`, and by its last words:
-    `password` marks `Password1`, `db_password` and `smtpPasswords`, and does not mark `password_reset_url`.
+    Names are compared without case, `-`, `_`, camelCase, trailing digits and a plural `s`, by their last words:
+    `password` marks `Password1`, `db_password` and `smtpPasswords`, but not `password_reset_url`.
 
     Attributes:
         keys: `DEFAULT_KEYS` and the gate's own.
@@ -212,14 +212,14 @@ class Redaction:
         object.__setattr__(self, "is_secret", lru_cache(maxsize=4096)(partial(is_marked, ends_of(own))))
 
     def also(self, keys: Collection[str]) -> Redaction:
-        """Return what marks these names, too."""
+        """Return a redaction that marks these names too."""
         return Redaction((*self._own, *keys)) if keys else self
 
     def mask(self, tree: Json) -> Json:
-        """Return `tree` with `MASK` in the place of every secret; the same object where there is none.
+        """Return `tree` with `MASK` for every secret; the same object if there is none.
 
-        A secret is any value under a marked name (argument, key of a dict, field), and any `SecretStr`; of a text
-        with a URL in it, the URL's password.
+        A secret is a value under a marked name (argument, key of a dict, field), a `SecretStr`, or the password of a
+        URL inside a text.
         """
         if isinstance(tree, str):
             return conceal(tree)
@@ -235,20 +235,20 @@ class Redaction:
             if items is not None:
                 changed = self._mask_items(items)
                 return tree if changed is items else with_items(tree, changed)
-            # A tag that is malformed or not known could hold anything.
+            # A malformed or unknown tag could hold anything.
             return tree if tag in _SCALARS else MASK
         return self._mask_names(tree)
 
     def secrets(self, tree: Json) -> frozenset[str]:
-        """Return the texts that `mask` hides in `tree`, for `scrub`: strings, numbers as text, bytes as text."""
+        """Return the texts that `mask` hides in `tree`, for `scrub`: strings, and numbers and bytes as text."""
         return frozenset(self._secrets(tree, hidden=False)) - {MASK, ""}
 
     def texts(self, tree: Json) -> frozenset[str]:
-        """Return all texts in `tree` as `secrets` would if everything in it were one."""
+        """Return the texts that `secrets` would return if everything in `tree` were secret."""
         return frozenset(self._secrets(tree, hidden=True)) - {MASK, ""}
 
     def mask_facts(self, facts: Any, secrets: Collection[str]) -> Any:
-        """Return facts about a call for a front end, JSON values, with the call's secrets masked in names and texts."""
+        """Return facts about a call (JSON values, for a front end) with its secrets masked in names and texts."""
         if isinstance(facts, dict):
             return {
                 fit(name, secrets): MASK if self.is_secret(name) else self.mask_facts(value, secrets)
@@ -297,13 +297,13 @@ class Redaction:
 
 
 def shown_by(redactor: Callable[[dict[str, object]], object], arguments: dict[str, object]) -> dict[str, object]:
-    """Return what a gate's own redactor makes of a copy of the arguments; `FAILED` where it fails, never the secret.
+    """Return the result of a gate's own redactor on a copy of the arguments; `FAILED` if it fails, never the secret.
 
-    It fails where it raises, or returns anything but a dict with texts as keys.
+    It fails if it raises or returns anything but a dict with text keys.
     """
     try:
         shown = redactor(copy.deepcopy(arguments))
-    except Exception:  # noqa: BLE001  it is the user's code, and its error may quote the secret
+    except Exception:  # noqa: BLE001  user code, whose error may quote the secret
         return dict(FAILED)
     if inspect.iscoroutine(shown):
         shown.close()
@@ -314,7 +314,7 @@ def shown_by(redactor: Callable[[dict[str, object]], object], arguments: dict[st
 
 
 def agrees(shown: Json, real: Json) -> bool:
-    """Say whether `shown` is `real` but for what is masked in it: the same names, places and values."""
+    """Return whether `shown` equals `real` except for masks: the same names, places and values."""
     if isinstance(shown, dict) and isinstance(real, dict):
         return shown.keys() == real.keys() and all(agrees(value, real[name]) for name, value in shown.items())
     if isinstance(shown, list) and isinstance(real, list):
@@ -325,10 +325,10 @@ def agrees(shown: Json, real: Json) -> bool:
 
 
 def told_apart(shown: Json, real: Json = None) -> Json:
-    """Return `shown` with a secret in the place of each `MASK` that hides something in `real`.
+    """Return `shown` with each `MASK` that hides something in `real` replaced by a secret.
 
-    A text of three stars that is one in `real`, too, stays a text; one that a redactor made up is a mask. Where `real`
-    is not known, as in a receipt, each of them counts as a mask.
+    A text of three stars that `real` has too stays a text; one that a redactor produced is a mask. If `real` is not
+    known, as in a receipt, every one counts as a mask.
     """
     if isinstance(shown, dict):
         known = real if isinstance(real, dict) else {}
@@ -340,7 +340,7 @@ def told_apart(shown: Json, real: Json = None) -> Json:
 
 
 def masked_besides(shown: Json, usual: Json) -> int:
-    """Return how many values are masked in `shown` and not in `usual`, another masked form of the same tree."""
+    """Return how many values are masked in `shown` but not in `usual`, another masked form of the same tree."""
     if isinstance(shown, dict) and isinstance(usual, dict):
         return sum(masked_besides(value, usual.get(name)) for name, value in shown.items())
     if isinstance(shown, list) and isinstance(usual, list):
@@ -349,7 +349,7 @@ def masked_besides(shown: Json, usual: Json) -> int:
 
 
 def marks(key: str, name: str) -> bool:
-    """Say whether a gate's own key marks a name."""
+    """Return whether a gate's own key marks a name."""
     return is_named_by(ends_of([key]), name)
 
 
@@ -367,13 +367,13 @@ def _texts(leaf: Json) -> Iterator[str]:
         yield str(leaf)
 
 
-# Shorter ones are left alone: they stand in ordinary words and numbers, so masking them would garble the text, and
-# the places of the gaps would tell the secret.
+# Shorter secrets are left alone. They occur in ordinary words and numbers: masking them would garble the text, and
+# the positions of the masks would reveal the secret.
 _SHORTEST_SCRUBBED = 4
 _SHORTEST_LINE = 8
-# Up to so many spellings are looked for one by one, which is quicker than to look at every place of the text.
+# Up to this many spellings are searched one by one, which is faster than checking every position of the text.
 _FEW = 64
-# Longer ones are looked for one by one; of these no call holds very many.
+# Longer spellings are always searched one by one; a call has few of them.
 _LONG = 256
 _SPELT_ONE_WAY = re.compile(r"[\w.~-]+", re.ASCII)
 _KEPT_RUN = re.compile(rf"[\w.~-]{{{_SHORTEST_SCRUBBED}}}", re.ASCII)
@@ -382,10 +382,10 @@ _Span = tuple[int, int]
 
 
 def scrub(text: str, secrets: Collection[str]) -> str:
-    """Return `text` with `MASK` in the place of each secret: for error messages, prompts and results.
+    """Return `text` with `MASK` for each secret: for error messages, prompts and results.
 
-    A secret is also found where it was quoted (`repr`, JSON, URL) and by its longer lines. Secrets of fewer than
-    four characters are left alone. Parts of a secret and other encodings of it are not found.
+    Quoted forms of a secret (`repr`, JSON, URL) and its longer lines are found too. Secrets of fewer than four
+    characters are left alone. Parts of a secret and other encodings of it are not found.
     """
     wanted = secrets if len(secrets) <= _FEW else _likely(text, secrets)
     spans = sorted(_spans(text, {form for secret in wanted for form in _spellings(secret)}))
@@ -393,7 +393,7 @@ def scrub(text: str, secrets: Collection[str]) -> str:
         return text
     start, end = spans[0]
     pieces = [text[:start]]
-    # Spans that overlap are one gap: the rest of a secret must not stay behind another one that began earlier.
+    # Overlapping spans become one mask: the tail of a secret must not remain after a mask that began earlier.
     for begin, stop in spans[1:]:
         if begin > end:
             pieces += [MASK, text[end:begin]]
@@ -402,11 +402,11 @@ def scrub(text: str, secrets: Collection[str]) -> str:
 
 
 def _likely(text: str, secrets: Collection[str]) -> Iterator[str]:
-    """Yield the secrets that may be in the text: to spell one out costs more than to see that it cannot be there."""
+    """Yield the secrets that may be in the text. This check is cheaper than to compute all spellings of a secret."""
     size = _SHORTEST_SCRUBBED
     runs = {text[place : place + size] for place in range(len(text) - size + 1)}
     for secret in secrets:
-        # No spelling changes these characters; of several lines, each one may stand alone.
+        # No spelling changes these characters. A secret of several lines may occur line by line.
         kept = _KEPT_RUN.search(secret)
         if kept is None or kept[0] in runs or len(secret.splitlines()) > 1:
             yield secret
@@ -421,14 +421,14 @@ def _spellings(secret: str) -> Collection[str]:
 
     linked = {quote(secret, safe, errors="replace") for safe in ("/", "")} | {quote_plus(secret, errors="replace")}
     found = {secret, *(line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORTEST_LINE)}
-    for _ in range(2):  # an error often quotes what was quoted before, as the words of a KeyError
+    for _ in range(2):  # an error often quotes a quoted text, e.g. the message of a KeyError
         found |= {form for text in found for form in _quoted(text)}
     return found | linked
 
 
 def _quoted(text: str) -> Iterator[str]:
     yield repr(text)[1:-1]
-    yield repr(text + "'\"")[1:-4]  # as it stands in a longer text, where the other kind of quote is taken
+    yield repr(text + "'\"")[1:-4]  # as in a longer text that contains both kinds of quotes
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
 
@@ -449,7 +449,7 @@ def _spans(text: str, forms: Collection[str]) -> Iterator[_Span]:
 
 
 def _occurrences(text: str, secret: str) -> Iterator[_Span]:
-    # From both ends: one that overlaps the next of its kind would be passed over from one side.
+    # From both ends, because a search from one side skips an occurrence that overlaps the one before it.
     size, place = len(secret), text.find(secret)
     while place >= 0:
         yield place, place + size
@@ -461,25 +461,25 @@ def _occurrences(text: str, secret: str) -> Iterator[_Span]:
 
 
 def fit(text: str, secrets: Collection[str]) -> str:
-    """Return `text` with the secrets masked and lone surrogates written out."""
+    """Return `text` with secrets masked and lone surrogates escaped, so that a store can keep it."""
     return storable(scrub(text, secrets) if secrets else text)
 
 
 def error_text(error: BaseException, secrets: Collection[str]) -> str:
-    """Return `Kind: words` of an error, fit to be kept."""
+    """Return the type and message of an error as `Type: message`, safe to store."""
     return f"{type(error).__name__}: {words(error, secrets)}"
 
 
 def words(error: BaseException, secrets: Collection[str]) -> str:
-    """Return what an error says, fit to be kept."""
+    """Return the message of an error, safe to store."""
     try:
         return fit(str(error), secrets)
-    except Exception:  # noqa: BLE001  the words of an error are the program's own code, too
+    except Exception:  # noqa: BLE001  `__str__` of an error is user code too
         return "(its words could not be read)"
 
 
 def quotes(error: BaseException, secrets: Collection[str]) -> bool:
-    """Say whether the traceback of an error, or of one that led to it, would print one of the secrets."""
+    """Return whether the traceback of an error, with its causes, would print one of the secrets."""
     if not secrets:
         return False
     from traceback import format_exception

@@ -1,7 +1,7 @@
 """Values as text for people: in full, abbreviated, by name, and as a list of changes between two values.
 
-The input is the canonical tree. What JSON has is drawn as JSON; a tuple, a date, a path or an object has a form of its
-own, so that values of different types differ, but for a decimal and a number of the same digits. Invisible and
+The input is the canonical tree. JSON values are drawn as JSON; a tuple, a date, a path or an object has its own form,
+so that values of different types look different, except a decimal and a number with the same digits. Invisible and
 deceptive characters are escaped (`sayso.model.escaping`). Line breaks and widths are in `sayso.view.summary`.
 """
 
@@ -39,17 +39,17 @@ _Text = TypeVar("_Text", str, bytes)
 
 
 class Parts(NamedTuple):
-    """A container, taken apart for a layout; of its `size` parts, `items` may be only the first and last ones."""
+    """The parts of a container, for a layout. `items` may have only the first and last ones of its `size` parts."""
 
     opening: str
-    items: list[tuple[str, Json]]  # each with its name or key, or nothing, in front
+    items: list[tuple[str, Json]]  # each with a prefix: its name or key, or nothing
     closing: str
-    noun: str  # what its parts are called
+    noun: str  # the word for the parts, in the plural
     size: int
 
 
 def value(tree: Json) -> str:
-    """Return the whole text of a value of the canonical tree, on one line; secrets are `***`, without quotes."""
+    """Return the full text of a value, on one line; a secret is `***`, without quotes."""
     if isinstance(tree, str):
         return quoted(tree)
     if not isinstance(tree, _NESTED):
@@ -61,7 +61,7 @@ def value(tree: Json) -> str:
 
 
 def brief(tree: Json, room: int) -> str:
-    """Return the text of a value in about `room` characters: head, tail and the size of what is too long."""
+    """Return the text of a value in about `room` characters; of a long one its head, its tail and its size."""
     if is_light(tree, 8 * room):
         text = value(tree)
         if len(text) <= room:
@@ -95,7 +95,7 @@ def brief(tree: Json, room: int) -> str:
 
 
 def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int | None = None) -> Parts | None:
-    """Return a container's parts, names as they are shown; None for a value without any.
+    """Return a container's parts with their names as shown; None for a value without parts.
 
     Args:
         tree: A value.
@@ -110,10 +110,10 @@ def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int |
     fields, name = fields_of(tree), class_in(tree)
     if not isinstance(tree, dict) or (fields is None and _tagged(tree) is not None):
         return None
-    # A malformed tag is shown as the dict that it is, so that nothing is hidden behind it.
+    # A malformed tag is shown as a plain dict, so that it cannot hide anything.
     named = _picked(list((tree if fields is None else fields).items()), ends)
     if fields is not None and name is not None:
-        # An extra field may have any name; one that could go on as another field stands in quotes.
+        # An extra field may have any name; one that is no identifier is quoted, as it could look like another field.
         members = [
             (f"{escape(field) if field.isidentifier() else quoted(field)}=", as_amount(field, item))
             for field, item in named
@@ -127,12 +127,12 @@ def parts_of(tree: Json, *, ends: tuple[int, int] | None = None, key_room: int |
 
 
 def is_amount(name: str) -> bool:
-    """Say whether the name of a number says that it is an amount, as `amount` and `order.total_eur` do."""
+    """Return whether a number's name marks it as an amount, as `amount` and `order.total_eur` do."""
     return _AMOUNT.search(name.rpartition(".")[2]) is not None
 
 
 def as_amount(name: str, tree: Json, *, grouped: bool = True) -> Json:
-    """Return a number as it is drawn under a name that says it is an amount: `12500.5` is `12,500.50`.
+    """Return a number as drawn under a name that marks it as an amount: `12500.5` becomes `12,500.50`.
 
     Without `grouped` it has no commas, as a person would type it.
     """
@@ -155,13 +155,13 @@ def as_amount(name: str, tree: Json, *, grouped: bool = True) -> Json:
 
 
 def money(number: Decimal) -> str:
-    """Return an amount in groups of three digits; with decimals, it has two or more."""
+    """Return an amount in groups of three digits; if it has decimals, then at least two."""
     text = f"{number:,f}"
     return f"{text}0" if text[-2:-1] == "." else text
 
 
 def quoted(text: str) -> str:
-    """Return `text` in quotes, escaped; a quote, a backslash and a line feed read as in JSON."""
+    """Return `text` quoted and escaped; a quote, a backslash and a line feed are written as in JSON."""
     shown = escape(text, block=True)
     if "\\" in shown or '"' in shown or "\n" in shown:
         shown = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -169,7 +169,7 @@ def quoted(text: str) -> str:
 
 
 def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> str:
-    """Return head and tail of a text or of bytes that have no room as a whole, with the size of the whole between."""
+    """Return the head and the tail of a text or bytes too long for `room`, with the total size between them."""
     note = f"({len(whole):,} {unit})"
     left = room - len(note) - 6 - 2 * len(show(whole[:0]))
     if left < 8:
@@ -180,9 +180,9 @@ def clip(whole: _Text, room: int, show: Callable[[_Text], str], unit: str) -> st
 
 
 def fill(items: list[tuple[str, Json]], room: int) -> list[str]:
-    """Return the texts of values, prefixes in front, in about `room` characters in all.
+    """Return the texts of values with their prefixes, in about `room` characters in total.
 
-    A value is whole if the longer ones can still give their sizes; what cannot be whole shares what these leave.
+    A value is shown in full if the longer ones can still show their sizes; the shortened ones share the rest.
     """
     left = room - sum(len(prefix) for prefix, _ in items)
     texts = [brief(item, max(left, 1)) for _, item in items]
@@ -197,13 +197,13 @@ def fill(items: list[tuple[str, Json]], room: int) -> list[str]:
 
 
 def word(name: str, room: int) -> str:
-    """Return a name, escaped; one that is too long with its head and size."""
+    """Return an escaped name; if it is too long, its head and size."""
     shown = escape(name)
     return shown if len(shown) <= room else clip(name, room, quoted, "characters")
 
 
 def is_light(tree: Json, room: int) -> bool:
-    """Return whether a tree has no more than about `room` characters, without reading it to the end."""
+    """Return whether a tree has at most about `room` characters, without reading all of it."""
     waiting = [tree]
     while waiting:
         item = waiting.pop()
@@ -223,7 +223,7 @@ def is_light(tree: Json, room: int) -> bool:
 
 
 def bytes_of(tree: Json) -> bytes | None:
-    """Return the content of a bytes value, None for all else."""
+    """Return the content of a bytes value; None for any other value."""
     match tree:
         case {"$bytes": str(encoded)} if len(tree) == 1:
             try:
@@ -240,14 +240,14 @@ def _leaf(tree: Json) -> str:
 
 
 def _tagged(tree: dict[str, Json]) -> str | None:
-    """Return the text of a tagged scalar, None where there is no such tag or it is malformed."""
+    """Return the text of a tagged scalar; None if the tag is unknown or malformed."""
     tag = tag_in(tree)
     match tag, None if tag is None else tree[tag]:
         case "$secret", _:
             return MASK
         case "$enum", [str(name), str(member)]:
             text = f"{_short(name)}.{escape(member)}"
-            return text if text[0].isupper() else f"<{text}>"  # without its brackets it could be a text on a page
+            return text if text[0].isupper() else f"<{text}>"  # without brackets it would look like a plain word
         case "$decimal", str(text) if _NUMBER.fullmatch(text):
             return text
         case ("$decimal" | "$path" | "$uuid") as known, str(text):
@@ -275,7 +275,7 @@ def _fit(whole: _Text, room: int, show: Callable[[_Text], str], step: int) -> in
     """Return how many elements from the head (or, with step -1, the tail) are shown in `room` characters."""
     edge = whole[:room] if step > 0 else whole[::-1][:room]
     for count in range(len(edge)):
-        # One by one, `<` is narrower than before `U+`, where it becomes an escape.
+        # A single `<` is narrower than one before `U+`, which becomes an escape.
         room -= 8 if edge[count : count + 1] == "<" else len(show(edge[count : count + 1])) - len(show(edge[:0]))
         if room < 0:
             return count
@@ -287,7 +287,7 @@ def _short(name: str) -> str:
 
 
 def token(text: str, room: int = _ROOM) -> str:
-    """Return a name for a line of ours: as it is where it is one plain word, else in quotes, escaped and shortened."""
+    """Return a name for one line of output: unchanged if it is a plain word, else quoted, escaped and shortened."""
     if len(text) <= room and _PLAIN.fullmatch(text) is not None and text == escape(text):
         return text
     return brief(text, room)
@@ -298,7 +298,7 @@ _OURS = {later("program"), later("token"), later("policy")}
 
 
 def name_of(who: Identity, room: int = _ROOM) -> str:
-    """Return how a person or program is named to people; the issuer is left out for people of this machine."""
+    """Return the display name of a person or program; the issuer is left out for people of this machine."""
     if who.issuer == LOCAL:
         return token(who.subject, room)
     issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER)) if who.issuer not in _OURS else say(who.issuer)
@@ -314,14 +314,14 @@ _ABSENT: Json = {"$absent": None}
 
 @dataclass(frozen=True)
 class Change:
-    """The texts of one value that differs between two argument trees; None where there is no value."""
+    """One value that differs between two argument trees, as texts; None if there is no value on that side."""
 
     path: str  # e.g. `order.lines[2].price`
     before: str | None
     after: str | None
 
     def line(self) -> str:
-        """Return `amount  320.00 -> 80.00`; what was or is not there reads `(nothing)`."""
+        """Return `amount  320.00 -> 80.00`; a missing side reads `(nothing)`."""
         before, after = ("(nothing)" if text is None else text for text in (self.before, self.after))
         return f"{self.path}  {before} -> {after}"
 
@@ -332,10 +332,10 @@ def changes(
     """Return every changed, added or removed leaf between two argument trees; types count, the order of keys does not.
 
     Args:
-        before: The arguments as they were.
-        after: The arguments as they would be.
-        is_secret: Which names hide their values (`Redaction.is_secret`). Given the real trees, a secret that was
-            changed is then listed and not shown; masked trees need none, and do not tell.
+        before: The arguments before the change.
+        after: The arguments after it.
+        is_secret: Which names hide their values (`Redaction.is_secret`). With it, pass the real trees: a changed secret
+            is then listed but not shown. Masked trees do not need it, and do not reveal whether a secret changed.
     """
     return list(_changes(before, after, (), is_secret))
 
@@ -369,7 +369,7 @@ def _kind(tree: Json) -> tuple[str, str | None]:
 
 
 def _exact(tree: Json) -> str:
-    # As text, because 1 == 1.0 == True and -0.0 == 0.0, and they are different arguments.
+    # As text, because 1 == 1.0 == True and -0.0 == 0.0, but they are different arguments.
     return repr(tree)
 
 
@@ -383,7 +383,7 @@ def _pair(before: Json, after: Json, name: str) -> tuple[str | None, str | None]
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts share at their heads."""
+    """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 

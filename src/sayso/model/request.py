@@ -1,8 +1,8 @@
-"""The request: the durable record of a held call or a question, which waits for a person.
+"""The request: the durable record of a held call or a question that waits for a person.
 
-Requests are immutable: a transition (`sayso.model.lifecycle`) returns a new one, and a store makes it durable. Also
-here is the message to the model that asked, the same for every agent, adapter and page; it quotes and bounds people's
-words. Invariant: no message about a call that did not run, or whose outcome is unknown, invites the model to repeat it.
+Requests are immutable: a transition (`sayso.model.lifecycle`) returns a new one, and a store makes it durable. The
+message to the model that asked is also here; it is the same for every agent, adapter and page, and quotes and shortens
+people's words. Invariant: no message about a call that did not run, or whose outcome is unknown, invites a repetition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Call:
         tool: Qualified name, `module:function`.
         name: The function's own name.
         form: Canonical form of the arguments, as JSON text, with their real values.
-        masked: The same with secrets masked; None where there are none.
+        masked: The same with secrets masked; None if there are none.
         digest: Digest over tool, schema and form (see `sayso.model.ids`).
         schema: The function's parameters and their types, as JSON text (see `sayso.model.schema`).
         schema_digest: Digest of that.
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        """The same with each masked value as a secret, so that nobody takes it for a text of three stars."""
+        """The same, with each mask as a secret value, so that it differs from a text of three stars."""
         return (
             self.shown
             if self.masked is None
@@ -63,7 +63,7 @@ class Call:
 
     @property
     def shown_text(self) -> str:
-        """The masked arguments as the text of their canonical form."""
+        """The masked arguments as canonical JSON text."""
         return self.form if self.masked is None else self.masked
 
     @property
@@ -82,7 +82,7 @@ class Question:
     """A typed question to a person.
 
     Attributes:
-        text: What is asked; it comes from the program.
+        text: The question, in the program's words.
         digest: Digest over text, type and occasion.
         schema: The answer's type, as the schema of one field named `answer`.
         schema_digest: Digest of that.
@@ -95,7 +95,7 @@ class Question:
 
     @property
     def shown_digest(self) -> str:
-        """Digest of what a person was shown."""
+        """Digest of what the reviewer was shown."""
         return shown_digest(self.text)
 
 
@@ -104,20 +104,20 @@ Verb = Literal["approve", "reject", "feedback", "answer", "cancel"]
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of one person.
+    """One decision by one person.
 
     Attributes:
         verb: What was decided.
         by: Who decided.
         at: When, in UTC, by the store's clock.
-        channel: Through which channel: `terminal`, `cli`, `python`, later `web`, `slack`, …
-        comment: The reviewer's words; for `reject` the reason, for `feedback` the message to the program.
-        fingerprint: Exactly which call or question was decided.
-        edited: True for an approve that carries changed arguments.
-        answer: For `answer`, the canonical form of the value, as JSON text; never in `repr`, for it may be a secret.
+        channel: The channel that was used: `terminal`, `cli`, `python`, `web`, `slack`, …
+        comment: The reviewer's words: for `reject` the reason, for `feedback` the message to the program.
+        fingerprint: Identifies exactly the call or question that was decided.
+        edited: Whether an approval carries changed arguments.
+        answer: For `answer`, the canonical form of the value as JSON text; not in `repr`, because it may be a secret.
         again: For `approve`, that the call may start although another one with its effect has; `comment` is the reason.
-        under: What gave this approval without looking: the id of a grant, or `budget` for a policy's.
-        held_for: For `approve`, how long it can be undone; the call does not start before.
+        under: What gave this approval without a person: the id of a grant, or `budget` for a policy's budget.
+        held_for: For `approve`, how long it can be undone; the call cannot start before that time is over.
     """
 
     verb: Verb
@@ -134,12 +134,12 @@ class Decision:
 
     @property
     def is_withdrawal(self) -> bool:
-        """Whether nobody decided: the program took back what it had asked."""
+        """Whether the program withdrew the request, so that nobody decided."""
         return self.channel == PROGRAM and self.by.issuer == PROGRAM
 
 
 class State(StrEnum):
-    """Where a request stands; `docs/explanation/concepts.md` draws the machine."""
+    """The state of a request; `docs/explanation/concepts.md` draws the state machine."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -155,7 +155,7 @@ class State(StrEnum):
 
 
 MODEL_WORDS = "the model's words (unverified)"
-"""Under which name an adapter puts into `Request.context` what a model wrote beside its call."""
+"""The name in `Request.context` under which an adapter stores what a model wrote beside its call."""
 
 LIVE = frozenset({State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN})
 FINAL = frozenset(State) - LIVE
@@ -163,20 +163,20 @@ FINAL = frozenset(State) - LIVE
 
 @dataclass(frozen=True)
 class Execution:
-    """The one start of an approved call, and how it ended.
+    """The start of an approved call, and how it ended.
 
     Attributes:
-        token: Fencing token; only its holder can say how the call ended.
-        worker: Which process started it (see `sayso.stores.worker`).
-        attempt: 1 for the first start of this approval; a start that stopped to ask is not counted.
-        started_at: When the start was recorded, before the call ran.
+        token: Fencing token; only its holder can record how the call ended.
+        worker: The process that started it (see `sayso.stores.worker`).
+        attempt: 1 for the first start of this approval; a start that paused to ask is not counted.
+        started_at: When the start was recorded, which is before the call ran.
         finished_at: When the outcome was recorded.
-        result: Canonical form of what the call returned, secrets masked, where it has one and is small; to be shown.
+        result: Canonical form of the call's result for display, secrets masked, if it has one and it is small.
         error: The error's type and message, secrets masked.
-        resolved_by: Who resolved how it ended, where the program could not.
-        stopped: How many starts of this approval stopped to ask a person something else.
+        resolved_by: Who resolved an unknown outcome.
+        stopped: How many starts of this approval paused to ask a person something else.
         kept: For a call with a key, digest of the real result, which `Store.result` returns.
-        not_kept: Why the real result of such a call is not in the store.
+        not_kept: Why the store does not have the real result of such a call.
     """
 
     token: str = field(repr=False)
@@ -193,59 +193,59 @@ class Execution:
 
     @property
     def starts(self) -> int:
-        """How many starts of this approval there were, those that stopped to ask included."""
+        """How many starts of this approval there were, including those that paused to ask."""
         return self.attempt + self.stopped
 
 
 @dataclass(frozen=True)
 class Request:
-    """What waits, what was decided about it, and what became of it.
+    """What is held, what was decided about it, and how it ended.
 
     Attributes:
         id: Random, prefixed `rq_`; knowing it gives no right.
         kind: `call` or `question`.
-        run_id: The scope in which a decision counts.
-        fingerprint: Of what was asked, in its run.
+        run_id: The run in which a decision counts.
+        fingerprint: Digest of what was asked, in its run.
         holds: Whether asking the same again in this run finds this request.
         subject: The proposed call, or the question.
-        key: The occasion of the call inside its run, e.g. a model's call id; it finds this request for ever. Where it
-            is None, equal calls of the run are one while the request holds.
+        key: The occasion of the call in its run, e.g. a model's call id; it finds this request forever. If it is None,
+            equal calls of the run share this request while it holds.
         effect: What the call does to the world, by a name that counts across runs and tools, e.g. `refund:A-4721`.
-        title: What people are to call the function, in the program's words.
-        summary: What the call does, in one line of the program's words.
-        prompt: What the program wants the reviewer to read first.
+        title: The function's name for people, from the program.
+        summary: What the call does, in one line, from the program.
+        prompt: What the reviewer should read first, from the program.
         description: What the gate's author says about the function.
         risk: The gate's own word, e.g. `high`.
         rule: Why the call is held.
         context: Facts from the program (not from the agent), JSON values.
         requester: Who asked.
-        on_behalf_of: The person for whom the requester acts; barred from deciding too.
-        also_for: Further persons for whom it acts, those of the runs around; barred as well.
-        process: The one process that can run this (see `sayso.stores.worker`), where its run has no name by which
-            another one could go on with it.
-        place: Where in its run the call stands; empty in the run of a plain program, where equal calls are one.
+        on_behalf_of: The person for whom the requester acts; may not decide either.
+        also_for: Further persons for whom it acts, from the surrounding runs; they may not decide either.
+        process: The only process that can run this (see `sayso.stores.worker`), if its run has no name by which another
+            process could resume it.
+        place: Where in its run the call is; empty in the run of a plain program, in which equal calls are one.
         quorum: What an approval needs.
-        created_at, expires_at: When it was asked, and when it ends if nobody decides.
-        approval_window: How long an approval counts.
+        created_at, expires_at: When it was asked, and when it expires if nobody decides.
+        approval_window: How long an approval is valid.
         retries: How many further starts a failed call has.
         idempotent: Whether the call may be started again after an unknown outcome.
-        redact: Argument names that the gate masks, beside the default ones.
-        channels: The only channels that are told of it; empty for all.
-        notify_arguments: Whether messages about it may carry its arguments, masked.
-        always: A person decides each call: no grant and no budget stands in.
-        approve_from_notification: Whether the policy lets its push notification carry an Approve button.
-        budgets: Within which the policy allows it, each as its text and name (see `sayso.model.grant`).
-        escalation: Who else may decide when it has waited for long.
-        state: Where it stands.
+        redact: Argument names that the gate masks in addition to the default ones.
+        channels: The only channels that are notified; empty for all.
+        notify_arguments: Whether notifications may carry its arguments, masked.
+        always: Whether a person must decide each call, so that no grant or budget can.
+        approve_from_notification: Whether the policy lets its push notification have an Approve button.
+        budgets: The budgets within which the policy allows it, each as text and name (see `sayso.model.grant`).
+        escalation: Who else may decide after it has waited for a while.
+        state: Its state.
         votes: Approvals of the call as it stands now, while the quorum is not met.
         decision: The decision that ended the wait.
         edited: The call as changed by reviewers; None where it is as proposed.
-        returned: Why the function's own types refused an edit that was approved, and that waits anew therefore.
-        claimed_by, claimed_at: Which reviewer took it on.
-        escalated_at: When it was opened to those whom `escalation` names.
+        returned: Why it waits again after an approval, e.g. the function's own types refused the edit.
+        claimed_by, claimed_at: The reviewer who claimed it, and when.
+        escalated_at: When the people in `escalation` were allowed to decide.
         approval_expires_at: When the approval ends.
         execution: The start of the approved call.
-        purged_at: When what it was about was removed (see `sayso.model.journal`); None while it is there.
+        purged_at: When its content was removed (see `sayso.model.journal`); None if it was not.
     """
 
     id: str
@@ -295,7 +295,7 @@ class Request:
 
     @property
     def request_id(self) -> str:
-        """`id`, as the faces of this package also call it: `approval_id`, `confirmation_id`, `request_id`."""
+        """`id`, under the other names that this package's APIs use: `approval_id`, `confirmation_id`, `request_id`."""
         return self.id
 
     approval_id = confirmation_id = request_id
@@ -316,72 +316,72 @@ class Request:
 
     @property
     def effective(self) -> Call:
-        """The call that would run now: as edited, else as proposed."""
+        """The call that would run now: the edited one, else the proposed one."""
         if self.edited is not None:
             return self.edited
         return self.subject if isinstance(self.subject, Call) else self.call
 
     @property
     def current_fingerprint(self) -> str:
-        """Fingerprint of what a decision would be about now; differs from `fingerprint` after an edit."""
+        """Fingerprint of what a decision would now be about; differs from `fingerprint` after an edit."""
         return self.fingerprint if self.edited is None else self.fingerprint_of(self.edited.digest)
 
     @property
     def held_until(self) -> datetime | None:
-        """Until when its approval can be undone and its call does not start; None where there is no such time."""
+        """The end of the time in which its approval can be undone and its call cannot start; None if there is none."""
         decision = self.decision
         if self.state is not State.APPROVED or decision is None or decision.held_for is None:
             return None
         return decision.at + decision.held_for
 
     def fingerprint_of(self, digest: str) -> str:
-        """Return the fingerprint that a call or question with this digest has in the place of this one."""
+        """Return the fingerprint that a call or question with this digest would have in place of this one."""
         return fingerprint(self.run_id, digest, self.place, self.key)
 
     @property
     def acts_for(self) -> tuple[Identity, ...]:
-        """Everybody for whom the requester acts."""
+        """Every person for whom the requester acts."""
         return self.also_for if self.on_behalf_of is None else (self.on_behalf_of, *self.also_for)
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing can change any more."""
+        """Whether its state cannot change any more."""
         return self.state in FINAL
 
     @property
     def open_to(self) -> Escalation | None:
-        """Who else may decide by now."""
+        """Who else may decide now, after an escalation."""
         return None if self.escalated_at is None else self.escalation
 
     @property
     def wanted_roles(self) -> frozenset[str]:
-        """Whoever decides must have one of these by now, or be named by the escalation; empty means anybody."""
+        """The roles of which a reviewer needs one, unless the escalation names them; empty means anybody may decide."""
         more = frozenset[str]() if self.open_to is None or not self.quorum.roles else frozenset(self.open_to.roles)
         return more.union(self.quorum.roles)
 
     def admits(self, by: Identity, roles: Collection[str]) -> bool:
-        """Say whether somebody with these roles may decide, as far as roles go."""
+        """Return whether the roles allow somebody to decide."""
         return self.quorum.admits(roles) or (self.open_to is not None and self.open_to.admits(by, roles))
 
     def message_for_model(self) -> str:
-        """Return what to tell the model that asked: what a person changed and wrote, and what not to do next.
+        """Return the message to the model that asked: what a person changed and wrote, and what not to do next.
 
-        For an approved call it is what goes before the result, and empty where it was approved as it stood without a
-        note. For any other it is the whole text: why it did not run or how it failed, and whether it may be tried
-        again. Secrets are masked; a person's words are quoted.
+        For an approved call it goes before the result, and is empty if the call was approved unchanged without a note.
+        For any other request it is the whole text: why the call did not run or how it failed, and whether it may be
+        tried again. Secrets are masked; people's words are quoted.
         """
         return _message(self)
 
     @property
     def missing_votes(self) -> int:
-        """How many more distinct reviewers must approve; none for what the policy allowed within its budgets."""
+        """How many more distinct reviewers must approve; 0 for a call that the policy allowed within its budgets."""
         if self.budgets and self.decision is not None and self.decision.under == "budget":
             return 0
         return self.quorum.missing(list(map(_VOTER, self.votes)))
 
     @property
     def answer(self) -> Any:
-        """The answer as plain JSON values; None while there is none."""
+        """The answer as plain JSON values; None before the question is answered."""
         if self.decision is None or self.decision.answer is None:
             return None
         return cast("Any", canonical.display(canonical.load(self.decision.answer)))["answer"]
@@ -392,7 +392,7 @@ if TYPE_CHECKING:
 else:
 
     def _builder(kind: type) -> Any:
-        """Return what makes one as its class does, which sets each field of a frozen class by itself: 7 us, not 2."""
+        """Return a fast constructor: a frozen class sets its fields one by one, which takes 7 us instead of 2."""
 
         def build(**given: Any) -> Any:
             new = object.__new__(kind)
@@ -404,20 +404,20 @@ else:
     build_request, build_call, build_decision, build_execution = map(_builder, (Request, Call, Decision, Execution))
 
 
-# -- what the model that asked is told ----------------------------------------------------------------------------
+# -- the message to the model that asked --------------------------------------------------------------------------
 
 _WORDS_ROOM, _ERROR_ROOM, _MOST_CHANGES = 2_000, 2_000, 30
 _FINAL = "This is final: do not repeat this {what}. Choose another way, or tell the user."
 
 
 def not_run(name: str, reason: str, *, may_change: bool = False) -> str:
-    """Return what to say of a call that did not run for a reason that no request tells."""
+    """Return the message about a call that did not run, for a reason that is not in a request."""
     advice = "Take this into account; call it again only if changed." if may_change else _FINAL.format(what="call")
     return f"{name} was not run: {reason}. {advice}"
 
 
 def _message(request: Request) -> str:
-    """Return what the model is told; empty where a call was approved as it stood and nobody wrote anything."""
+    """Return the message; empty if a call was approved unchanged and nobody wrote anything."""
     parts = list(_approval(request))
     if request.state is not State.APPROVED:
         parts += _ending(request)
@@ -479,7 +479,7 @@ def _ending(request: Request) -> Iterator[str]:
 
 
 def _decider(request: Request) -> tuple[str, str]:
-    """Return who decided, and their words as a part of a sentence."""
+    """Return who decided, and their words as part of a sentence."""
     decision = request.decision
     if decision is None:
         return "nobody", ""
@@ -492,7 +492,7 @@ def _quoted(words: str) -> str:
 
 
 def without_secrets(request: Request, text: str) -> str:
-    """Return a text without the values that are masked in the call of a request."""
+    """Return a text with the values masked that are masked in the call of a request."""
     if not text or not isinstance(request.subject, Call) or request.purged_at is not None:
         return text
     calls = {call.digest: call for call in (request.subject, request.effective)}
@@ -501,7 +501,7 @@ def without_secrets(request: Request, text: str) -> str:
 
 
 def secrets_of_call(call: Call, request: Request) -> frozenset[str]:
-    """Return what is masked in a stored call: by name, or by a redactor that is not here."""
+    """Return the masked values of a stored call, whether masked by name or by a redactor that is not available here."""
     if call.masked is None:
         return frozenset()
     redaction, tree, masked = Redaction(request.redact), canonical.load(call.form), call.masked
@@ -512,12 +512,12 @@ _CHANGED = f"{MASK} (changed)"
 
 
 def changed(before: Call, after: Call, redact: Collection[str] = ()) -> list[Change]:
-    """Return what an edit changes, as it may be shown: a masked value that changed is named and stays masked.
+    """Return what an edit changes, for display: a masked value that changed is listed and stays masked.
 
     Args:
-        before: The call as it stood.
-        after: The call as it stands.
-        redact: Names that the gate masks beside the usual ones (`Request.redact`).
+        before: The call before the edit.
+        after: The call after it.
+        redact: Names that the gate masks in addition to the default ones (`Request.redact`).
     """
     found: list[Change] = []
     old, new = canonical.load(before.form), canonical.load(after.form)
@@ -526,7 +526,7 @@ def changed(before: Call, after: Call, redact: Collection[str] = ()) -> list[Cha
     for name in {**old, **new}:
         real = changes(_only(old, name), _only(new, name), is_secret=is_secret)
         if not real:
-            continue  # also where a redactor draws an unchanged value in another way
+            continue  # this also skips an unchanged value that a redactor draws in another way
         visible = changes(_only(seen, name), _only(will, name))
         paths = {change.path for change in visible}
         visible += [change for change in real if _is_masked(change) and change.path not in paths]

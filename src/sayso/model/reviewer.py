@@ -2,7 +2,7 @@
 
 An identity is an issuer (`local`, `program`, an OpenID provider, ...) and a subject. It is shown as given. Identities
 with equal folded forms are the same person, so `ada`, `Ada` and a look-alike with full-width letters count once in a
-quorum. Invariant: no name contains invisible characters, which would make two people of one.
+quorum. Invariant: no name contains invisible characters, which would let one person appear as two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOKENS = "token"
 
 @lru_cache(maxsize=1024)
 def _checked(text: str, what: str) -> str:
-    from sayso.model.escaping import hidden_in  # the package that draws is not wanted where nobody is named
+    from sayso.model.escaping import hidden_in  # not needed where nobody is named
 
     if not text or text != text.strip():
         raise ValueError(f"{what} {text!a} is empty or begins or ends with white space")
@@ -45,20 +45,20 @@ def _folded(text: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Return a name without case, compatibility variants and doubled spaces; see `Identity.names`."""
+    """Return a name with case, compatibility variants and repeated spaces folded; see `Identity.names`."""
     return _folded(name)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Somebody, or some program, as named by an issuer.
+    """A person or program, as named by an issuer.
 
     Attributes:
         issuer: Who vouches for the subject.
         subject: The name that the issuer knows it by.
 
     Raises:
-        ValueError: Either is empty, has white space around it, or holds control or invisible characters.
+        ValueError: Either is empty, has surrounding white space, or contains control or invisible characters.
     """
 
     issuer: str
@@ -71,18 +71,18 @@ class Identity:
 
     @property
     def folded(self) -> str:
-        """`issuer:subject` without case, compatibility variants and doubled spaces; equal for one person."""
+        """`issuer:subject` with case, compatibility variants and repeated spaces folded; equal for the same person."""
         return f"{_folded(self.issuer)}:{_folded(self.subject)}"
 
     def is_same(self, other: Identity) -> bool:
-        """Say whether both are one person."""
+        """Return whether both are the same person."""
         return _folded(self.issuer) == _folded(other.issuer) and _folded(self.subject) == _folded(other.subject)
 
     def may_be(self, other: Identity) -> bool:
-        """Say whether both could be one person, whoever vouches for them: `ada`, `Ada` and `ada@host` could.
+        """Return whether both could be the same person, whatever their issuers: `ada`, `Ada` and `ada@host` could.
 
-        This is for a bar, which had better hold one too many; a quorum counts by `is_same`. `ada@one` and `ada@two`
-        are two.
+        For exclusions, where it is better to exclude one too many; a quorum counts with `is_same`. `ada@one` and
+        `ada@two` are different.
         """
         mine, theirs = _folded(self.subject), _folded(other.subject)
         if mine == theirs:
@@ -91,22 +91,22 @@ class Identity:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What others call them, folded: by the subject, whoever vouches for it, and by `issuer:subject`."""
+        """The folded names that others may use: the subject alone, and `issuer:subject`."""
         return _folded(self.subject), self.folded
 
     def goes_by(self, name: str) -> bool:
-        """Say whether this is who a filter names: by the subject, whoever vouches for it, or by `issuer:subject`."""
+        """Return whether a filter's name means this identity: its subject, whatever the issuer, or `issuer:subject`."""
         return folded(name) in self.names
 
     @classmethod
     def named(cls, qualified: str) -> Identity:
-        """Return whom `issuer:subject` names; raises `ValueError`."""
+        """Return the identity of `issuer:subject`; raises `ValueError`."""
         issuer, _, subject = qualified.partition(":")
         return cls(issuer, subject)
 
     @cached_property
     def qualified(self) -> str:
-        """`issuer:subject`, as the journal writes it."""
+        """`issuer:subject`, as written in the journal."""
         return f"{self.issuer}:{self.subject}"
 
     def __str__(self) -> str:
@@ -119,11 +119,11 @@ class Reviewer:
 
     Attributes:
         subject: The person's name at the issuer.
-        roles: What the person may be asked for, e.g. `{"finance"}`.
-        issuer: Who vouches for the name; `local` is this machine's word.
+        roles: The person's roles, e.g. `{"finance"}`.
+        issuer: Who vouches for the name; `local` means this machine.
 
     Raises:
-        ValueError: A name or role is empty, has white space around it, or holds control or invisible characters.
+        ValueError: A name or role is empty, has surrounding white space, or contains control or invisible characters.
     """
 
     subject: str
@@ -140,13 +140,13 @@ class Reviewer:
 
 
 class Delegation(NamedTuple):
-    """That somebody is away, and who stands in.
+    """A period in which one reviewer stands in for another who is away.
 
     Attributes:
         by: Who is away.
         to: Who stands in.
         since: When it was made, by the store's clock.
-        until: When it ends; at that instant it does not count any more.
+        until: When it ends (exclusive).
     """
 
     by: Identity
@@ -155,20 +155,20 @@ class Delegation(NamedTuple):
     until: datetime
 
     def counts(self, now: datetime) -> bool:
-        """Say whether it counts at an instant."""
+        """Return whether it is in force at an instant."""
         return now < self.until
 
 
 @dataclass(frozen=True)
 class Quorum:
-    """What a decision to approve needs.
+    """What an approval needs.
 
     Attributes:
         count: How many distinct reviewers must approve the same call.
-        roles: Each of them must have one of these; empty means anybody.
+        roles: Each reviewer must have one of these; empty means anybody.
 
     Raises:
-        ValueError: `count` is below one.
+        ValueError: `count` is less than one.
     """
 
     count: int = 1
@@ -182,16 +182,16 @@ class Quorum:
         object.__setattr__(self, "roles", frozenset(self.roles))
 
     def admits(self, roles: Collection[str]) -> bool:
-        """Say whether somebody with these roles may decide."""
+        """Return whether somebody with these roles may decide."""
         return not self.roles or any(role in self.roles for role in roles)
 
     def covers(self, other: Quorum) -> bool:
-        """Say whether whatever satisfies this one satisfies `other`."""
+        """Return whether whatever satisfies this quorum also satisfies `other`."""
         has_roles = not other.roles or (bool(self.roles) and frozenset(self.roles) <= frozenset(other.roles))
         return has_roles and self.count >= other.count
 
     def joined(self, other: Quorum) -> Quorum:
-        """Return the least quorum that covers both; where no role is in both, one with this one's roles."""
+        """Return the smallest quorum that covers both; if they share no role, one with this quorum's roles."""
         mine, theirs = frozenset(self.roles), frozenset(other.roles)
         return Quorum(max(self.count, other.count), (mine & theirs) or mine or theirs)
 
@@ -200,7 +200,7 @@ class Quorum:
         return f"{people} with the role {' or '.join(sorted(self.roles))}" if self.roles else people
 
     def missing(self, voters: Collection[Identity]) -> int:
-        """Return how many more distinct people must agree."""
+        """Return how many more distinct people must approve."""
         if self.count == 1:
             return 0 if voters else 1
         distinct: list[Identity] = []
@@ -212,15 +212,15 @@ class Quorum:
 
 @dataclass(frozen=True)
 class Escalation:
-    """Whom a request is opened to, and when.
+    """Who else may decide a request that has waited for a while.
 
     Attributes:
-        after: How long after it was asked.
-        roles: Whoever has one of these may then decide too.
-        people: These may then decide too, whatever their roles.
+        after: How long after the request was asked.
+        roles: Anybody with one of these roles may then decide too.
+        people: These people may then decide too, whatever their roles.
 
     Raises:
-        ValueError: It names nobody, or the span is not positive.
+        ValueError: It names nobody, or `after` is not positive.
     """
 
     after: timedelta
@@ -238,10 +238,10 @@ class Escalation:
 
     @classmethod
     def of(cls, after: timedelta | str | None, to: Collection[str | Reviewer]) -> Escalation | None:
-        """Return what `escalate_after=` and `escalate_to=` ask for; None where neither is given.
+        """Return the escalation for `escalate_after=` and `escalate_to=`; None if neither is given.
 
         Raises:
-            ConfigError: Only one of them is given, or it cannot be used.
+            ConfigError: Only one of them is given, or a value cannot be used.
         """
         if after is None and not to:
             return None
@@ -261,11 +261,11 @@ class Escalation:
         return cls(span, frozenset(roles), tuple(people))
 
     def admits(self, by: Identity, roles: Collection[str]) -> bool:
-        """Say whether somebody may decide once it has come."""
+        """Return whether somebody may decide once the escalation has taken place."""
         return any(role in self.roles for role in roles) or any(by.is_same(person) for person in self.people)
 
     def is_within(self, other: Escalation | None) -> bool:
-        """Say whether it lets nobody in whom `other` would not, nor earlier."""
+        """Return whether it admits nobody whom `other` would not, and not earlier."""
         if other is None:
             return False
         known = all(any(person.is_same(each) for each in other.people) for person in self.people)

@@ -1,8 +1,8 @@
-"""A run as a store keeps it: its state, the process that holds it, and its recorded steps.
+"""A run as stored: its state, the process that holds it, and its recorded steps.
 
 The run of an agent, workflow or tool is stored when it first waits for a person, and after every step from then on.
-Steps are small JSON texts by place, append-only; the last one of a place counts. `sayso.runs` defines their content.
-Invariant: only one process and one task at a time holds a run, and only they add steps to it.
+Steps are small JSON texts by place, append-only; the last step of a place counts. `sayso.runs` defines their content.
+Invariant: only one process and one task at a time holds a run, and only the holder adds steps to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """The state of a run."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -24,12 +24,12 @@ class RunState(StrEnum):
 
 
 class Step(NamedTuple):
-    """What happened at one place of a run.
+    """A record of what happened at one place of a run.
 
     Attributes:
-        place: Where; no two calls of one run share a place.
+        place: The place; no two calls of one run share a place.
         body: JSON.
-        waits: Id of the request for which the run waits here, until another step of the same place follows.
+        waits: Id of the request for which the run waits here, until the next step of the same place.
     """
 
     place: str
@@ -43,10 +43,10 @@ class RunRecord:
 
     Attributes:
         id: Random, prefixed `run_`, or the name that the program gave it.
-        name: Of the runnable that was called.
+        name: The runnable that was called.
         kind: `tool`, `agent`, `workflow`, …
-        state: `running` (in hand), `paused` (a person must decide), `broken` (handed back before its end), `ended`.
-        holder: Who has it in hand (see `sayso.stores.worker`); None while nobody has.
+        state: `running` (held), `paused` (a person must decide), `broken` (released before its end), `ended`.
+        holder: Who holds it (see `sayso.stores.worker`); None if nobody does.
         created_at, updated_at: By the store's clock.
     """
 
@@ -59,11 +59,11 @@ class RunRecord:
     updated_at: datetime
 
     def held_by(self, holder: str, now: datetime) -> RunRecord:
-        """Return the run as taken in hand."""
+        """Return the run as held by `holder`."""
         return replace(self, state=RunState.RUNNING, holder=holder, updated_at=now)
 
     def left(self, state: RunState, now: datetime) -> RunRecord:
-        """Return the run as handed back."""
+        """Return the run as released by its holder."""
         return replace(self, state=state, holder=None, updated_at=now)
 
 
@@ -76,12 +76,12 @@ class RunSnapshot:
 
 
 class RunUpdate(NamedTuple):
-    """What is to be saved of a run together with something else.
+    """The changes of a run that are saved in the same transaction as something else.
 
     Attributes:
-        run: As its holder sees it.
-        steps: New ones.
-        left: How the run is handed back with it; None: it stays in its holder's hand.
+        run: The run as its holder sees it.
+        steps: The new steps.
+        left: The state in which the holder releases the run; None keeps it held.
     """
 
     run: RunRecord

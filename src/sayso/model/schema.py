@@ -3,10 +3,10 @@
 pydantic generates it from a function's signature at the first held call (`Schema.of`, `schema_of_types.py`), or
 a foreign tool supplies its own, of draft 2020-12, 2019-09 or 7 (`Schema.of_json`). Its text is stored beside the
 request, and its digest is part of the call's. A reviewer's process validates an edit by this text alone; the program
-validates it by the function's own types as well. Names in a schema are never imported, and `$ref` is never fetched.
+also validates it by the function's own types. Names in a schema are never imported, and `$ref` is never fetched.
 
-`docs/reference/schema.md` lists the keywords of our own, `x-sayso-...`, which say what JSON Schema cannot express.
-Invariant: values that fit in a reviewer's process are passed to the function unchanged, to the byte.
+`docs/reference/schema.md` lists sayso's own keywords, `x-sayso-...`, for what JSON Schema cannot express. Invariant:
+values that are valid in a reviewer's process are passed to the function unchanged, to the byte.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _STEP = re.compile(r"\[(\d+)\]|\.(\w+)")
 
 
 class Schema:
-    """Which arguments a call takes, or what a question's answer may be (one property named `answer`).
+    """The types of a call's arguments, or of a question's answer (one property named `answer`).
 
-    A signature is read on first use, so its schema costs nothing where nothing is held.
+    A signature is read at the first use, so that a gate that holds nothing does not pay for its schema.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Schema:
 
         Args:
             function: Any callable.
-            redact: Names that mark a secret, besides the usual ones: a default under them is not written down.
+            redact: Names that mark a secret, in addition to the default ones; their defaults are not in the schema.
         """
         return cls(lambda: _types().of_function(function, redact))
 
@@ -82,14 +82,14 @@ class Schema:
 
     @classmethod
     def of_json(cls, schema: Mapping[str, Any], *, option: str = "schema=") -> Schema:
-        """Return the schema of a foreign tool's arguments, as its author wrote it.
+        """Return the schema of a foreign tool's arguments, as written by its author.
 
         Args:
             schema: JSON Schema of draft 2020-12 (the default), 2019-09 or 7, of an object.
-            option: What the caller calls it, for the error.
+            option: The caller's name for it, used in errors.
 
         Raises:
-            ConfigError: It is no such schema, or refers to one that is not in it. Nothing was fetched.
+            ConfigError: It is not a valid schema, or refers to one outside itself. Nothing is fetched.
         """
         return cls(None, foreign(schema, option))
 
@@ -100,20 +100,20 @@ class Schema:
 
     @classmethod
     def from_text(cls, text: str) -> Schema:
-        """Return the schema that was stored as `text`; nothing is imported.
+        """Return the schema with this stored text, without importing anything.
 
         Raises:
-            ValueError: It is not the text of a schema.
+            ValueError: The text is not a schema.
         """
         return _from_text(text)
 
     @classmethod
     def live(cls, digest: str) -> Schema | None:
-        """Return the schema with this digest whose code lives in this process, if it was used here."""
+        """Return the schema with this digest that was made in this process from code; None if there is none."""
         return _live.get(digest)
 
     def among(self, around: str) -> Schema:
-        """Return the schema of the same live function when other values stand around it; it has another digest.
+        """Return the schema of the same function with other captured values; its digest differs.
 
         Args:
             around: Digest of these values (see `sayso.model.ids`).
@@ -122,12 +122,12 @@ class Schema:
 
     @cached_property
     def python(self) -> PythonTypes | None:
-        """The function's own types, where its code lives in this process."""
+        """The function's own types; None if its code is not in this process."""
         return None if self._read is None else self._read()
 
     @cached_property
     def tree(self) -> Node:
-        """The schema, with the keywords of ours."""
+        """The schema, including sayso's own keywords."""
         if self.python is None:
             return cast("Node", self._given)
         around = {} if self._around is None else {"x-sayso-around": self._around}
@@ -135,12 +135,12 @@ class Schema:
 
     @cached_property
     def text(self) -> str:
-        """The schema as JSON, to be stored beside a request."""
+        """The schema as JSON text, which is stored beside a request."""
         return dump(self.tree)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex: of a signature's schema without titles and descriptions; of a foreign one, of all of it."""
+        """SHA-256 in hex: of a signature's schema without titles and descriptions, or of all of a foreign schema."""
         covered = mapped(self.tree, _without_words) if self.is_own else self.tree
         digest = hashlib.sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
         if self._read is not None:
@@ -149,7 +149,7 @@ class Schema:
 
     @property
     def is_own(self) -> bool:
-        """Whether it was made of a Python signature."""
+        """Whether it was made from a Python signature."""
         return "x-sayso-signature" in self.tree
 
     @property
@@ -164,12 +164,12 @@ class Schema:
 
     @property
     def required(self) -> Collection[str]:
-        """The names of those that must be given."""
+        """The names of the required arguments."""
         return cast("list[str]", self.tree.get("required", ()))
 
     @property
     def classes(self) -> Mapping[str, type]:
-        """The classes that may appear, by `module:QualName`: those of the annotations, and their known subclasses."""
+        """The classes that may occur, by `module:QualName`: those in the annotations and their known subclasses."""
         return {} if self.python is None else self.python.classes
 
     def resolved(self, node: Any) -> Node:
@@ -177,7 +177,7 @@ class Schema:
         return resolved(self.tree, node)
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the arguments, without the keywords of ours."""
+        """Return the JSON Schema of the arguments, without sayso's own keywords."""
         return cast("dict[str, Any]", mapped(self.tree, _without_ours))
 
     # -- values ------------------------------------------------------------------------------------------------
@@ -185,19 +185,19 @@ class Schema:
     def fit(self, values: Mapping[str, Json], *, kept: Collection[str] = ()) -> dict[str, Json]:
         """Return the arguments of a call in canonical form, in the order of its parameters, with defaults filled in.
 
-        JSON becomes what the types say: ISO text a date, base64 text bytes, an object a dataclass or model; enum
-        members go by name or by value. A text where no text fits is read as a person types it (`"80"` is an integer).
-        Where the code is at hand, the function's own types check and convert them too.
+        JSON values are converted to the declared types: ISO text to a date, base64 text to bytes, an object to a
+        dataclass or model; enum members go by name or value. If no text is valid, a text is parsed as a person would
+        type it (`"80"` is an integer). If the function is in this process, its types check and convert too.
 
         Args:
             values: By name, in canonical form or as plain JSON.
-            kept: Those that nobody changed; they stay to the byte, whatever their types say of them.
+            kept: The names of unchanged values, which stay identical to the byte even if they do not fit their types.
 
         Raises:
-            SchemaError: With the problems found: unknown or missing names, wrong types, broken limits.
+            SchemaError: With the problems found: unknown or missing names, wrong types, violated limits.
         """
         given = self._edits.typed(self.by_name(values), kept)
-        # `limit: int = None` is no mistake of whoever leaves it out.
+        # Leaving out an argument like `limit: int = None` must not fail because its default does not fit its type.
         spared = {name for name, form in given.items() if name not in kept and self._is_default(name, form)}
         found = self._edits.problems(given)
         wrong = {str(where[0]) for where, _ in found if where} - {*kept}
@@ -225,11 +225,11 @@ class Schema:
         """Return values as the function takes them: checked by its own types, with defaults filled in.
 
         Args:
-            values: By name, with the types that they have in the program. For a foreign schema: as JSON.
-            kept: Those that nobody changed; they stay, whatever their types say of them.
+            values: By name, with their types in the program; as JSON for a foreign schema.
+            kept: The names of unchanged values, which are returned as they are even if they do not fit their types.
 
         Raises:
-            SchemaError: With the problems found, as in `fit`; a value without a canonical form is one.
+            SchemaError: With the problems found, as in `fit`, including values without a canonical form.
         """
         given, problems = self.by_name(values), list[Problem]()
         made = dict[str, object]()
@@ -258,21 +258,21 @@ class Schema:
         return made
 
     def misfits(self, values: Mapping[str, object]) -> list[str]:
-        """Return what would keep a call with these values from being edited; cheap where they have their types."""
+        """Return the problems that would prevent a reviewer from editing these values. Cheap for correct types."""
         problems: list[Problem] = []
         for name, value in values.items():
-            if type(value) is not self._quick.get(name):  # most have the one plain type that is asked of them
+            if type(value) is not self._quick.get(name):  # most values have the right plain type
                 problems += self._misfits_of(name, value)
         return list(map(self._line, problems))
 
     @cached_property
     def has_bounds(self) -> bool:
-        """Whether an argument has bounds beside its type."""
-        # Whoever wrote bounds has imported one of these; without them nothing needs to be read.
+        """Whether an argument has bounds in addition to its type."""
+        # Bounds come from one of these modules; if none is imported, the schema need not be generated.
         return bool(sys.modules.keys() & {"pydantic", "annotated_types"}) and bool(self._bounded)
 
     def out_of_bounds(self, values: Mapping[str, object]) -> list[str]:
-        """Return what is wrong with those values whose author wrote bounds for them; nothing for the others."""
+        """Return the problems of those values that have bounds."""
         return self.misfits({name: values[name] for name in self._bounded if name in values}) if self.has_bounds else []
 
     def parse(self, name: str, text: str) -> object:
@@ -301,7 +301,7 @@ class Schema:
         else:  # `80` for `int | str` is a number, and `"80"` with its quotes a text
             readings = [*(one for one in parsed if not isinstance(one, str)), text, *parsed]
         first: list[Problem] = []
-        # A text inside of what was read may mean a number as well: `{"zip": "10435"}`.
+        # A text inside the parsed value may stand for a number as well: `{"zip": "10435"}`.
         for reading in [*readings, *(self._edits.typed({name: one}, ())[name] for one in [*parsed, text])]:
             problems = self._found_in(name, reading)
             if not problems:
@@ -310,7 +310,7 @@ class Schema:
         raise SchemaError([self._line(problem) for problem in first])
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return values by the names of the arguments, where some are given by an alias."""
+        """Return values by argument name, resolving aliases."""
         return by_name(values, self._by_alias)
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Schema:
 
     @cached_property
     def _quick(self) -> dict[str, type]:
-        """The arguments of which nothing but one plain type is asked."""
+        """The arguments whose schema is a single plain type."""
         plain = {name: node for name, node in self._nodes.items() if node.keys() - _WORDS - {"default"} == {"type"}}
         kinds: dict[str, Any] = {
             name: node["type"] for name, node in plain.items()
@@ -349,13 +349,13 @@ class Schema:
         ]  # fmt: skip
 
     def _misfits_of(self, name: str, value: object) -> list[Problem]:
-        # Whatever its type makes of it: the call keeps the value that it was given.
+        # The result of the check does not matter: the call keeps the value that it was given.
         if not (self.python and self.python.check(name, value)[1]):
             return []
         return self._found_in(name, value)
 
     def _found_in(self, name: str, value: object) -> list[Problem]:
-        """Return what is wrong with one argument."""
+        """Return the problems of one argument."""
         try:
             form = form_of(value)
         except ArgumentError as error:
@@ -366,7 +366,7 @@ class Schema:
         return found or self._written(name, form)[1]
 
     def _written(self, name: str, form: Json) -> tuple[Json, list[Problem]]:
-        """Return an argument that fits in canonical form, checked by its own type where that is here."""
+        """Convert a valid argument to canonical form, and check it by its own type if that is in this process."""
         from sayso.model.json_convert import Misfit
 
         try:
@@ -389,7 +389,7 @@ class Schema:
         return self._edits.default(self.properties[name], (name,))
 
     def _is_default(self, name: str, form: Json) -> bool:
-        """Say whether a value is shown as the default is: where it does not fit, it is taken for the default."""
+        """Return whether a value looks like the default; if it does not fit its type, it is treated as the default."""
         node: Node = self.properties.get(name, {}) if self.is_own else {}
         return "default" in node and dump(display(form)) == dump(node["default"])
 
@@ -410,13 +410,13 @@ class Schema:
 
 
 def _types() -> ModuleType:
-    from sayso.model import schema_of_types  # it imports pydantic, which most programs need only at a held call
+    from sayso.model import schema_of_types  # imports pydantic, which most programs need only at a held call
 
     return schema_of_types
 
 
 def _refused(name: str, error: ArgumentError) -> Problem:
-    # `form_of` calls what it is given `value`; what is in it comes after.
+    # `form_of` names its argument `value`; the path inside it follows.
     steps = _STEP.findall(error.argument.removeprefix("value").removeprefix(name))
     return (name, *(int(place) if place else field for place, field in steps)), error.reason
 
@@ -437,13 +437,13 @@ def _without_ours(node: Node) -> Node:
 def _has_bounds(node: Any) -> bool:
     found: list[Node] = []
     mapped(node, lambda one: found.append(one) or one)
-    # The pattern of a decimal is that of all decimals.
+    # A decimal always has a pattern, which is no bound.
     return any(one.keys() & _BOUNDS - ({"pattern"} if one.get("x-sayso-type") == "decimal" else set()) for one in found)
 
 
 @lru_cache(maxsize=128)
 def _from_text(text: str) -> Schema:
-    # Kept, because validators are compiled and a list of requests asks for the same few schemas.
+    # Cached, because compiling validators is slow and a list of requests uses the same few schemas.
     given = json.loads(text)
     if not isinstance(given, dict) or "$schema" not in given:
         raise ValueError("this is not the text of a schema that this version of sayso knows")

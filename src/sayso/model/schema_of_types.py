@@ -1,4 +1,4 @@
-"""The types of a live function's parameters, by pydantic: their JSON Schema, and the validation of values.
+"""The types of a live function's parameters, through pydantic: their JSON Schema, and the validation of values.
 
 Types that JSON Schema cannot express use the keywords listed in `sayso.model.schema`; validators in code are marked
 with `x-sayso-code`. This module imports pydantic, so it is loaded at the first held call. Invariants: reading a
@@ -34,7 +34,7 @@ from sayso.model.schema_validation import Node, Problem, mapped
 
 
 def _supported(annotation: Any) -> Any:
-    """Return a type with those typed dicts replaced that pydantic does not take before Python 3.12."""
+    """Return a type with each `TypedDict` replaced that pydantic does not accept before Python 3.12."""
     if sys.version_info >= (3, 12):
         return annotation
     if type(annotation).__module__ == "typing" and hasattr(annotation, "__required_keys__"):
@@ -44,7 +44,7 @@ def _supported(annotation: Any) -> Any:
         for name, hint in hints_of(annotation).items():
             qualifier = getattr(typing.get_origin(hint), "_name", None)
             plain = _supported(typing.get_args(hint)[0] if qualifier in {"Required", "NotRequired"} else hint)
-            # Where annotations are texts, the class itself takes a `NotRequired` key for a required one.
+            # With string annotations, the class itself reports a `NotRequired` key as required.
             is_required = qualifier != "NotRequired" and name in annotation.__required_keys__
             fields[name] = (
                 typing.Required[plain] if is_required or qualifier == "Required" else typing.NotRequired[plain]
@@ -59,22 +59,22 @@ def _supported(annotation: Any) -> Any:
 
 
 def _adapter(annotation: Any) -> pydantic.TypeAdapter[Any] | None:
-    """Return what validates values of a type; None where pydantic does not know it."""
+    """Return the validator of a type; None if pydantic does not know the type."""
     for config in (pydantic.ConfigDict(arbitrary_types_allowed=True), None):
         try:
-            # A model has its own configuration, and takes no other.
+            # A model has its own configuration and accepts no other.
             return pydantic.TypeAdapter[Any](_supported(annotation), config=config)
-        except Exception:  # noqa: BLE001, S112  # an annotation may be any object, and do anything when it is read
+        except Exception:  # noqa: BLE001, S112  # an annotation may be any object, and run any code when it is read
             continue
     return None
 
 
 class PythonTypes:
-    """What the program's code says of its parameters, and what of it only the code can do.
+    """The parameters of a function in this process, with the checks that only its code can do.
 
     Attributes:
         tree: The JSON Schema of the arguments.
-        defaults: The default values themselves, by name; those that a factory makes are not among them.
+        defaults: The default values by name, without those that a factory makes.
     """
 
     def __init__(self, name: str, signature: str, parameters: list[Parameter], redaction: Redaction) -> None:
@@ -96,28 +96,28 @@ class PythonTypes:
             definitions = cast("dict[str, Node]", generator.definitions)
             self.tree["$defs"] = {name: mapped(node, tidied) for name, node in definitions.items()}
         if any("x-sayso-code" in node for node in properties.values()):
-            # Two functions with equal parameters share a digest; one whose code says more is not taken for the other.
+            # Functions with equal parameters share a digest, so a function with checks in code also needs its name.
             self.tree["x-sayso-function"] = name
 
     @property
     def classes(self) -> dict[str, type]:
-        """The classes that may appear, by name, with the subclasses that are known by now."""
+        """The classes that may occur, by name, with their subclasses known so far."""
         found = dict(self._classes)
         for cls in [*self._classes.values(), *self._roots]:
             found |= {class_name(sub): sub for sub in _subclasses(cls)}
         return found
 
     def default(self, name: str, given: Callable[[], Mapping[str, object]]) -> object:
-        """Return the value of an argument that is not given; `given` returns the arguments before it."""
+        """Return the value for an argument that is not given; `given` returns the arguments before it."""
         field = self._parameters[name].field
         if field is None:
             return self.defaults[name]
         return field.default(given() if field.info.default_factory_takes_validated_data else {})
 
     def check(self, name: str, value: object) -> tuple[object, list[Problem]]:
-        """Return an argument as its own type has it, and what is wrong with it: where, and what.
+        """Return an argument converted by its own type, and its problems as paths and messages.
 
-        What has no canonical form as such (a set, a URL object) stays the plain value.
+        A value whose converted form has no canonical form (a set, a URL object) is returned unconverted.
         """
         adapter = self._adapters.get(name)
         if adapter is None or (name in self.defaults and value is self.defaults[name]):
@@ -126,7 +126,7 @@ class PythonTypes:
             checked = adapter.validate_python(value, by_alias=True, by_name=True)
         except pydantic.ValidationError as error:
             return value, [((name, *where), what) for where, what in words_of(error)]
-        except Exception as error:  # noqa: BLE001  # user code: whatever it raises means that the value is refused
+        except Exception as error:  # noqa: BLE001  # user code: any error means that the value is invalid
             return value, [((name,), f"is refused by the program's own check ({type(error).__name__})")]
         try:
             form_of(checked)
@@ -135,7 +135,7 @@ class PythonTypes:
         return checked, []
 
     def says_more(self, name: str) -> bool:
-        """Whether the author wrote bounds for a parameter that only the code can check."""
+        """Return whether a parameter has bounds that only its code can check."""
         return self._parameters[name].field is not None and "x-sayso-code" in self.tree["properties"][name]
 
     def _property(self, parameter: Parameter, generated: Node | None) -> Node:
@@ -173,19 +173,19 @@ def _subclasses(cls: type) -> Iterator[type]:
 
 
 def of_function(function: Callable[..., object], redact: Collection[str]) -> PythonTypes:
-    """Read a callable's parameters; defaults under a name that marks a secret are not written down."""
+    """Read a callable's parameters. A default under a name that marks a secret is left out."""
     kinds, parameters = parameters_of(function)
     return PythonTypes(function_name(function), kinds, parameters, Redaction(redact))
 
 
 def of_type(annotation: Any) -> PythonTypes:
-    """Read the type of an answer, which is one parameter named `answer`."""
+    """Read the type of an answer: one parameter named `answer`."""
     return PythonTypes("answer", "(answer)", [Parameter("answer", annotation)], Redaction())
 
 
 # -- JSON Schema ---------------------------------------------------------------------------------------------------
 
-_EMPTY: tuple[Any, ...] = (list, dict, tuple, str, bytes, int, float, bool)  # factories whose default is written down
+_EMPTY: tuple[Any, ...] = (list, dict, tuple, str, bytes, int, float, bool)  # factories whose default is in the schema
 _RANKS = ("integer", "number", "boolean", "typed", "array", "object", "string", "null")
 _ORDER = ("ge", "gt", "le", "lt")
 _CHANGES_TEXT = ("strip_whitespace", "to_upper", "to_lower")
@@ -197,7 +197,7 @@ _LIMITS: dict[str, tuple[str, ...]] = {
     "str": (*_CHANGES_TEXT, "min_length", "max_length"),
     "uuid": (),
 }
-# Where pydantic tells of a JSON value that ours is not.
+# Types for which pydantic describes another JSON value than sayso uses.
 _NODES: dict[str, Node] = {
     "decimal": {"type": "string", "pattern": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"},
     "bytes": {"type": "string", "contentEncoding": "base64"},
@@ -206,10 +206,10 @@ _NODES: dict[str, Node] = {
 }
 _LISTS = {"tuple": "tuple", "set": "set", "frozenset": "set"}
 _JSON_SCALARS = frozenset({"int", "bool", "float", "str"})
-# What the schema of a type does not say: a date in the past.
+# Constraints that the schema of a type does not express, e.g. a date in the past.
 _SAYING_MORE = {"date": {"now_op"}, "datetime": {"now_op", "tz_constraint"}, "uuid": {"version"}}
 _INLINE_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
-# With these a model changes what it is given, or looks at it in a way that its schema does not tell.
+# Settings with which a model changes or checks its input in a way that its schema does not express.
 _CONFIG_WITH_EFFECT = frozenset(
     {"use_enum_values", "validate_default", "str_strip_whitespace", "str_to_lower", "str_to_upper", "str_max_length"}
     | {"str_min_length", "coerce_numbers_to_str", "allow_inf_nan", "revalidate_instances", "alias_generator"}
@@ -217,7 +217,7 @@ _CONFIG_WITH_EFFECT = frozenset(
 
 
 def _generated(adapters: Mapping[str, pydantic.TypeAdapter[Any]]) -> tuple[_Generator, dict[str, Node]] | None:
-    """Return the schemas of types, with what was met on the way; None where one of them has none."""
+    """Return the schemas of types and the generator that made them; None if one of them has none."""
     generator = _Generator(by_alias=False)
     try:
         inputs: Any = [(name, "validation", adapter.core_schema) for name, adapter in adapters.items()]
@@ -229,7 +229,7 @@ def _generated(adapters: Mapping[str, pydantic.TypeAdapter[Any]]) -> tuple[_Gene
 
 
 class _Generator(GenerateJsonSchema):
-    """pydantic's generator, which also says what only Python knows of a type."""
+    """pydantic's generator, which also records what only Python knows about a type."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -240,7 +240,7 @@ class _Generator(GenerateJsonSchema):
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        pass  # a type that is not described in full is checked by pydantic itself
+        pass  # pydantic itself checks a type that is not fully described
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Node:  # noqa: ARG002  as above
         return {"x-sayso-code": True}
@@ -263,7 +263,7 @@ class _Generator(GenerateJsonSchema):
         }
 
     def _described(self, method: Callable[[Any], Node], schema: Any) -> Node:
-        """Return the schema that pydantic makes of a type, with what it leaves out."""
+        """Return pydantic's schema of a type, completed with what it leaves out."""
         kind: str = schema["type"]
         node = dict(_NODES[kind]) if kind in _NODES else dict(method(schema))
         if kind == "str" and isinstance(pattern := schema.get("pattern"), re.Pattern):
@@ -369,13 +369,13 @@ def _has_validators(cls: Any) -> bool:
 
 
 def _does_more(cls: Any) -> bool:
-    # A hook after the initialiser is there for private attributes too; their values are not in the schema either.
+    # `model_post_init` also exists for private attributes, whose values the schema does not describe either.
     has_hook = cls.model_post_init is not pydantic.BaseModel.model_post_init
     return _has_validators(cls) or bool(getattr(cls, "__pydantic_custom_init__", False)) or has_hook
 
 
 def _tidied(redaction: Redaction, node: Node) -> Node:
-    """Return a schema as it is written: the same however a union was written, and without secrets."""
+    """Return a schema in normal form: independent of the order of a union, and without secrets."""
     if node.get("format") == "path":
         words = {name: part for name, part in node.items() if name in {"default", "description"}}
         node = {"type": "string", "format": "path", "x-sayso-type": "path", **words}
@@ -398,7 +398,7 @@ def _without(node: Node, word: str) -> Node:
 
 
 def _rank(node: Node) -> tuple[int, str]:
-    # A typed text that fits several becomes the first of these; it stays a text where a text is one of them.
+    # A typed text that fits several types becomes the first of these; if text is one of them, it stays a text.
     kind = "typed" if "enum" in node or "$ref" in node else str(node.get("type"))
     if kind == "string" and "x-sayso-type" in node:
         kind = "typed"

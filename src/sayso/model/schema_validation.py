@@ -1,4 +1,4 @@
-"""JSON Schema of draft 2020-12, 2019-09 or 7: compiling and walking schemas, and describing errors in words.
+"""JSON Schema of draft 2020-12, 2019-09 or 7: compiling and walking schemas, and describing errors.
 
 `jsonschema-rs` validates; how Python types are represented is in `sayso.model.schema`. Invariants: a `$ref` is never
 fetched; validation takes a bounded number of steps; an error says where and what, and never contains the value, which
@@ -21,15 +21,15 @@ Node = dict[str, Any]
 Problem = tuple[tuple[str | int, ...], str]
 
 UNKNOWN = "there is no such field"
-"""What is wrong with a name that there is not."""
+"""The problem of a name that does not exist."""
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 LARGEST = 262_144
-"""The most characters of a foreign schema; each request stores it."""
+"""The maximum number of characters of a foreign schema, which is stored with each request."""
 
 MOST_STEPS = 50_000
-"""How often a check may come to some part of a value with some part of a schema."""
+"""The maximum number of times that a validation may apply a part of the schema to a part of a value."""
 
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -38,14 +38,14 @@ _SINGLE = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-# With none of these, a schema is walked once over a value.
+# Without any of these, a validator visits each part of a value once.
 _BRANCHING = ('Ref"', 'Of"', '"not"', '"if"', '"contains"', "unevaluated", "patternProperties", "depend")
-_MASK = "Input"  # stands in messages for the value, which may be a secret
+_MASK = "Input"  # stands for the value in messages, because it may be a secret
 _MORE_ITEMS = ("additionalItems", "contains", "unevaluatedItems")
 
 
 class SchemaError(ValueError):
-    """Values do not fit a schema. No problem contains a value.
+    """Values do not fit a schema. The problems never contain a value.
 
     Attributes:
         problems: One line each, `where: what is wrong`.
@@ -60,16 +60,16 @@ class SchemaError(ValueError):
 
 
 class Checker:
-    """Holds JSON values to a schema, with a bound on the time it takes.
+    """Validates JSON values by a schema, in a bounded number of steps.
 
     Raises:
-        ValueError: It is no schema, or refers to one that is not in it. The text says where and what.
+        ValueError: The schema is invalid, or refers to one outside itself. The text says where and what.
     """
 
     def __init__(
         self, tree: Node, *, formats: Iterable[str] = (), keywords: Mapping[str, type[Any]] | None = None
     ) -> None:
-        """Compile a schema; `formats` are not looked at, and `keywords` are our own."""
+        """Compile a schema. `formats` are not checked; `keywords` are sayso's own."""
         import jsonschema_rs
 
         text = json.dumps(tree)
@@ -81,29 +81,29 @@ class Checker:
             "offline": True,
             "mask": _MASK,
             "keywords": keywords,
-            # A pattern may come from anybody, and must not hold up who checks a value.
+            # A pattern may come from anybody, and must not block the process that validates.
             "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000),
         }
         try:
             self._validator: jsonschema_rs.Validator = jsonschema_rs.validator_for(tree, **options)
         except jsonschema_rs.ValidationError as error:
-            # The value here is a part of the schema, which is no secret.
+            # Here the value is part of the schema, which is not secret.
             what = error.message.replace(_MASK, json.dumps(error.instance))
             where = "/".join(map(str, error.instance_path))
             raise ValueError(f"{where}: {what}" if where else what) from None
 
     def problems(self, value: Any) -> list[Problem]:
-        """Return what is wrong with a value.
+        """Return the problems of a value.
 
         Raises:
-            ValueError: It would take too many steps to tell, or the value is nested too deeply.
+            ValueError: The validation would take too many steps, or the value is nested too deeply.
         """
         return [problem for error in self._errors(value) for problem in _problems(error, self._tree)]
 
     def readings(self, value: Any) -> list[tuple[tuple[str | int, ...], Any]]:
-        """Return for each text in a value that stands where no text fits what a person meant by it, with its place.
+        """Return what a person meant by each text for which the schema accepts no text, with its path.
 
-        `"80"` is a number where a number is wanted, `"yes"` is true, and `"null"` is null.
+        `"80"` is a number if a number is expected, `"yes"` is true, and `"null"` is null.
         """
         found: list[tuple[tuple[str | int, ...], Any]] = []
         waiting = list(self._errors(value))
@@ -123,7 +123,7 @@ class Checker:
 
 
 def _read(error: Any) -> list[Any]:
-    """Return what a text means where another type is wanted; nothing where it means none of them."""
+    """Return the meaning of a text for which another type is expected; nothing if it has none."""
     text, is_enum = error.instance.strip(), error.kind.name == "enum"
     types: Collection[str] = () if is_enum else error.kind.types
     if "boolean" in types and text.lower() in _BOOLEANS:
@@ -140,7 +140,7 @@ def _read(error: Any) -> list[Any]:
 
 
 def replaced(tree: Any, steps: list[str | int], new: Any) -> Any:
-    """Return a JSON value with another one at a place in it."""
+    """Return a copy of a JSON value with the value at a path replaced."""
     if not steps:
         return new
     copy = tree.copy()
@@ -153,13 +153,13 @@ def _no_number(constant: str) -> NoReturn:
 
 
 def _check_steps(tree: Node, value: Any) -> None:
-    """Refuse a check in which alternatives inside of alternatives multiply.
+    """Refuse a validation in which nested alternatives multiply.
 
-    Counts, before it is done, how often a validator comes to a part of the value with a part of the schema: through
-    alternatives and references to the same part, and through properties and items to the parts of it.
+    Counts in advance how often a validator applies a part of the schema to a part of the value: to the same part
+    through alternatives and references, and to its children through properties and items.
 
     Raises:
-        ValueError: More often than `MOST_STEPS`, or a reference cannot be followed.
+        ValueError: More often than `MOST_STEPS`, or a reference cannot be resolved.
     """
     known: dict[tuple[int, int], int] = {}
 
@@ -167,11 +167,11 @@ def _check_steps(tree: Node, value: Any) -> None:
         at = (id(node), id(value))
         if not isinstance(node, dict) or at in known:
             return known.get(at, 1)
-        known[at] = 1  # a reference that leads back to where it stands, which a validator does not follow twice
+        known[at] = 1  # a circular reference, which a validator does not follow twice
         schema = cast("Node", node)
         total = 1 + sum(steps(part, value) for part in _in_place(tree, schema))
         if "unevaluatedItems" in schema or "unevaluatedProperties" in schema:
-            total *= 2  # what they say is known only once the alternatives were looked at
+            total *= 2  # evaluated in a second pass, after the alternatives
         total += sum(steps(part, inner) for part, inner in _below(schema, value))
         if max(total, len(known)) > MOST_STEPS:
             raise ValueError("it has too many alternatives inside of alternatives")
@@ -182,7 +182,7 @@ def _check_steps(tree: Node, value: Any) -> None:
 
 
 def _in_place(tree: Node, node: Node) -> Iterator[Any]:
-    """Yield the schemas in a schema that are for the same value."""
+    """Yield the subschemas that apply to the same value."""
     for word in ("$dynamicRef", "$recursiveRef"):
         if word in node:
             raise ValueError(f"{word} is not supported; write $ref")
@@ -199,7 +199,7 @@ def _in_place(tree: Node, node: Node) -> Iterator[Any]:
 
 
 def _below(node: Node, value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the schemas in a schema that are for parts of the value, with the parts."""
+    """Yield the subschemas that apply to children of the value, with the children."""
     if isinstance(value, dict):
         named, rest = node.get("properties", {}), ("additionalProperties", "unevaluatedProperties")
         for name, part in cast("Node", value).items():
@@ -222,10 +222,10 @@ def _below(node: Node, value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def foreign(schema: Mapping[str, Any], option: str) -> Node:
-    """Return a foreign schema that can be held to; `option` is what the caller calls it.
+    """Return a foreign schema that sayso can validate by; `option` is the caller's name for it.
 
     Raises:
-        ConfigError: It is none, is too large, or refers to one that is not in it. Nothing was fetched.
+        ConfigError: It is invalid, too large, or refers to a schema outside itself. Nothing is fetched.
     """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever a server sent
         raise ConfigError(f"{option} takes a JSON Schema as a dict, not {type(schema).__name__}")
@@ -233,7 +233,7 @@ def foreign(schema: Mapping[str, Any], option: str) -> Node:
         text = json.dumps({"$schema": DRAFT, **schema}, allow_nan=False)
         tree: Node = json.loads(text)
         Checker(tree)
-        mapped(tree, lambda node: {**node, "followed": [*_in_place(tree, node)]})  # raises where it cannot be
+        mapped(tree, lambda node: {**node, "followed": [*_in_place(tree, node)]})  # raises if it cannot be
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{option} is no JSON Schema that can be held to: {error}. Nothing was asked") from None
     if '"x-sayso-' in text:
@@ -244,10 +244,10 @@ def foreign(schema: Mapping[str, Any], option: str) -> Node:
 
 
 def foreign_answer(schema: Mapping[str, Any], option: str) -> Node:
-    """Return the schema of an object whose property `answer` is held to a foreign schema; raises as `foreign`."""
+    """Return the schema of an object whose property `answer` must match a foreign schema; raises as `foreign`."""
     inner = foreign(schema, option)
     draft = inner.pop("$schema")
-    # It stands one level deeper than it was written, and so do the places that it refers to.
+    # It is now one level deeper, so references inside it must be adjusted.
     inner = mapped(inner, lambda node: {**node, "$ref": _deeper(node["$ref"])} if "$ref" in node else node)
     tree: Node = {"$schema": draft, "type": "object", "properties": {"answer": inner}, "required": ["answer"]}
     return foreign({**tree, "additionalProperties": False}, option)
@@ -264,7 +264,7 @@ def _always(_: str) -> bool:
 
 
 def mapped(node: Any, change: Callable[[Node], Node]) -> Any:
-    """Return a schema in which every schema, the innermost first, is what `change` makes of it. Data is left alone."""
+    """Return a schema with `change` applied to each subschema, the innermost first. Data in it is left alone."""
     if not isinstance(node, dict):
         return node
     made: Node = {}
@@ -279,7 +279,7 @@ def mapped(node: Any, change: Callable[[Node], Node]) -> Any:
 
 
 def _lookup(tree: Node, reference: str) -> Any:
-    """Return the schema that a reference leads to, by its pointer, `$anchor` or `$id`; None where there is none."""
+    """Return the schema that a reference names by pointer, `$anchor` or `$id`; None if there is none."""
     if reference != "#" and not reference.startswith("#/"):
         named: list[Node] = []
         mapped(tree, lambda node: named.append(node) or node)
@@ -296,7 +296,7 @@ def _lookup(tree: Node, reference: str) -> Any:
 
 
 def resolved(tree: Node, node: Any) -> Node:
-    """Return the schema that a node refers to, or itself; {} where it says nothing."""
+    """Return the schema that a node refers to, or the node itself; {} if it is not an object."""
     for _ in range(50):
         if not isinstance(node, dict) or "$ref" not in node:
             break
@@ -324,7 +324,7 @@ def _problems(error: Any, tree: Node) -> Iterator[Problem]:
 
 
 def _alternatives(error: Any, tree: Node) -> Iterator[Problem]:
-    """Yield the problems of the one alternative that can have been meant; else that none fits."""
+    """Yield the problems of the alternative that was meant, if only one can be; otherwise that none fits."""
     at, contexts = error.instance_path, error.kind.context
     if not all(contexts):
         yield tuple(at), "Input fits several alternatives that exclude each other"
@@ -351,7 +351,7 @@ def _types_at(errors: Iterable[Any], at: list[str | int]) -> set[str]:
 
 
 def word_of(node: Any, tree: Node) -> str:
-    """Return what a schema is called, in a list of alternatives."""
+    """Return the name of a schema in a list of alternatives."""
     found = resolved(tree, node)
     words = (found.get(name) for name in ("title", "x-sayso-type", "format", "type"))
     return str(next((word for word in words if word), "other values"))

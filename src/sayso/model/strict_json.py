@@ -1,6 +1,6 @@
-"""JSON as RFC 8259 has it: what two readers could read as two things is refused.
+"""Strict JSON (RFC 8259): rejects what two parsers could read differently.
 
-That is a key twice in one object, NaN, a number too large, half of a surrogate pair, and what is nested too deep.
+That is a duplicate key, NaN, a number too large, half of a surrogate pair, and deep nesting.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def loads(text: str) -> Any:
-    """Return what a text says; raises `ValueError` with the reason where it cannot be read."""
+    """Parse a text; raises `ValueError` with the reason if it is not valid."""
     try:
         content = _decoder.decode(text)
     except RecursionError:
         raise _NotStrict(_TOO_DEEP) from None
     except (json.JSONDecodeError, _NotStrict):
         raise
-    except ValueError:  # what Python says of it names a setting of this process
+    except ValueError:  # Python's own message names a setting of this process
         raise _NotStrict("a number has too many digits") from None
-    # Most texts cannot have what is looked for: each level has a bracket, and half of a pair its escape or itself.
+    # A quick test first: deep nesting needs many brackets, and half of a surrogate pair an escape or a non-ASCII text.
     if not text.isascii() or "\\u" in text or text.count("{") + text.count("[") > _MAX_DEPTH:
         _check_values(content)
     return content
 
 
 def copy_of(value: Any) -> Any:
-    """Return a value as `loads` would read it; raises as it does, and `TypeError` for what JSON has no form for."""
+    """Return a value as `loads` would parse it; raises as it does, and `TypeError` for what JSON cannot express."""
     try:
         return loads(json.dumps(value, allow_nan=False, default=_dict))
     except RecursionError:
@@ -47,7 +47,7 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 class _NotStrict(ValueError):
-    """JSON that some readers take and others do not, or take for something else."""
+    """JSON that parsers reject or read differently."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_consta
 
 
 def _check_values(content: Any) -> None:
-    """Refuse what is too deep, and texts that are no Unicode; without recursion, for that is what depth attacks."""
+    """Reject deep nesting and invalid Unicode. Not recursive, because deep nesting would exhaust the stack."""
     level: list[Any] = [content]
     for _ in range(_MAX_DEPTH + 1):
         below: list[Any] = []

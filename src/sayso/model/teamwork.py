@@ -1,8 +1,8 @@
 """What reviewers do with a request before they decide it: claim, assign, release, extend, and comment.
 
-Pure functions like those of `sayso.model.lifecycle`; none changes the state of a request. A comment changes nothing of
-it, gives no right, and is not told to the program; `@name` in it mentions somebody. Invariant: what is masked in the
-call is masked in a comment before it is written.
+Pure functions like those of `sayso.model.lifecycle`; none changes the state of a request. A comment does not change the
+request, gives no right, and is not sent to the program; `@name` in it mentions somebody. Invariant: values that are
+masked in the call are masked in a comment before it is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MENTION = re.compile(r"(?<![\w.@:/+-])@(\w(?:[\w.+:@-]{0,198}\w)?)")
 
 
 def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:
-    """Let a reviewer take a pending request on; until it is released, others cannot decide it."""
+    """Claim a pending request for a reviewer; until it is released, nobody else can decide it."""
     must_be_pending(request, now)
     must_be_allowed(request, by, roles, now)
     return Transition(replace(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})
@@ -35,11 +35,11 @@ def assign(
     request: Request, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
     force: bool, channel: str, now: datetime,
 ) -> Transition:  # fmt: skip
-    """Let another reviewer take a pending request on, as if they had claimed it.
+    """Claim a pending request for another reviewer.
 
-    It widens no right: `to` must be able to decide it as far as is known (`to_roles` are their roles, None where nobody
-    knows them), and what they decide is checked again then. `force` takes it from somebody else who has it. Whoever
-    has voted is refused: nobody could add the vote that is missing.
+    This gives no additional right: `to` must be allowed to decide as far as is known (`to_roles` are their roles, None
+    if unknown), and is checked again when they decide. `force` takes it from another reviewer who has claimed it. A
+    reviewer who has already voted is refused, because nobody could add the missing vote.
     """
     must_be_pending(request, now)
     freed = replace(request, claimed_by=None, claimed_at=None)
@@ -56,7 +56,7 @@ def assign(
 def release(
     request: Request, by: Identity, *, roles: Collection[str], force: bool, channel: str, now: datetime
 ) -> Transition:
-    """Give a claimed request back; `force` frees what another reviewer claimed, and the journal says so."""
+    """Release a claimed request. `force` releases another reviewer's claim, which the journal records."""
     must_be_pending(request, now)
     if request.claimed_by is None:
         raise errors.NotClaimedError(request.id)
@@ -69,7 +69,7 @@ def release(
 def extend(
     request: Request, by: Identity, *, roles: Collection[str], span: timedelta, channel: str, now: datetime
 ) -> Transition:
-    """Move the end of a pending request, or of an approval that was not used yet, to `span` from now."""
+    """Set the end of a pending request, or of an unused approval, to `span` from now."""
     if request.state is not State.APPROVED:
         must_be_pending(request, now)
     must_be_allowed(request, by, roles, now)
@@ -82,14 +82,14 @@ def extend(
 
 
 class Comment(NamedTuple):
-    """What somebody said about a request.
+    """A reviewer's comment on a request.
 
     Attributes:
         at: When, in UTC, by the store's clock.
-        by: `issuer:subject` of who said it.
-        channel: Through which channel.
-        text: The words; empty where they were sealed and do not open.
-        mentions: The names in it after an `@`, as they were written.
+        by: `issuer:subject` of its author.
+        channel: The channel that was used.
+        text: The text; empty if it is encrypted and cannot be decrypted.
+        mentions: The names after an `@` in it, as written.
     """
 
     at: datetime
@@ -100,12 +100,12 @@ class Comment(NamedTuple):
 
 
 def mentions_in(text: str) -> tuple[str, ...]:
-    """Return the names that a text mentions, each once: those of `@ada`, `@ada@corp.example` and `@issuer:ada`."""
+    """Return the names that a text mentions, each once, from `@ada`, `@ada@corp.example` and `@issuer:ada`."""
     return tuple(dict.fromkeys(_MENTION.findall(text)))[:_MOST_MENTIONS]
 
 
 def comment(request: Request, by: Identity, *, text: str, channel: str, now: datetime) -> Transition:  # noqa: ARG001  as each rule
-    """Write a comment into the journal of a request, in whatever state; the request stays as it is."""
+    """Write a comment into the journal of a request in any state; the request does not change."""
     words = without_secrets(request, text)
     mentions = mentions_in(words)
     return Transition(
@@ -114,7 +114,7 @@ def comment(request: Request, by: Identity, *, text: str, channel: str, now: dat
 
 
 def comments_in(entries: Iterable[Entry]) -> list[Comment]:
-    """Return the comments among rows of the journal, in their order; a row that somebody altered has no words."""
+    """Return the comments among journal entries, in order. The text of an altered entry is empty."""
     return [_read(entry) for entry in entries if entry.event == COMMENTED]
 
 

@@ -1,8 +1,8 @@
-"""The language of texts for people: that of a page's reader; everywhere else English.
+"""The language of texts for people: that of the page's reader in the inbox, English everywhere else.
 
-A text stands in the code in English, and is its own key in a catalogue of gettext. `say` looks it up in the language
-that `speaking` chose for the current context. Only the inbox chooses one, for the time of one page: messages of
-errors, commands, log lines, and whatever is stored or sent are English.
+Texts are written in English in the code, where each is its own key in a gettext catalogue. `say` translates into the
+language that `speaking` chose for the current context. Only the inbox chooses one, while it renders a page: errors,
+commands, log lines, and whatever is stored or sent are in English.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _RIGHT_TO_LEFT = frozenset({"ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur
 
 
 class Catalogue(Protocol):
-    """What is asked of a catalogue; `gettext.GNUTranslations` is one."""
+    """The interface of a catalogue; `gettext.GNUTranslations` is one."""
 
     def gettext(self, message: str) -> str:
-        """Return a text in the language of the catalogue."""
+        """Return the translation of a text."""
         ...
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        """Return the form of a text that goes with a number."""
+        """Return the translation of a text in the plural form for a number."""
         ...
 
 
 @dataclass(frozen=True)
 class Language:
-    """A language in which pages can be read.
+    """A language for pages.
 
     Attributes:
-        tag: As pages and browsers name it: `de`, `zh-Hans`.
-        catalogue: None for English.
+        tag: Its BCP 47 tag: `de`, `zh-Hans`.
+        catalogue: Its translations; None for English.
     """
 
     tag: str
@@ -42,7 +42,7 @@ class Language:
 
     @property
     def name(self) -> str:
-        """What the language calls itself."""
+        """The language's own name."""
         return "English" if self.catalogue is None else self.catalogue.gettext("English")
 
     @property
@@ -61,13 +61,13 @@ def spoken() -> Language:
 
 
 def choose(language: Language) -> None:
-    """Speak another language from here on, until the block of `speaking` around ends."""
+    """Switch to another language until the enclosing `speaking` block ends."""
     _spoken.set(language)
 
 
 @contextmanager
 def speaking(language: Language) -> Generator[None]:
-    """Speak a language while the block runs."""
+    """Use a language inside the block."""
     token = _spoken.set(language)
     try:
         yield
@@ -76,27 +76,27 @@ def speaking(language: Language) -> Generator[None]:
 
 
 def say(message: str, /, **values: object) -> str:
-    """Return a text with its named values, `%(name)s`, in the language of the context."""
+    """Translate a text and fill in its named values, `%(name)s`."""
     catalogue = _spoken.get().catalogue
     return (message if catalogue is None else catalogue.gettext(message)) % isolated(values)
 
 
 def say_n(one: str, many: str, num: int, /, **values: object) -> str:
-    """Return a text that goes with a number, `%(num)s`; other languages have other forms than one and many."""
+    """Translate a text with a number, `%(num)s`, in the plural form of the language, and fill in its named values."""
     catalogue = _spoken.get().catalogue
     found = (one if num == 1 else many) if catalogue is None else catalogue.ngettext(one, many, num)
     return found % isolated({"num": num, **values})
 
 
 def later(message: str) -> str:
-    """Return a text as it is: it goes into the catalogue, and somebody else says it."""
+    """Mark a text for the catalogue and return it unchanged; `say` translates it later."""
     return message
 
 
 def isolated(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return values as they stand within a text that is written from right to left: neither turns the other.
+    """Return values for insertion into right-to-left text, isolated so that neither changes the other's direction.
 
-    Texts that people are shown are escaped (`sayso.model.escaping`), so none of them can end its isolation.
+    Texts for people are escaped (`sayso.model.escaping`), so a value cannot end its own isolation.
     """
     if not _spoken.get().is_rtl:
         return values
@@ -107,5 +107,5 @@ def isolated(values: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def unisolated(text: str) -> str:
-    """Return a text of `say` for a place that escapes all of it, isolations too."""
+    """Remove the isolation characters from a text of `say`, for a place that would escape them."""
     return text.replace("\u2068", "").replace("\u2069", "")

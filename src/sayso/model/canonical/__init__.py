@@ -1,8 +1,8 @@
-"""The canonical form: exactly one text for each set of arguments; `encode` writes it, `decode` reads it.
+"""The canonical form: exactly one text for each set of arguments. `encode` writes it, `decode` reads it.
 
-`decode.py` walks its tree and shows it to people, `tags.py` has the scalars that JSON lacks, `names.py` the names of
-classes. Parameter types are in `sayso.model.schema`. Invariant: values that differ in type or content have different
-forms (`1`, `1.0`, `True`, `"1"`, a tuple and a list), and a value without a form is rejected.
+`decode.py` walks and displays its tree, `tags.py` has the scalars that JSON lacks, `names.py` the names of classes.
+Parameter types are in `sayso.model.schema`. Invariant: values that differ in type or content have different forms
+(`1`, `1.0`, `True`, `"1"`, a tuple and a list), and a value without a form is rejected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 LIMIT_BYTES = 1_048_576
 LIMIT_DIGITS = 4300
 LIMIT_VALUES = 50_000
-_LONGEST_PLACE = 12  # steps of a place that a refusal writes out
+_LONGEST_PLACE = 12  # steps of a path that an error message lists
 
 _REFERENCE = "pass a reference (a path, an id) in place of the content"
 _TOO_LARGE = f"makes the arguments larger than {LIMIT_BYTES:,} bytes; {_REFERENCE}"
@@ -44,11 +44,11 @@ _CONVERTIBLE: dict[str, Any] = {
 
 
 class Form(NamedTuple):
-    """The arguments of one call, written down.
+    """The canonical form of one call's arguments.
 
     Attributes:
-        text: What is stored: JSON, with the keys in the order they were given.
-        digest_input: What is hashed: the same in UTF-8, with the keys of every object sorted.
+        text: The stored form: JSON, with the keys in the given order.
+        digest_input: The hashed form: the same as UTF-8, with the keys of every object sorted.
     """
 
     text: str
@@ -57,21 +57,21 @@ class Form(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _is_plain_and_sorted(*keys: str) -> bool | None:
-    """Say whether the keys are sorted; None if one of them looks like a tag, or is no text at all."""
+    """Return whether the keys are sorted; None if one of them looks like a tag or is not a text."""
     if any(type(key) is not str or key.startswith("$") for key in keys):
         return None
     return list(keys) == sorted(keys)
 
 
 def encode(arguments: Mapping[str, object]) -> Form:
-    """Write arguments down.
+    """Return the canonical form of arguments.
 
     Raises:
-        ArgumentError: With the place of the first value that has no canonical form.
+        ArgumentError: With the path of the first value that has no canonical form.
     """
     plain: Any = arguments
-    # The usual case, a few scalars in a dict and no subclass of one, whose order and reading may be its own, needs no
-    # walk. Where something may be wrong, the walk looks, and says what.
+    # Fast path for the usual case, a few scalars in a dict: no walk. It accepts no subclasses, because these may
+    # override order and access. Anything else is left to the walk, which reports what is wrong.
     if type(arguments) is not dict:
         return _encode_any(plain)
     for value in plain.values():
@@ -96,7 +96,7 @@ def encode(arguments: Mapping[str, object]) -> Form:
 
 
 def is_same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Say whether arguments are the same as they are written down: `1`, `1.0` and `True` are not.
+    """Return whether arguments have the same canonical form: `1`, `1.0` and `True` do not.
 
     Raises:
         ArgumentError: A value has no canonical form.
@@ -116,7 +116,7 @@ def _encode_any(arguments: Mapping[str, object]) -> Form:
 
 
 class _Writer:
-    """Turns values into a canonical tree; `path` is where it stands, and stays there when something is refused."""
+    """Converts values to a canonical tree. `path` is the current position, which a refusal reports."""
 
     def __init__(self) -> None:
         self.path: list[str | int] = []
@@ -149,7 +149,7 @@ class _Writer:
             self._refuse(str(unfit))
 
     def object(self, value: dict[str, object]) -> dict[str, Json]:
-        """Return the form of a dict: wrapped if one of its keys looks like a tag."""
+        """Return the form of a dict, wrapped if one of its keys looks like a tag."""
         is_wrapped = False
         for key in value:
             if type(key) is not str:
@@ -185,7 +185,7 @@ class _Writer:
         private: dict[str, object] = value.__pydantic_private__ or {}
         unset: list[str] = sorted(fields.keys() - value.__pydantic_fields_set__)
         if not (fields.keys().isdisjoint(extra) and private.keys().isdisjoint(extra)):
-            # An alias makes room for both, and whoever looks at it would see one in the place of the other.
+            # Possible through an alias. A reader would see one value in place of the other.
             raise Unfit(f"is a {kind.__name__} with an extra field that has the name of one of its own")
         payload: list[Json] = [self._text(class_name(kind)), self._members(fields)]
         rest: dict[str, Json] = {}
@@ -234,7 +234,7 @@ class _Writer:
         self._charge(least * members)
 
     def _charge(self, least: int) -> None:
-        """Take from the room what the text needs at least, so that huge values are refused before they are walked."""
+        """Subtract the minimum size of a part from the limit, so that huge values are rejected before the walk."""
         self._room -= least
         if self._room < 0:
             self._refuse(_TOO_LARGE)
@@ -275,45 +275,45 @@ _scan: Callable[[str, int], tuple[object, int]] = _decoder.scan_once
 
 
 def load(text: str) -> dict[str, Json]:
-    """Parse a stored text into its tree, tags as they are.
+    """Parse a stored text into its tree, with its tags.
 
     Raises:
-        ArgumentError: The text is not JSON, or no object.
+        ArgumentError: The text is not JSON, or not an object.
     """
     try:
-        tree, end = _scan(text, 0)  # `decode` would look for white space, which a text of ours does not have
+        tree, end = _scan(text, 0)  # `decode` would skip white space, which stored texts do not have
     except (ValueError, RecursionError, StopIteration) as error:
         raise ArgumentError("arguments", "are stored as a text that is not JSON") from error
     if end != len(text):
         raise ArgumentError("arguments", "are stored as a text with something behind it")
     if type(tree) is not dict:
         raise ArgumentError("arguments", "are stored as a text that is not an object")
-    return tree  # pyright: ignore[reportUnknownVariableType]  # a cast is a call, in each start
+    return tree  # pyright: ignore[reportUnknownVariableType]  # a cast would be a function call, in each start
 
 
 def read(text: str, classes: Callable[[], Mapping[str, type]]) -> tuple[dict[str, object], bytes]:
-    """Return `decode` and `digest_input` of a text that is parsed once; `classes` is asked for only where needed."""
+    """Return `decode` and `digest_input` of a text, parsing it once. `classes` is called only if needed."""
     tree: Any = load(text)
     return tree if '"$' not in text else decode(text, classes()), dump_sorted(tree).encode()
 
 
 def digest_input(text: str) -> bytes:
-    """Return the `Form.digest_input` that belongs to a stored text."""
+    """Return the `Form.digest_input` of a stored text."""
     return dump_sorted(load(text)).encode()
 
 
 def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
-    """Read arguments back to equal Python values, in the order they were given.
+    """Read arguments back as equal Python values, in the given order.
 
-    Initialisers and validators of classes do not run; aware datetimes of pydantic come back with a `datetime.timezone`.
+    Initialisers and validators of classes do not run. pydantic's aware datetimes come back with a `datetime.timezone`.
 
     Args:
         text: A `Form.text`.
-        classes: The enums, dataclasses and models that may appear, by `module:QualName` (see `Schema.classes`).
+        classes: The enums, dataclasses and models that may occur, by `module:QualName` (see `Schema.classes`).
             Nothing is imported.
 
     Raises:
-        ArgumentError: A class is not among `classes` or has changed, or the text was not written by `encode`.
+        ArgumentError: A class is missing in `classes` or has changed, or the text was not written by `encode`.
     """
     tree: Any = load(text)
     if '"$' not in text:
@@ -324,20 +324,20 @@ def decode(text: str, classes: Mapping[str, type]) -> dict[str, object]:
 
 
 def form_of(value: object) -> Json:
-    """Return the canonical tree of a single value; `encode` says what is refused."""
+    """Return the canonical tree of a single value; raises as `encode`."""
     return load(encode({"value": value}).text)["value"]
 
 
 def value_of(form: Json, classes: Mapping[str, type]) -> object:
-    """Return the value of a single canonical tree; `decode` says what is refused."""
+    """Return the value of a single canonical tree; raises as `decode`."""
     return decode(dump({"value": form}), classes)["value"]
 
 
 def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
-    """Make sure that another process, with `classes` alone, gets these arguments back. Cheap when no class appears.
+    """Check that another process, given only `classes`, decodes equal arguments. Cheap if no class occurs.
 
     Raises:
-        ArgumentError: With the name of the argument that would not come back as it is.
+        ArgumentError: With the name of the argument that would change.
     """
     text = form.text
     if '{"$enum"' not in text and '{"$dataclass"' not in text and '{"$model"' not in text:

@@ -17,7 +17,7 @@ _MORE = ("extra", "private")
 
 
 def tag_in(tree: Json) -> str | None:
-    """Return the tag of a tagged value (`"$tuple"`), None for a plain dict and all else."""
+    """Return the tag of a tagged value (`"$tuple"`); None for a plain dict or any other value."""
     if not isinstance(tree, dict) or len(tree) != 1:
         return None
     (name,) = tree
@@ -25,7 +25,7 @@ def tag_in(tree: Json) -> str | None:
 
 
 def class_in(tree: Json) -> str | None:
-    """Return the `module:QualName` of a dataclass or model, None for all else."""
+    """Return the `module:QualName` of a dataclass or model; None for any other value."""
     match tree:
         case {"$dataclass": [str(name), dict(), *_]} | {"$model": [str(name), dict(), *_]} if len(tree) == 1:
             return name
@@ -34,9 +34,9 @@ def class_in(tree: Json) -> str | None:
 
 
 def fields_of(tree: Json) -> dict[str, Json] | None:
-    """Return the named parts of a dict, dataclass or model (its extra and private ones too); None for all else.
+    """Return the named parts of a dict, dataclass or model (also its extra and private ones); None for other values.
 
-    None, too, where one name stands for two parts: whoever looked would see one of them, and the other could run.
+    Also None if two parts have the same name: a reviewer would see one of them, and the other could run.
     """
     if not isinstance(tree, dict):
         return None
@@ -53,7 +53,7 @@ def fields_of(tree: Json) -> dict[str, Json] | None:
 
 
 def items_of(tree: Json) -> list[Json] | None:
-    """Return the parts of a list or tuple; None for all else."""
+    """Return the parts of a list or tuple; None for other values."""
     if isinstance(tree, dict):
         body = tree["$tuple"] if tag_in(tree) == "$tuple" else None
         return body if isinstance(body, list) else None
@@ -61,7 +61,7 @@ def items_of(tree: Json) -> list[Json] | None:
 
 
 def children_of(tree: Json) -> dict[str | int, Json] | None:
-    """Return the parts of a container by their names or places; None for a scalar."""
+    """Return the parts of a container by name or index; None for a scalar."""
     fields, items = fields_of(tree), items_of(tree)
     if fields is not None:
         return {**fields}
@@ -69,7 +69,7 @@ def children_of(tree: Json) -> dict[str | int, Json] | None:
 
 
 def with_fields(tree: Json, fields: dict[str, Json]) -> Json:
-    """Return the same kind of value as `tree`, which `fields_of` takes apart, with other values under its names."""
+    """Return a value like `tree`, which `fields_of` takes apart, with other values under its names."""
     match tree:
         case {"$dict": dict()} if len(tree) == 1:
             return {"$dict": fields}
@@ -82,7 +82,7 @@ def with_fields(tree: Json, fields: dict[str, Json]) -> Json:
 
 
 def with_items(tree: Json, items: list[Json]) -> Json:
-    """Return the same kind of value as `tree`, a list or tuple, with other parts."""
+    """Return a value like `tree`, a list or tuple, with other parts."""
     return {"$tuple": items} if isinstance(tree, dict) else items
 
 
@@ -100,7 +100,7 @@ def _members(tag: str, payload: Json) -> dict[str, Json] | None:
 
 
 def _more(rest: dict[str, Json]) -> dict[str, dict[str, Json]]:
-    # These are never wrapped: a name in them that looks like a tag is a name.
+    # These are never wrapped: a name in them that looks like a tag is an ordinary name.
     parts = {part: rest.get(part) for part in _MORE}
     return {part: named for part, named in parts.items() if isinstance(named, dict)}
 
@@ -112,11 +112,11 @@ def _rest(rest: Json, fields: dict[str, Json]) -> Json:
 
 
 def display(tree: Json) -> Json:
-    """Return plain JSON for people and web frameworks: what `load` gives, without tags and with secrets masked.
+    """Return plain JSON for people and web frameworks: the tree of `load` without tags and with secrets masked.
 
     Dates become ISO text, bytes base64, enum members their name, dataclasses and models objects of their fields,
-    tuples lists.
-    Types are lost: this is to look at, and to edit (`Schema.validate` takes it back), never to run from.
+    tuples lists. Types are lost: the result is for display and editing (`Schema.validate` takes it back), never to run
+    a call.
     """
     match tree:
         case list():
@@ -157,27 +157,27 @@ LIMIT_DEPTH = 64
 
 
 def is_model(cls: object) -> TypeGuard[type[Any]]:
-    """Say whether `cls` is a pydantic model class, without importing pydantic."""
+    """Return whether `cls` is a pydantic model class, without importing pydantic."""
     base = getattr(sys.modules.get("pydantic.main"), "BaseModel", None)
     return base is not None and isinstance(cls, type) and issubclass(cls, base)
 
 
 @lru_cache(maxsize=1024)
 def dataclass_fields(cls: type) -> tuple[str, ...] | None:
-    """Return the names of a dataclass's fields, or None if it is no dataclass."""
+    """Return the names of a dataclass's fields; None if it is not a dataclass."""
     fields: dict[str, Any] | None = getattr(cls, "__dataclass_fields__", None)
     if fields is None:
         return None
-    # Class variables and init-only ones stand in the same dict, and are told apart by this marker alone.
+    # Class variables and init-only ones are in the same dict; only this marker tells them apart.
     return tuple(name for name, field in fields.items() if repr(getattr(field, "_field_type", None)) == "_FIELD")
 
 
 def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
-    """Return a dataclass instance's fields, or raise `Unfit` if it holds more, or less, than them."""
+    """Return a dataclass instance's fields; raises `Unfit` if it has other attributes or lacks a field."""
     cls = type(value)
     held: dict[str, object] = getattr(value, "__dict__", {})
     for name in held.keys() - names:
-        # What is computed once and kept can be computed again; so can what typing keeps of a generic class.
+        # Cached properties can be computed again; so can what typing stores on a generic class.
         if not (isinstance(getattr(cls, name, None), cached_property) or name.startswith("__")):
             raise Unfit(f"is a {cls.__name__} with the attribute {name!r}, which is not one of its fields")
     try:
@@ -187,10 +187,10 @@ def dataclass_parts(value: object, names: tuple[str, ...]) -> dict[str, object]:
 
 
 class Reader:
-    """Turns a canonical tree into values; `path` is where it stands.
+    """Converts a canonical tree to values. `path` is the current position.
 
     Args:
-        classes: The classes that may appear, by their `module:QualName`.
+        classes: The classes that may occur, by `module:QualName`.
     """
 
     def __init__(self, classes: Mapping[str, type]) -> None:
@@ -208,7 +208,7 @@ class Reader:
         return values
 
     def value(self, form: Json) -> object:
-        """Return the value of a form, or raise `ArgumentError`."""
+        """Return the value of a form; raises `ArgumentError`."""
         if isinstance(form, dict | list) and len(self.path) > LIMIT_DEPTH:
             self.refuse(f"is nested deeper than {LIMIT_DEPTH} levels")
         match form:
@@ -225,7 +225,7 @@ class Reader:
                 return form
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise `ArgumentError` with the place that was reached."""
+        """Raise `ArgumentError` with the current position."""
         raise ArgumentError(place(self.path), reason)
 
     def _items(self, forms: list[Json]) -> list[object]:
@@ -311,7 +311,7 @@ class Reader:
         return value
 
     def _must_be_told_apart(self, *parts: dict[str, Json]) -> None:
-        # `encode` writes no such model: people would be shown one of the two values, and the other would run.
+        # `encode` writes no such model: a reviewer would see one of the two values, and the other would run.
         if any(not name.startswith("_") for name in parts[-1]):
             self.refuse("has a private attribute that is none")
         if len(set[str]().union(*parts)) < sum(map(len, parts)):

@@ -1,7 +1,7 @@
 """Stable names of classes and functions (`module:QualName`), and the notation for a place inside the arguments.
 
-A name is only compared, or looked up among classes that are already loaded; nothing is imported by name. Invariant: a
-class has the same name however its program was started.
+A name is only compared, or looked up among loaded classes; nothing is imported by name. Invariant: a class has the same
+name however its program was started.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _KEY_SHOWN = 40
 
 
 def _main_name() -> str:
-    """Return the name that the main file has when it is imported, so that both ways give the same."""
+    """Return the name that the main file would have if it were imported, so that both ways give the same name."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return str(spec.name)
     file = getattr(main, "__file__", None)
-    # Not by pathlib, which would be loaded for this alone.
+    # Not with pathlib, which would be imported just for this.
     return "__main__" if file is None else os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
 
 
@@ -37,21 +37,21 @@ def _name(thing: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def class_name(cls: type) -> str:
-    """Return `module:QualName`; `__sayso_name__`, set on the class itself, wins (stand-ins have one)."""
+    """Return `module:QualName`, or the `__sayso_name__` that is set on the class itself, as on stand-ins."""
     return _name(cls)
 
 
 def function_name(function: Callable[..., object]) -> str:
-    """Return `module:QualName` of what would run: of a partial its function, of a callable object its class."""
+    """Return `module:QualName` of what would run: the function of a partial, the class of a callable object."""
     while isinstance(function, partial):
         function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
     return _name(function if hasattr(function, "__qualname__") else type(function))
 
 
 def place(steps: Sequence[str | int], quote: Callable[[str], str] = json.dumps) -> str:
-    """Return where a value stands, e.g. `order.lines[2].price`; the first step is the argument's name.
+    """Return the path of a value, e.g. `order.lines[2].price`; the first step is the argument's name.
 
-    A name that is no identifier stands in quotes, `order["unit price"]`: in ASCII, unless `quote` draws it.
+    A name that is not an identifier is quoted, `order["unit price"]`: in ASCII, unless `quote` does it differently.
     """
     text = ""
     for step in steps:

@@ -19,7 +19,7 @@ quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # pyright: i
 
 
 def _encoder(*, ascii_only: bool, sort_keys: bool) -> Callable[[object], str]:
-    """Return an encoder that is built once: `json.JSONEncoder.encode` builds its C encoder for each call."""
+    """Return an encoder that is built only once: `json.JSONEncoder.encode` builds a C encoder for each call."""
     plain = json.JSONEncoder(
         ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=sort_keys
     )
@@ -34,24 +34,24 @@ def _encoder(*, ascii_only: bool, sort_keys: bool) -> Callable[[object], str]:
 
 
 dump = _encoder(ascii_only=False, sort_keys=False)
-"""Returns the text of a tree, as a canonical form is stored."""
+"""Returns the text of a tree as the canonical form is stored."""
 dump_sorted = _encoder(ascii_only=False, sort_keys=True)
 dumps = _encoder(ascii_only=True, sort_keys=False)
-"""Escapes all beyond ASCII, because databases reject the lone surrogates that an error message may contain."""
+"""Escapes non-ASCII characters, because databases reject the lone surrogates that an error message may contain."""
 dumps_sorted = _encoder(ascii_only=True, sort_keys=True)
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MASK = "***"
-"""What stands for a secret wherever a person can look."""
+"""Stands for a secret wherever people can see it."""
 
 
 class Unfit(Exception):
-    """A value has no canonical form, or a payload is none. The text says why, and never holds the value."""
+    """A value has no canonical form, or a payload is malformed. The text says why, and never contains the value."""
 
 
 class Tag(NamedTuple):
-    """One scalar type: where its class lives, and the three things that are done with it."""
+    """One scalar type: its class by module and name, and how to write, read and show it."""
 
     name: str
     module: str
@@ -61,14 +61,14 @@ class Tag(NamedTuple):
     show: Callable[[Any], Json] = lambda payload: payload
 
     def shown(self, payload: Any) -> Json:
-        """Return what stands for a payload in plain JSON: itself, if it is malformed."""
+        """Return a payload as plain JSON; unchanged if it is malformed."""
         try:
             return self.show(payload)
         except (ValueError, TypeError, ArithmeticError):
             return payload
 
     def value(self, payload: Json) -> object:
-        """Return the value of a payload, or raise `Unfit` if no value is written like this."""
+        """Return the value of a payload; raises `Unfit` if `write` would not have produced it."""
         try:
             value = self.read(payload)
             row = tag_of(type(value))
@@ -91,7 +91,7 @@ def _read_bytes(payload: str) -> bytes:
 def _write_decimal(value: Any) -> str:
     if not value.is_finite():
         raise Unfit("is a Decimal that is not a finite number")
-    # The context of the thread decides between `1e+5` and `1E+5`; the form must not depend on it.
+    # The thread's decimal context decides between `1e+5` and `1E+5`; the form must not depend on it.
     return str(value).upper()
 
 
@@ -107,7 +107,7 @@ _ZONED = re.compile(
 
 
 def _zone(zone: tzinfo | None) -> str:
-    """Return what the offset alone does not say of a time zone: the key of a `ZoneInfo`, the name of a named offset."""
+    """Return what the offset does not tell about a time zone: the key of a `ZoneInfo`, the name of a named offset."""
     if zone is None:
         return ""
     kind = type(zone)
@@ -152,7 +152,7 @@ def _show_instant(payload: str) -> str:
 
 
 def _show_timedelta(payload: list[int]) -> str:
-    """Return the ISO 8601 duration, e.g. `P1DT2H0.5S`; a negative one has its sign in front, as pydantic reads it."""
+    """Return the ISO 8601 duration, e.g. `P1DT2H0.5S`; a minus sign goes in front, as pydantic reads it."""
     span = timedelta(*payload)
     sign, span = ("-", -span) if span < timedelta() else ("", span)
     hours, rest = divmod(span.seconds, 3600)
@@ -234,7 +234,7 @@ _by_type: dict[type, Tag] = {}
 
 
 def tag_of(kind: type) -> Tag | None:
-    """Return the row of a scalar's exact class, or None if it has no tag."""
+    """Return the row of a scalar's exact class; None if it has no tag."""
     known = _by_type.get(kind)
     if known is not None:
         return known
