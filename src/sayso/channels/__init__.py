@@ -1,8 +1,8 @@
-"""How a request reaches a person: questions that a program awaits, and notifications.
+"""Questions that a program awaits, and the notifications that tell people about requests.
 
-`human` has the awaitable question, and the tool that lets a model ask one. The outbox sends notifications through
-channels: webhooks, Slack, Apprise, the terminal, a queue, or one of your own. Every question is a request in the store,
-so it can be answered through any channel. A channel that fails leaves the request as it was.
+`human` has the awaitable question and the tool that lets a model ask one. The outbox sends notifications through
+channels: webhooks, Slack, Apprise, the terminal, a queue, or your own. Every question is a request in the store, so it
+can be answered through any channel. A failed delivery never changes the request.
 """
 
 from __future__ import annotations

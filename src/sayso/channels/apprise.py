@@ -1,7 +1,7 @@
-"""Notifications by mail, to phones and to chats, through Apprise: a title, one line and a link.
+"""Notifications by email, phone and chat through Apprise: a title, one line and a link.
 
-Apprise names each service by a URL, which holds passwords and tokens: only its scheme is shown in messages, logs and
-`repr`, and Apprise's own log is silenced. If one of several services fails, the message is sent again to that one only.
+Apprise names each service by a URL that contains passwords and tokens. Messages, logs and `repr` show only its scheme,
+and Apprise's own log is silenced. If one of several services fails, only that service gets the message again.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _MOST_REMEMBERED = 1_000
 
 
 class AppriseChannel(Channel):
-    """A channel that notifies one or several services.
+    """A channel that notifies one or more services.
 
     Args:
         name: The channel's name.
-        services: Each service with the scheme of its URL.
-        people: Whom it reaches in person.
+        services: Pairs of a URL's scheme and the Apprise service.
+        people: The people whom it reaches personally.
     """
 
     def __init__(self, name: str, services: Sequence[tuple[str, Any]], *, people: Sequence[Identity] = ()) -> None:
         self.name, self.people = name, people
         self._services = services
         self._lock = threading.Lock()
-        self._taken: OrderedDict[str, set[int]] = OrderedDict()  # by message id: the services that have it already
+        self._taken: OrderedDict[str, set[int]] = OrderedDict()  # by message id: the indexes of services that got it
 
     def __repr__(self) -> str:
         return f"AppriseChannel({self.name!r}, {', '.join(scheme for scheme, _ in self._services)})"
 
     def send(self, notification: Notification) -> None:
-        """Notify every service that does not have this notification yet.
+        """Notify every service that has not received this notification yet.
 
         Raises:
-            DeliveryError: One of them did not take it.
+            DeliveryError: At least one service did not accept it.
         """
         with self._lock:
             taken = self._taken.setdefault(notification.id, set[int]())
@@ -70,9 +70,9 @@ class AppriseChannel(Channel):
 
 @contextmanager
 def _silenced() -> Generator[None]:
-    """Silence the logs of Apprise and of its HTTP client meanwhile, as they may quote the URL of a service.
+    """Silence the logs of Apprise and its HTTP client inside the block, because they may quote a service's URL.
 
-    Apprise sends from threads of its own, so its records cannot be told from those of other code in this process.
+    Apprise sends from its own threads, so its log records cannot be distinguished from those of other code.
     """
 
     def drop(_: logging.LogRecord) -> bool:
@@ -89,10 +89,10 @@ def _silenced() -> Generator[None]:
 
 
 def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
-    """Return the channel that a table of `sayso.toml` describes.
+    """Create the channel from its table in `sayso.toml`.
 
     Raises:
-        ConfigError: A setting is missing, is not known, or cannot be used; the fault does not quote a URL.
+        ConfigError: A setting is missing, unknown or invalid; the message does not quote a URL.
     """
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     urls = table.secret("urls_env").split() if "urls_env" in settings else table.texts("urls")
@@ -107,7 +107,7 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
 
 
 def _service(url: str) -> Any:
-    # A redirect would send the message, and the secrets in its headers, to another host.
+    # Following a redirect would send the message, and the secrets in its headers, to another host.
     known = cast("Any", apprise)
     service = known.Apprise(asset=known.AppriseAsset(app_id="sayso", http_redirects=False))
     with _silenced():

@@ -1,11 +1,10 @@
-"""A person whom a program awaits: the question with its awaitable response, what brings it to somebody, and a tool.
+"""Questions with an awaitable response, the requesters that bring them to a person, and a tool for models.
 
 A requester brings a question to a person: `console_requester` prints it where the program runs, and
 `create_queue_requester` puts it on a queue. `human_in_the_loop` lets a model ask one, and `queue_channel` puts
-notifications on a queue. At the console, a thread reads stdin and can be cancelled, so that the program goes on
-meanwhile. One question at a time has the console, and what was typed before it was shown is not its answer. Stdin may
-also be a pipe that holds many lines, each of which answers one question; where `input` or stdin was replaced, as in
-notebooks and tests, `input` is called.
+notifications on a queue. A cancellable thread reads the console, so the program continues meanwhile. Only one question
+at a time uses the console, and text typed before it appeared is discarded. Stdin may also be a pipe, in which each line
+answers one question. If `input` or stdin was replaced, as in notebooks and tests, `input` is called.
 """
 
 from __future__ import annotations
@@ -53,20 +52,20 @@ from sayso.view.summary import short
 class HumanInputRequest:
     """A question to a person, and its response.
 
-    It is recorded by the first of `ask`, `response`, `set_response` and `id`, and belongs to the run in which it is
+    The first use of `ask`, `response`, `set_response` or `id` records it. It belongs to the run in which it was
     created.
 
     Args:
         question: The question.
         expires: How long it waits for an answer.
-        roles: Who answers must have one of these.
-        risk: A word of yours.
-        store: The store, in place of the configured one.
+        roles: Whoever answers must have one of these roles.
+        risk: A risk label of your choice.
+        store: The store to use instead of the configured one.
 
     Attributes:
         question: The question.
-        store: Its store.
-        channel: How it reaches the person, for the record of the answer; a requester sets its own name.
+        store: The store that records it.
+        channel: The channel that the record of the answer names; a requester sets its own name.
     """
 
     def __init__(
@@ -89,28 +88,28 @@ class HumanInputRequest:
 
     @property
     def id(self) -> str:
-        """Its id in the store; it can be answered by it from anywhere."""
+        """The request's id in the store, with which any process can answer it. Reading it records the question."""
         return drive(self._asked()).id
 
     @property
     def known(self) -> Request | None:
-        """The request as this object last read it; None before it is recorded."""
+        """The request as last read by this object; None before it is recorded."""
         return self._request
 
     async def ask(self) -> bool:
-        """Record the question, or find it in its run; return whether it waits for an answer. Durable then.
+        """Record the question, or find it in its run; return whether it waits for an answer. Durable on return.
 
         Raises:
-            StoreError: It could not be recorded.
+            StoreError: The question could not be recorded.
         """
         return (await adrive(self._asked())).state is State.PENDING
 
     async def response(self) -> str:
-        """Wait for the answer through any channel. A cancelled wait leaves the question pending.
+        """Wait for the answer through any channel. Cancelling the wait leaves the question pending.
 
         Raises:
             ConfirmationExpired: Nobody answered in time.
-            ConfirmationRejected: The person would not answer.
+            ConfirmationRejected: The person refused to answer.
             StoreError: The store failed.
         """
         try:
@@ -124,28 +123,28 @@ class HumanInputRequest:
                 forget()
 
     def set_response(self, response: str, *, by: Reviewer | str | None = None, comment: str | None = None) -> None:
-        """Give the answer, from any thread or loop, and wake who waits. Durable on return.
+        """Answer the question from any thread or loop, and wake the waiting program. Durable on return.
 
-        It writes to the store; in a coroutine where that matters, `await asyncio.to_thread(request.set_response, …)`.
+        This blocks while it writes to the store; in a coroutine, `await asyncio.to_thread(request.set_response, …)`.
 
         Args:
             response: The answer.
-            by: Who answers; the configured reviewer when not given. Name the person where several use the program.
-            comment: The record keeps it.
+            by: Who answers; by default the configured reviewer. Pass the person if several people use the program.
+            comment: A comment for the record.
 
         Raises:
-            AlreadyDecidedError: Somebody was first; says who, when and through which channel.
-            DecisionRefusedError: It was refused otherwise, e.g. because the question has expired.
-            InvalidAnswerError: It is not a text.
+            AlreadyDecidedError: Somebody answered first; the message says who, when and through which channel.
+            DecisionRefusedError: The answer was refused for another reason, e.g. because the question has expired.
+            InvalidAnswerError: The answer is not a string.
         """
         review = Review(self.store, channel=self.channel)
         self._request = review.answer(self.id, response, by=by, comment=comment)
         self._has_answered = True
 
     async def meanwhile(self, work: Awaitable[None]) -> None:
-        """Await `work`, and cancel it when the question is decided first.
+        """Await `work`, and cancel it if the question is decided first.
 
-        An exception of `work` is raised, unless the question was decided by then.
+        This raises the exception of `work`, unless the question was already decided then.
 
         Raises:
             StoreError: The store failed.
@@ -167,7 +166,7 @@ class HumanInputRequest:
                 asyncio.get_running_loop().call_exception_handler(report | {"exception": working.exception()})
 
     def when_decided_elsewhere(self, forget: Callable[[], object]) -> None:
-        """Call `forget` when `response` ends by an answer that was not given through this object."""
+        """Call `forget` if `response` returns an answer that was not given through this object."""
         self._forgets.append(forget)
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -199,14 +198,14 @@ class HumanInputRequest:
 
 
 Requester = Callable[[HumanInputRequest], Awaitable[None]]
-"""Brings a request to a person: calls `set_response`, or arranges that somebody can answer it."""
+"""Brings a question to a person: it calls `set_response`, or lets somebody else answer the request."""
 
 
 async def carried(request: HumanInputRequest, requester: Requester) -> str:
-    """Let a requester bring the request to a person, unless it is decided already, and return the response.
+    """Run the requester, unless the request is already decided, and return the response.
 
     Raises:
-        Exception: The requester failed before anybody answered; the question still waits in the store.
+        Exception: The requester failed before anybody answered; the question stays pending in the store.
         ConfirmationRejected: As for `HumanInputRequest.response`.
         StoreError: The store failed.
     """
@@ -231,13 +230,13 @@ def human_in_the_loop(
 ) -> Tool:  # fmt: skip
     """Return a tool with one argument, `question`, that asks a person: `answer = await tool.acall(question="…")`.
 
-    An `Agent` or a `ReAct` takes it as a tool, too. It blocks until the first answer through any channel, and then
-    cancels the requester. In a run with an id, a question that was asked before the program stopped is found again with
-    its answer.
+    It is also a tool for an `Agent` or a `ReAct`. It waits for the first answer through any channel, and then cancels
+    the requester. In a run with an id, a question that was asked before the program stopped is found again together
+    with its answer.
 
     Args:
         requester: Brings each question to a person.
-        name, description: For the model.
+        name, description: The tool's name and description for the model.
         expires, roles, risk, store: As for `HumanInputRequest`.
     """
     if not callable(requester):
@@ -260,11 +259,11 @@ _LONGEST = 65_536
 
 
 class ReadCancelled(Exception):
-    """The line is not needed any more."""
+    """The read was cancelled because the line is no longer needed."""
 
 
 class StdinReader:
-    """Reads lines of stdin, one thread at a time. What a pipe brought too early is kept for the next line."""
+    """Reads lines from stdin, in one thread at a time. Surplus input from a pipe is kept for the next read."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -273,8 +272,8 @@ class StdinReader:
         """Show the prompt on stderr and return the line that follows, without its end.
 
         Args:
-            prompt: Shown as it is.
-            is_cancelled: Called about ten times a second; True cancels the read. Not where `input` is called.
+            prompt: Shown verbatim.
+            is_cancelled: Polled about ten times a second; True cancels the read. Not polled if `input` is called.
 
         Raises:
             EOFError: Stdin has ended.
@@ -286,18 +285,18 @@ class StdinReader:
         if os.isatty(fd):
             self._buffer = b""
             terminal.Screen.forget_typed()
-        with suppress(AttributeError, OSError, ValueError):  # no stderr, or one that nobody reads
+        with suppress(AttributeError, OSError, ValueError):  # no stderr, or its reader is gone
             sys.stderr.write(prompt)
             sys.stderr.flush()
         while b"\n" not in self._buffer:
             is_ready = False
             while not is_ready:
                 if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
-                    time.sleep(_POLL)  # in the background, where reading would stop the process
+                    time.sleep(_POLL)  # a read by a background process would stop it (SIGTTIN)
                 else:
                     is_ready = bool(select.select([fd], [], [], _POLL)[0])
                 if is_cancelled():
-                    raise ReadCancelled  # what is there belongs to the next read
+                    raise ReadCancelled  # any input that is available is left for the next read
             piece = os.read(fd, 4096)
             if not piece and not self._buffer:
                 raise EOFError
@@ -309,12 +308,12 @@ class StdinReader:
 
 
 def _fd() -> int | None:
-    """Return the file descriptor of stdin; None where `input` must be called."""
+    """Return the file descriptor of stdin, or None if `input` must be called."""
     if sys.platform == "win32" or not isinstance(builtins.input, BuiltinFunctionType):
         return None
     try:
         return sys.stdin.fileno()
-    except (AttributeError, ValueError, io.UnsupportedOperation):  # no stdin, a closed one, or a replaced one
+    except (AttributeError, ValueError, io.UnsupportedOperation):  # no stdin, or it is closed or replaced
         return None
 
 
@@ -323,13 +322,13 @@ _stdin = StdinReader()
 
 
 async def console_requester(request: HumanInputRequest) -> None:
-    """Ask at the console where this program runs, in the name of the configured reviewer.
+    """Ask at the console of this program, in the name of the configured reviewer.
 
-    Questions at the same time are asked one after the other. When a question is decided elsewhere, the console says so
-    and asks the next one.
+    Concurrent questions are asked one after another. If a question is decided elsewhere, the console says so and shows
+    the next one.
 
     Raises:
-        EOFError: Stdin has ended; the question still waits in the store.
+        EOFError: Stdin has ended; the question stays pending in the store.
         StoreError: The store failed.
         DecisionRefusedError: The configured reviewer may not answer this.
     """
@@ -340,7 +339,7 @@ async def console_requester(request: HumanInputRequest) -> None:
 
 async def _asked(request: HumanInputRequest) -> None:
     turn = terminal.turn()
-    while not turn.acquire(blocking=False):  # noqa: ASYNC110  its holder may be a thread without a loop, which cannot wake this one
+    while not turn.acquire(blocking=False):  # noqa: ASYNC110  the holder may be a thread without a loop, which cannot wake this one
         await asyncio.sleep(_LOOK_AGAIN)
     try:
         typed = await _typed(_prompt(request), turn)
@@ -357,7 +356,7 @@ async def _asked(request: HumanInputRequest) -> None:
 
 
 async def _typed(prompt: str, turn: threading.Lock) -> str:
-    """Return the line that follows the prompt; the thread that reads it releases the turn at its end."""
+    """Return the line that follows the prompt. The reading thread releases `turn` when it ends."""
     loop, cancelled = asyncio.get_running_loop(), threading.Event()
     read: asyncio.Future[Attempt] = loop.create_future()
 
@@ -368,13 +367,13 @@ async def _typed(prompt: str, turn: threading.Lock) -> str:
     def work() -> None:
         try:
             attempt = Attempt(_stdin.read_line(prompt, cancelled.is_set), None)
-        except BaseException as error:  # noqa: BLE001  it belongs to the task that waits
+        except BaseException as error:  # noqa: BLE001  raised in the waiting task
             attempt = Attempt(None, error)
         turn.release()
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(hand_over, attempt)
 
-    # Not a thread of a pool: `input` cannot be cancelled, and the program would wait for it at its end.
+    # Not a pool thread: `input` cannot be cancelled, and the interpreter would wait for the pool at exit.
     threading.Thread(target=work, name="sayso-console", daemon=True).start()
     try:
         return (await read).unwrap()
@@ -388,18 +387,18 @@ def _prompt(request: HumanInputRequest) -> str:
     return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
 
 
-_SECONDS = 10  # to wait for room on a queue, or for a busy event loop
+_SECONDS = 10  # how long to wait for space in a queue, or for a busy event loop
 
 
 class QueueChannel(Channel):
     """A channel that puts notifications on a queue, for `sayso.channels.deliver`.
 
     Args:
-        queue: A `queue.Queue`, or an `asyncio.Queue`; make the channel in the loop of the latter.
+        queue: A `queue.Queue`, or an `asyncio.Queue`; for the latter, create the channel in the queue's event loop.
         name: The channel's name.
 
     Raises:
-        RuntimeError: An `asyncio.Queue` was given outside of a running loop.
+        RuntimeError: The queue is an `asyncio.Queue`, and no event loop is running.
     """
 
     def __init__(
@@ -409,16 +408,16 @@ class QueueChannel(Channel):
         self._loop = asyncio.get_running_loop() if isinstance(queue, asyncio.Queue) else None
 
     def send(self, notification: Notification) -> None:
-        """Put it on the queue; raises `queue.Full` or `TimeoutError` after ten seconds without room."""
+        """Put it on the queue; raise `queue.Full` or `TimeoutError` if there is no space within ten seconds."""
         if isinstance(self._queue, queues.Queue):
             self._queue.put(notification, timeout=_SECONDS)
         elif self._loop is not None:
-            # An asyncio queue may be used in its own loop only, and this is another thread.
+            # An asyncio queue can be used only in its own loop, and this is another thread.
             putting = asyncio.run_coroutine_threadsafe(self._queue.put(notification), self._loop)
             try:
                 putting.result(_SECONDS)
             except TimeoutError:
-                putting.cancel()  # else it would be put there twice
+                putting.cancel()  # otherwise it could still be queued, and the retry would queue it twice
                 raise
 
 
@@ -430,14 +429,14 @@ def create_queue_requester(
 ) -> Requester:
     """Return a requester that puts each question on a queue.
 
-    Create it in the event loop that reads the queue; it may then be used from other loops and threads too.
+    Create it in the event loop that reads the queue; it can then be used from other loops and threads too.
 
     Args:
-        request_queue: Gets `{"type": "human_input", "id": …, "question": …}`. The id is the request's in the store.
-            While a bounded queue is full the asker waits, and takes an answer through another channel meanwhile.
-        pending_requests: Gets `{"request": …, "question": …, "sent": …}` under the id, before the item is on the queue;
-            `sent` becomes true when it is. Who calls `request.set_response` removes the entry; an entry that was
-            decided elsewhere, or has expired, is removed when its asker learns of it.
+        request_queue: Receives `{"type": "human_input", "id": …, "question": …}` with the request's id in the store.
+            While a bounded queue is full the program waits, and still accepts an answer through another channel.
+        pending_requests: Receives `{"request": …, "question": …, "sent": …}` under the id, before the item is queued;
+            `sent` becomes true afterwards. Whoever calls `request.set_response` removes the entry. If the request is
+            decided elsewhere or expires, the waiting program removes the entry when it notices.
     """
     home: asyncio.AbstractEventLoop | None = None
     with suppress(RuntimeError):
@@ -452,7 +451,7 @@ def create_queue_requester(
         request.when_decided_elsewhere(partial(_forget, pending_requests, request_id, entry))
         putting = request_queue.put({"type": "human_input", "id": request_id, "question": request.question})
         try:
-            # An item that another loop puts on an asyncio queue does not wake its reader.
+            # A put from another loop does not wake the reader of an asyncio queue.
             if home is None or home.is_closed() or home is asyncio.get_running_loop():
                 await putting
             else:
@@ -466,6 +465,6 @@ def create_queue_requester(
 
 
 def _forget(pending: MutableMapping[str, dict[str, Any]], request_id: str, entry: dict[str, Any]) -> None:
-    # The same question may have been asked again meanwhile.
+    # The same question may have been asked again in the meantime, under a new entry.
     if pending.get(request_id) is entry:
         pending.pop(request_id, None)

@@ -1,13 +1,13 @@
-"""The outbox: sends the messages that requests owe to channels, at least once, and retries what fails.
+"""The outbox: sends each channel's due messages about requests at least once, and retries failures.
 
-`sayso.stores.transaction` records what a request owes in the transaction that changes the request. A deliverer for each
-channel takes a delivery under a lease, sends it and records that. If it dies in between, another one sends the same
-message again with the same id. A failure is retried after 5 seconds, then after twice as long each time, up to an hour;
-after a day, or on `UndeliverableError`, it is given up and `health` reports it. No gate waits for a channel, and
-no exception of a channel leaves this module.
+`sayso.stores.transaction` records a due delivery in the transaction that changes the request. Each channel's deliverer
+takes a delivery under a lease, sends it and records the result. If it dies in between, another deliverer sends the same
+message again with the same id. A failed message is retried after 5 seconds, then after doubling delays of up to an
+hour. After a day, or on `UndeliverableError`, it is given up, and `health` reports it. No gate waits for a channel, and
+no exception from a channel leaves this module.
 
-Late messages are left out: reminders are at least a minute apart, and a request that is decided before it was announced
-gets one message.
+Obsolete messages are skipped: reminders are at least a minute apart, and a request that is decided before it was
+announced gets a single message.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
 ]  # fmt: skip
 
 LEASE = timedelta(minutes=2)
-"""How long a deliverer may take for a message before another one sends it again."""
+"""How long a deliverer has to send a message before another one may send it again."""
 GIVES_UP_AFTER = timedelta(hours=24)
 RETENTION = timedelta(days=7)
-"""How long `sayso doctor` shows a delivery that was given up."""
+"""How long a delivery that was given up stays in the store, where `sayso doctor` counts it."""
 
 _SHORTEST_WAIT, _LONGEST_WAIT = timedelta(seconds=5), timedelta(hours=1)
-_REMINDERS = (90, 50)  # percent of the time from the question to its end; what is later counts for what is earlier
+_REMINDERS = (90, 50)  # percent of the request's time that has passed; a later one replaces the earlier one
 _BETWEEN = timedelta(minutes=1)
 _EVENTS: dict[str, Event] = {
     "asked": "asked",
@@ -62,21 +62,21 @@ _TIMES = ("sent_at", "failing_since")
 
 @dataclass(frozen=True)
 class Delivery:
-    """The messages about one request through one channel: what was sent, and how the last attempts went.
+    """The messages about one request through one channel: what was sent, and how the last attempts ended.
 
     Attributes:
-        request_id: The request.
-        changes: How many changes of the request were to be announced since it was asked.
-        sent: The marks of what was sent: `asked`, `50`, `90`, `escalated`, `returned`, and states.
-        reference: What the channel returned for the first message, to edit it by.
+        request_id: The request's id, or the key of a message to one person.
+        changes: How many changes of the request had to be announced since it was asked.
+        sent: The marks of sent messages: `asked`, `50`, `90`, `escalated`, `returned`, and states.
+        reference: The channel's reference to the first message, with which it can be edited.
         sent_at: When the last message was sent.
-        holder: The deliverer that has it now (see `sayso.stores.worker`).
-        tries: How many attempts in a row failed.
+        holder: The deliverer that holds it now (see `sayso.stores.worker`).
+        tries: The number of consecutive failed attempts.
         failing_since: When the first of these failed.
         error: The message of the last failure.
-        given_up: It is not tried any more.
-        event, to, by, instead_of: Of a message to one person: what it is about, to whom, who caused it, and who is away
-            where it goes to their stand-in; it is sent once, and its delivery dropped.
+        given_up: Whether retries have ended.
+        event, to, by, instead_of: For a message to one person: its event, its recipient, who caused it, and the absent
+            person whom the recipient stands in for. It is sent once, and then its delivery is dropped.
     """
 
     request_id: str
@@ -96,25 +96,25 @@ class Delivery:
 
     @property
     def about(self) -> str:
-        """The id of the request that it is about."""
+        """The id of the request that the messages concern."""
         return self.request_id.partition("/")[0]
 
     @classmethod
     def of(cls, record: Record) -> Delivery:
-        """Return the delivery in a record."""
+        """Parse the delivery from a record."""
         times = {name: instant(record.body[name]) for name in _TIMES if name in record.body}
         fields: dict[str, Any] = {**record.body, **times, "sent": tuple(record.body["sent"])}
         return cls(record.key, **fields)
 
     def record(self, channel: str, due: datetime | None) -> Record:
-        """Return the delivery as a record, due then."""
+        """Return the delivery as a record that is due at `due`."""
         body = {name: value for name, value in vars(self).items() if value not in (None, False, 0)}
         body |= {name: microseconds(body[name]) for name in _TIMES if name in body}
         body |= {"changes": self.changes, "sent": list(self.sent)}
         return Record(delivery_kind(channel), body.pop("request_id"), body, due)
 
     def after_sending(self, mark: str, request: Request, reference: str | None, now: datetime) -> Delivery:
-        """Return the delivery after a message was sent; it counts for every mark whose time has come."""
+        """Return the delivery after a message was sent; every mark whose time has come counts as sent."""
         more = {mark}
         if request.state is State.PENDING:
             more |= {mark for mark, at in _reminders(request) if at <= now}
@@ -126,7 +126,7 @@ class Delivery:
         )  # fmt: skip
 
     def after_failure(self, error: str, now: datetime, *, for_good: bool) -> tuple[Delivery, datetime]:
-        """Return the delivery after a failed attempt, and when it is due again; given up, it is due for removal."""
+        """Return the delivery after a failed attempt, and when it is due for a retry or, if given up, for removal."""
         since = self.failing_since or now
         if for_good or now - since >= GIVES_UP_AFTER:
             return replace(self, error=error, failing_since=since, given_up=True), now + RETENTION
@@ -135,32 +135,32 @@ class Delivery:
 
 
 def due_mark(delivery: Delivery, request: Request, now: datetime) -> str | None:
-    """Return the mark of the message that is to be sent now about a request; None where there is none."""
+    """Return the mark of the message to send now; None if none is due."""
     sent = delivery.sent
-    if delivery.event is not None:  # to one person
+    if delivery.event is not None:  # a message to one person
         return None if delivery.event in sent or request.is_final else delivery.event
     if request.held_until is not None and now < request.held_until:
-        return None  # it may be undone
+        return None  # the approval can still be undone
     if request.state is not State.PENDING:
         mark = "approved" if request.state is State.RUNNING else request.state.value
-        is_old = mark == "approved" and _ENDS.intersection(sent)  # a call that is started again is announced at its end
+        is_old = mark == "approved" and _ENDS.intersection(sent)  # a call that starts again is announced when it ends
         return None if mark in sent or is_old else mark
     if "asked" not in sent:
         return "asked"
     if request.escalated_at is not None and "escalated" not in sent:
         return "escalated"
     if request.returned is not None and "returned" not in sent:
-        return "returned"  # whoever approved it takes it for done
+        return "returned"  # its approver believes that it was done
     for mark, at in _reminders(request):
         if mark in sent:
-            return None  # the later one stands for the earlier one
+            return None  # a later reminder replaces the earlier one
         if _not_before(delivery, at) <= now:
             return mark
     return None
 
 
 def due_at(delivery: Delivery, request: Request, now: datetime) -> datetime | None:
-    """Return when the next message is due; None where only a change of the request can bring one."""
+    """Return when the next message is due; None if only a change of the request can cause one."""
     if due_mark(delivery, request, now) is not None:
         return now
     if delivery.event is not None:
@@ -181,17 +181,17 @@ def _not_before(delivery: Delivery, at: datetime) -> datetime:
     return at if delivery.sent_at is None else max(at, delivery.sent_at + _BETWEEN)
 
 
-_AT_ONCE = 100  # deliveries that are read together
+_AT_ONCE = 100  # deliveries per read
 _ERROR_ROOM = 300
-_IDLE = 30.0  # seconds after which a deliverer looks again without a notification
-_SWEEP = 10.0  # seconds between two looks for expired and escalated requests
+_IDLE = 30.0  # seconds after which a deliverer polls even if the store signals no change
+_SWEEP = 10.0  # seconds between sweeps for expired and escalated requests
 _TROUBLE = 5.0  # seconds to wait after the store failed
-_PATIENCE = 0.5  # seconds to wait at the end for a channel that is sending
+_PATIENCE = 0.5  # seconds to wait at shutdown for channels that are sending
 
 
 @runtime_checkable
 class Listener(Protocol):
-    """A channel through which people also decide, e.g. by pressing a button."""
+    """A channel through which people can also decide, e.g. by pressing a button."""
 
     def listening(self, store: Store, base_url: str | None) -> AbstractContextManager[object]:
         """Receive decisions and apply them to this store while the block runs."""
@@ -199,20 +199,20 @@ class Listener(Protocol):
 
 
 class _SendError(Exception):
-    """A channel did not take a message: any code and any network may be behind it."""
+    """A channel failed to send a message, for any reason: its code may be anybody's."""
 
 
 class Deliverer:
-    """Sends what is due to one channel.
+    """Sends the due messages of one channel.
 
     Args:
-        store: Where requests and deliveries are.
+        store: The store with requests and deliveries.
         channel: The channel.
-        base_url: Where the inbox is, for the links.
+        base_url: The inbox's address, for links.
 
     Attributes:
-        failed: How many messages failed in the last `deliver_due`.
-        is_ended: Set it to stop sending.
+        failed: The number of messages that failed in the last `deliver_due`.
+        is_ended: Set this event to stop sending.
     """
 
     def __init__(self, store: Store, channel: Channel, base_url: str | None = None) -> None:
@@ -222,7 +222,7 @@ class Deliverer:
         self.is_ended = threading.Event()
 
     def deliver_due(self) -> int:
-        """Send everything that is due by now; return how many messages went out."""
+        """Send everything that is due now, and return the number of sent messages."""
         sent, error = 0, None
         self.failed = 0
         while not self.is_ended.is_set():
@@ -240,7 +240,7 @@ class Deliverer:
         return sent
 
     def next_due(self) -> float:
-        """Return in how many seconds the next delivery is due, at most `_IDLE`."""
+        """Return the seconds until the next delivery is due, at most `_IDLE`."""
         soon = clock.now() + timedelta(seconds=_IDLE)
         first = self._store.records(self._kind, due_by=soon, limit=1)
         if not first or first[0].due is None:
@@ -248,7 +248,7 @@ class Deliverer:
         return max(0.0, (first[0].due - clock.now()).total_seconds())
 
     def take_over(self) -> None:
-        """Make due at once what a deliverer that died had taken."""
+        """Make the deliveries that a dead deliverer holds due at once."""
         for record in records_in(self._store, self._kind):
             holder = record.body.get("holder")
             if isinstance(holder, str) and worker.is_free(holder):
@@ -256,16 +256,16 @@ class Deliverer:
                 self._store.swap(record, replace(record, body=freed, due=clock.now()))
 
     def _deliver(self, record: Record) -> bool:
-        """Send what is due of a delivery; return whether a message went out. Raises `_SendError` if that failed."""
+        """Send a delivery's due message and return whether one was sent; raise `_SendError` on failure."""
         try:
             delivery = replace(Delivery.of(record), holder=self._lease.holder)
-        except (LookupError, TypeError, ValueError) as error:  # another version wrote it, or somebody altered it
+        except (LookupError, TypeError, ValueError) as error:  # written by another version, or altered
             self._store.swap(record, replace(record, due=clock.now() + _LONGEST_WAIT))
             raise _SendError(f"what is owed about {record.key!a} cannot be read ({error})") from error
         if delivery.given_up:
-            self._store.drop(record.kind, record.key)  # it was shown for `RETENTION`
+            self._store.drop(record.kind, record.key)  # kept for `RETENTION` by now
             return False
-        # Another deliverer may have read the same record: who swaps it first sends.
+        # Another deliverer may have read the same record; only the one whose swap succeeds sends it.
         taken = delivery.record(self.channel.name, clock.now() + LEASE)
         if not self._store.swap(record, taken):
             return False
@@ -274,7 +274,7 @@ class Deliverer:
         except errors.RequestNotFoundError:
             self._store.drop(record.kind, record.key)
             return False
-        except errors.StoreCorruptError as error:  # the messages about others are not to wait for this one
+        except errors.StoreCorruptError as error:  # must not block messages about other requests
             failed, due = delivery.after_failure(str(error)[:_ERROR_ROOM], clock.now(), for_good=False)
             self._store.swap(taken, replace(failed, holder=None).record(self.channel.name, due))
             raise _SendError(str(error)) from error
@@ -304,11 +304,11 @@ class Deliverer:
         return self.channel.send(notification)
 
     def _record(self, request_id: str, after: Callable[[Delivery], tuple[Delivery, datetime | None]]) -> None:
-        """Record a delivery after an attempt; `after` returns it, and when to try again after a failure."""
+        """Store the result of an attempt; `after` returns the new delivery and, after a failure, the retry time."""
         while (record := self._store.record(self._kind, request_id)) is not None:
             if record.body.get("holder") != self._lease.holder:
-                return  # the lease ended, and another one took it
-            # Read after the record: a change that comes later changes the record, too, and then the swap fails.
+                return  # the lease expired, and another deliverer took it
+            # Read after the record: a later change of the request changes the record too, and then the swap fails.
             request, now = self._store.get(Delivery.of(record).about), clock.now()
             new, retry_at = after(Delivery.of(record))
             due = due_at(new, request, now) if retry_at is None else retry_at
@@ -323,19 +323,19 @@ class Deliverer:
 def deliver(
     store: Store, channels: Iterable[Channel] = (), *, base_url: str | None = None, runs: bool = True
 ) -> Generator[list[Deliverer]]:  # fmt: skip
-    """Deliver to these channels while the block runs, each from a thread of its own.
+    """Deliver to these channels while the block runs, each in its own thread.
 
-    This registers the channels in the store. From then on every request is announced to them: what is asked while
-    nobody delivers is sent later. `sayso.channels.forget` ends that.
+    This registers the channels in the store. From then on every request is announced to them, also later if no
+    deliverer runs at the time. `sayso.channels.forget` ends that.
 
     Args:
-        store: Where the requests are.
-        channels: The channels; each has a name of its own.
-        base_url: Where the inbox is, for the links.
-        runs: False starts no thread; the caller calls `deliver_due` of each deliverer that the block gets.
+        store: The store with the requests.
+        channels: The channels; their names are distinct.
+        base_url: The inbox's address, for links.
+        runs: False starts no threads; the caller then calls `deliver_due` on each yielded deliverer.
 
     Raises:
-        ConfigError: A name cannot be one, or two channels have the same.
+        ConfigError: A name is invalid, or two channels have the same name.
     """
     found = list(channels)
     registry.register(store, found, by="program")
@@ -347,18 +347,18 @@ def deliver(
 def delivering(
     store: Store, base_url: str | None = None, *, runs: bool = True, also: Iterable[Channel] = ()
 ) -> Generator[list[Deliverer]]:  # fmt: skip
-    """Deliver to the channels of `sayso.toml` while the block runs; channels that are gone from there get nothing more.
+    """Deliver to the channels of `sayso.toml` while the block runs; forget channels that were removed from it.
 
-    Expired and escalated requests are recorded meanwhile, also where there is no channel.
+    Expirations and escalations are recorded meanwhile, even without a channel.
 
     Args:
-        store: Where the requests are.
-        base_url: Where the inbox is, for the links.
+        store: The store with the requests.
+        base_url: The inbox's address, for links.
         runs: As for `deliver`.
-        also: Channels that are not registered here: nothing is owed to one until somebody registers it.
+        also: Channels that this does not register; no message is due to one until somebody registers it.
 
     Raises:
-        ConfigError: A channel cannot be made.
+        ConfigError: A channel's settings are invalid.
     """
     channels = registry.configured()
     registry.register(store, channels.values(), by="settings")
@@ -409,14 +409,14 @@ def _running(deliverers: list[Deliverer], store: Store, *, runs: bool) -> Genera
 def _run(deliverer: Deliverer, nudge: threading.Event) -> None:
     has_begun = False
     while not deliverer.is_ended.is_set():
-        nudge.clear()  # cleared before the look, so that a change during it is not missed
+        nudge.clear()  # before delivering, so that a change in the meantime is not missed
         try:
             if not has_begun:
                 deliverer.take_over()
                 has_begun = True
             deliverer.deliver_due()
             pause = deliverer.next_due()
-        except Exception as error:  # noqa: BLE001  the store may come back; a thread that ended would not
+        except Exception as error:  # noqa: BLE001  the store may recover, but a dead thread would not
             _warn("messages could not be delivered", error)
             pause = _TROUBLE
         nudge.wait(pause)

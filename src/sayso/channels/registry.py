@@ -1,7 +1,7 @@
-"""Channels: their interface, what they send about a request, and those of `sayso.toml` and of a store.
+"""The channel interface, the notifications that channels send, and the channels of a settings file or store.
 
-`make` returns the channel that a table of the settings describes. `register` records channels in a store, so that
-requests are announced to them, and `health` and `check` say for `sayso doctor` how they do.
+`make` creates a channel from its table in `sayso.toml`. `register` records channels in a store, so that requests are
+announced to them. `health` and `check` report their state to `sayso doctor`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assig
 
 
 class UndeliverableError(SaysoError):
-    """A channel will never deliver this notification, so it is not tried again. The request stays as it was."""
+    """A channel can never deliver this notification, so sayso does not retry it. The request does not change."""
 
 
 class DeliveryError(OSError):
-    """A receiver did not accept a message; it is tried again later."""
+    """A receiver did not accept a message; sayso retries later."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ class Notification:
     """One message about one request.
 
     Attributes:
-        id: The same whenever the message is sent again, so that receivers recognize a repeated one.
-        event: What it is about.
-        request_id, run_id, tool, kind, risk, state, fingerprint: Of the request as it is now.
-        title: The first line; it holds no value of an argument.
-        line: One plain line, escaped.
-        link: Opens the request's page, and decides nothing; None where the inbox has no address.
-        asked_at, expires_at: Of the request.
-        arguments, program_title, summary: The arguments, masked, and the program's words for the function and for this
-            call, escaped. Only where the gate has opted in by `notify_arguments`: a summary quotes arguments.
-        outcome: What became of the request, for the event `outcome`.
-        to: Of a message to one person (`mentioned`, `assigned`), who that is: `issuer:subject`; else None.
+        id: The message id. A retry has the same id, so that receivers can deduplicate.
+        event: The event that it reports.
+        request_id, run_id, tool, kind, risk, state, fingerprint: From the request as it is now.
+        title: The first line; it contains no argument values.
+        line: A one-line plain text, escaped.
+        link: The URL of the request's page, which decides nothing; None if the inbox has no address.
+        asked_at, expires_at: When the request was asked and when it expires.
+        arguments, program_title, summary: The masked arguments, and the program's escaped texts for the function and
+            this call. Set only if the gate has opted in with `notify_arguments`, because a summary quotes arguments.
+        outcome: How the request ended, for the event `outcome`.
+        to: The recipient of a personal message (`mentioned`, `assigned`) as `issuer:subject`; else None.
     """
 
     id: str
@@ -81,27 +81,27 @@ class Notification:
 
 
 class Channel(Protocol):
-    """Sends notifications. What it raises means: try again later; `UndeliverableError` means never."""
+    """Sends notifications. After an exception sayso retries later, except after an `UndeliverableError`."""
 
     name: str
 
     def send(self, notification: Notification) -> str | None:
-        """Send a notification, and return the reference by which the message can be edited later."""
+        """Send a notification, and return a reference with which the message can be edited later."""
         ...
 
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  the reference is for those that edit
-        """Edit the message, or send another one, with the outcome; a subclass that has no other sends another one."""
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  for subclasses that edit messages
+        """Report the outcome by editing the message or sending another one. The default sends another one."""
         self.send(notification)
 
 
 class TerminalChannel(Channel):
-    """Writes each notification as a line to standard error. The line is escaped already."""
+    """Writes each notification to standard error as one line, which is already escaped."""
 
     def __init__(self, name: str = "terminal") -> None:
         self.name = name
 
     def send(self, notification: Notification) -> None:
-        """Write the line, and the link below it."""
+        """Write the line, with the link below it."""
         sys.stderr.write(
             f"sayso: {notification.line}\n" + ("" if notification.link is None else f"sayso:   {notification.link}\n")
         )
@@ -124,12 +124,12 @@ def notification_for(
 
     Args:
         request: The request as it is now.
-        event: What the notification is about.
-        mark: Which one of its event it is: a state, or the percentage of a reminder.
+        event: The event that it reports.
+        mark: What distinguishes it from others of the same event: a state, or a reminder's percentage.
         channel: The name of the channel.
-        base_url: Where the inbox is; None leaves the link out.
-        now: To say how long is left.
-        to, by, instead_of: Of a message to one person, to whom, who caused it, and who is away where they stand in.
+        base_url: The inbox's address; None omits the link.
+        now: The current time, to show how much time is left.
+        to, by, instead_of: For a personal message: its recipient, who caused it, and whom the recipient stands in for.
     """
     subject, outcome = request.subject, outcome_of(request) if event == "outcome" else None
     is_call = isinstance(subject, Call)
@@ -162,7 +162,7 @@ def notification_for(
 
 
 def test_notification(channel: str, base_url: str | None) -> Notification:
-    """Return a notification about no request, to test a channel."""
+    """Return a notification that tests a channel and concerns no request."""
     now = clock.now()
     title = f"a test of the channel {channel}: nothing waits, and nothing is to be done"
     return Notification(
@@ -173,7 +173,7 @@ def test_notification(channel: str, base_url: str | None) -> Notification:
 
 
 def outcome_of(request: Request) -> str:
-    """Return what became of a request, by whom and through which channel: `approved by ada (browser), executed`."""
+    """Describe a request's outcome, its reviewer and channel: `approved by ada (browser), executed`."""
     decision = request.decision
     if decision is None:
         return "expired, nobody decided" if request.state is State.EXPIRED else request.state.value
@@ -208,7 +208,7 @@ def _named(qualified: str | None) -> str:
 
 
 def _those_of(escalation: Escalation | None) -> str:
-    """Return whom an escalation names, up to three, and how many more there are."""
+    """Name up to three recipients of an escalation, and count the rest."""
     if escalation is None:
         return "more people"
     roles = [f"the role {token(role, _ROOM)}" for role in sorted(escalation.roles)]
@@ -228,11 +228,11 @@ def _line(request: Request, title: str, now: datetime) -> str:
 
 
 def _id_of(*parts: str) -> str:
-    """Return the id of a message: the same whenever it is sent again, and another for every other message."""
+    """Return a message id that is the same for each retry and differs from that of any other message."""
     return f"msg_{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
 
 
-# The module of each type, imported where it is configured, and the extra that it needs.
+# For each type: its module, which is imported only if the type is configured, and the extra that it needs.
 _TYPES = {
     "apprise": ("apprise", "notify"), "slack": ("slack", "slack"), "terminal": ("", None), "webhook": ("webhook", None),
 }  # fmt: skip
@@ -240,14 +240,14 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 def make(name: str, settings: Mapping[str, Any]) -> Channel:
-    """Return the channel that a table of `sayso.toml` describes.
+    """Create a channel from its table in `sayso.toml`.
 
     Args:
         name: The channel's name, `ops` for `[channels.ops]`.
-        settings: The table; its `type` says which kind of channel it is.
+        settings: The table; its `type` selects the kind of channel.
 
     Raises:
-        ConfigError: There is no such type, its extra is missing, or a setting cannot be used.
+        ConfigError: The type is unknown, its extra is not installed, or a setting is invalid.
     """
     _check_name(name)
     kind: object = settings.get("type")
@@ -277,12 +277,12 @@ def _check_name(name: str) -> None:
 
 
 def configured() -> dict[str, Channel]:
-    """Return the channels of the settings file, by name; raises `ConfigError` where one cannot be made."""
+    """Create the channels of the settings file and return them by name; raise `ConfigError` if one is invalid."""
     return {name: make(name, settings) for name, settings in config.channel_tables().items()}
 
 
 MOST_WAITING = 50
-"""How many requests that waited already are announced to a new channel without `--backlog`."""
+"""The maximum number of already pending requests that are announced to a new channel without `--backlog`."""
 
 _SEEN_EVERY = timedelta(minutes=1)
 _AWAY_AFTER = timedelta(minutes=10)
@@ -290,17 +290,17 @@ _AWAY_AFTER = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class ChannelHealth:
-    """How the deliveries of one channel go.
+    """The delivery state of one channel.
 
     Attributes:
-        name: The channel.
-        kind: Its class.
-        waiting: How many messages are due and were not tried yet.
-        failing: How many failed and will be tried again.
-        given_up: How many were given up in the last seven days.
-        seen_at: When a deliverer last looked, to the minute.
+        name: The channel's name.
+        kind: The name of its class.
+        waiting: The number of due messages that were not attempted yet.
+        failing: The number of messages that failed and will be retried.
+        given_up: The number of messages given up in the last seven days.
+        seen_at: When a deliverer last polled, to the minute.
         sent_at: When the last message was sent.
-        failed_at: When the last failure was.
+        failed_at: When an attempt last failed.
         error: The message of that failure.
     """
 
@@ -316,7 +316,7 @@ class ChannelHealth:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with it, in a sentence; None where nothing is."""
+        """A sentence that describes the problem; None if there is none."""
         if self.given_up or self.failing:
             tried = f"{self.failing} messages fail and are tried again" if self.failing else ""
             lost = f"{self.given_up} were given up" if self.given_up else ""
@@ -327,10 +327,10 @@ class ChannelHealth:
 
 
 def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings", "program"]) -> None:
-    """Register channels in a store, and announce to new ones what is pending, up to `MOST_WAITING` requests.
+    """Register channels in a store, and announce up to `MOST_WAITING` pending requests to new ones.
 
     Raises:
-        ConfigError: A name cannot be one, or two have the same.
+        ConfigError: A name is invalid, or two channels have the same name.
     """
     found = list(channels)
     names = [channel.name for channel in found]
@@ -341,7 +341,7 @@ def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings
         raise ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
     for channel in found:
         known = store.record(CHANNEL, channel.name)
-        # `begins` stays until the pending requests are announced, so that another process does it if this one dies.
+        # `begins` stays until the pending requests are announced, so that another process continues if this one dies.
         before = {"begins": True} if known is None else known.body
         people = sorted({one.qualified for one in getattr(channel, "people", ())})
         body = {**before, "kind": type(channel).__name__, "by": by, "people": people}
@@ -351,7 +351,7 @@ def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings
 
 
 def _begin(store: Store, name: str) -> None:
-    """Announce what is pending to a new channel, or log that it is too much for that."""
+    """Announce the pending requests to a new channel, or log that there are too many."""
     waiting = store.count(_waiting())
     if waiting <= MOST_WAITING:
         announce_waiting(store, name)
@@ -366,26 +366,26 @@ def _begin(store: Store, name: str) -> None:
 
 
 def announce_waiting(store: Store, name: str) -> int:
-    """Make due the pending requests that were never announced to a channel; return how many."""
+    """Make due all pending requests that were never announced to a channel, and return their number."""
     number = 0
     for request in requests_in(store, _waiting()):
         if request.channels and name not in request.channels:
             continue
         record = Record(delivery_kind(name), request.id, {"changes": 0, "sent": []}, clock.now())
-        # Only new ones: what was asked since the channel was registered has its delivery already.
+        # Only new ones: requests that were asked after the channel was registered already have a delivery.
         number += store.keep(record, only_new=True)
     return number
 
 
 def forget_removed(store: Store, names: Collection[str]) -> None:
-    """Forget the channels that the settings do not name any more."""
+    """Forget the channels that the settings file no longer names."""
     for record in store.records(CHANNEL):
         if record.body.get("by") == "settings" and record.key not in names:
             forget(store, record.key)
 
 
 def record_attempts(store: Store, name: str, *, sent: bool, error: str | None) -> None:
-    """Record that a channel is delivered to, and how it went; at most once a minute where nothing changed."""
+    """Record the result of a channel's deliveries; write at most once a minute if nothing changed."""
     record, now = store.record(CHANNEL, name), clock.now()
     if record is None:
         return
@@ -397,7 +397,7 @@ def record_attempts(store: Store, name: str, *, sent: bool, error: str | None) -
         news["sent_at"] = microseconds(now)
     if error is not None:
         news |= {"failed_at": microseconds(now), "error": error}
-    # Two deliverers of one channel may write at once; the one that loses writes again at its next attempt.
+    # Two deliverers of a channel may write at once. The one that loses the swap writes again at its next attempt.
     store.swap(record, replace(record, body={**record.body, **news}))
 
 
@@ -406,7 +406,7 @@ def _waiting() -> Filter:
 
 
 def forget(store: Store, name: str) -> bool:
-    """Forget a channel and all that is owed to it; return whether it was registered."""
+    """Remove a channel and all its deliveries; return whether it was registered."""
     was_there = store.drop(CHANNEL, name)
     for record in list(records_in(store, delivery_kind(name))):
         store.drop(record.kind, record.key)
@@ -414,7 +414,7 @@ def forget(store: Store, name: str) -> bool:
 
 
 def health(store: Store) -> list[ChannelHealth]:
-    """Return the health of the channels that a store knows, by name."""
+    """Return the health of all channels registered in a store, sorted by name."""
     found, now = list[ChannelHealth](), clock.now()
     for channel in store.records(CHANNEL):
         body, waiting, failing, given_up = channel.body, 0, 0, 0
@@ -432,14 +432,14 @@ def health(store: Store) -> list[ChannelHealth]:
 
 
 class ChannelCheck(NamedTuple):
-    """One channel that was checked.
+    """The result of checking one channel.
 
     Attributes:
-        name: The channel.
-        kind: Its type in the settings file, or the name of its class where a program registered it.
+        name: The channel's name.
+        kind: Its type in the settings file, or the name of its class if a program registered it.
         is_configured: Whether it is in the settings file.
-        health: How its deliveries go; None where the store does not know it, or is not open.
-        problem: What is wrong with it, in a sentence; None where nothing is.
+        health: Its delivery state; None if it is not registered in the store, or the store is not open.
+        problem: A sentence that describes the problem; None if there is none.
     """
 
     name: str
@@ -450,10 +450,10 @@ class ChannelCheck(NamedTuple):
 
 
 def check(known: Sequence[ChannelHealth]) -> tuple[list[ChannelCheck], str | None]:
-    """Return all channels, those of the settings file first, and what is wrong with that file.
+    """Return all channels, those of the settings file first, and the problem with that file if there is one.
 
     Args:
-        known: Those that the store knows; none where it does not open.
+        known: The channels registered in the store; empty if it does not open.
     """
     found, fault, tables = list[ChannelCheck](), None, dict[str, dict[str, Any]]()
     try:

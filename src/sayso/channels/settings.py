@@ -1,7 +1,7 @@
-"""Tables of `sayso.toml`, read strictly: known names, right types, secrets by variable; and who may review at all.
+"""Strict parsing of `sayso.toml` tables (known names, types, secrets by variable), and who may review at all.
 
-Channels, hooks and `[serve]` are read with it. A person stands there as a name, or as
-`{ name = "ada", roles = ["finance"], issuer = "corp" }`. A fault names the setting and never quotes a secret.
+Channels, hooks and `[serve]` use it. A person is written as a name, or as
+`{ name = "ada", roles = ["finance"], issuer = "corp" }`. Errors name the setting and never quote a secret.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Table:
     """One table of settings.
 
     Args:
-        where: Its name in the file, e.g. `channels.ops`.
-        settings: What stands in it.
-        known: What may stand in it.
+        where: The table's name in the file, e.g. `channels.ops`.
+        settings: The settings that it contains.
+        known: The names that it may contain.
 
     Raises:
-        ConfigError: It has a setting that is not known.
+        ConfigError: The table contains an unknown setting.
     """
 
     def __init__(self, where: str, settings: Mapping[str, Any], *, known: Collection[str]) -> None:
@@ -40,11 +40,11 @@ class Table:
             raise self.error(unknown[0], f"is not known; known are {', '.join(sorted(known))}")
 
     def error(self, name: str, what: str) -> errors.ConfigError:
-        """Return the error for a wrong setting."""
+        """Return the error for an invalid setting."""
         return errors.ConfigError(f"[{self.where}] {name} {what}")
 
     def get(self, name: str, kind: type[T], default: T) -> T:
-        """Return a setting; raises `ConfigError` where it has another type."""
+        """Return a setting or its default; raise `ConfigError` if its type is not `kind`."""
         value = self._settings.get(name)
         if value is None:
             return default
@@ -53,21 +53,21 @@ class Table:
         return value
 
     def text(self, name: str) -> str:
-        """Return a text that must be there."""
+        """Return a required text; raise `ConfigError` if it is missing or empty."""
         value = self.get(name, str, "")
         if not value:
             raise self.error(name, "is missing")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of texts; empty where it is not set."""
+        """Return a list of non-empty texts; an empty list if it is not set."""
         value: list[Any] = self.get(name, list, [])
         if not all(isinstance(one, str) and one for one in value):
             raise self.error(name, "must be a list of texts")
         return value
 
     def file(self, name: str) -> str:
-        """Return the path of a file that must be there; a relative one is meant from where the settings lie."""
+        """Return the path of a required file; a relative path starts at the directory of the settings file."""
         settings = config.settings_file()
         path = (Path() if settings is None else settings.parent) / Path(self.text(name)).expanduser()
         if not path.is_file():
@@ -78,13 +78,13 @@ class Table:
         """Return the reviewer whom a setting names.
 
         Args:
-            name: The setting, for messages.
-            given: A name, or a table with one, and perhaps roles and an issuer.
-            issuer: The issuer where the table has none.
-            roles: The roles where the table has none.
+            name: The setting's name, for errors.
+            given: A name, or a table with a name and optionally roles and an issuer.
+            issuer: The default issuer.
+            roles: The default roles.
 
         Raises:
-            ConfigError: It is neither, or cannot be used.
+            ConfigError: It is neither a name nor a table, or has an invalid value.
         """
         fields: dict[str, Any] = {"name": given} if isinstance(given, str) else given
         if not isinstance(fields, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
@@ -99,15 +99,15 @@ class Table:
             raise self.error(name, f"cannot be used: {error}") from None
 
     def people(self, name: str) -> tuple[Identity, ...]:
-        """Return the people whom a setting lists, each as `person` takes one; a name is one of this machine."""
+        """Return the people in a list, each written as for `person`; the default issuer is this machine."""
         given: list[Any] = self.get(name, list, [])
         return tuple(self.person(name, one, issuer=LOCAL).identity for one in given)
 
     def secret(self, name: str) -> str:
-        """Return the secret in the environment variable that a setting names.
+        """Return the value of the environment variable that a setting names.
 
         Raises:
-            ConfigError: The setting names none, or the variable is not set.
+            ConfigError: The setting is missing, or the variable is not set.
         """
         variable = self.text(name)
         value = os.environ.get(variable, "").strip()
@@ -123,21 +123,21 @@ _WORDS: dict[type[Any], str] = {
 
 @dataclass(frozen=True)
 class ReviewerAllowlist:
-    """Who may review at all: on pages, by the API, by hooks, and in channels in which people decide.
+    """Who may review at all: on pages, in the API, in hooks, and in channels in which people decide.
 
-    A request may ask for more, which the store checks.
+    A request can require more of its reviewers; the store checks that.
 
     Attributes:
-        reviewers: As `name` or `issuer:name`, to the letter; None is every authenticated person. A name with a colon
-            takes its issuer: else who is named `corp:ada` elsewhere would be `ada` of `corp`.
-        role: The role that a reviewer must have; None is none.
+        reviewers: Exact names, as `name` or `issuer:name`; None allows every authenticated person. A name that contains
+            a colon needs its issuer, because `corp:ada` of another issuer would otherwise match `ada` of `corp`.
+        role: The role that a reviewer must have; None requires no role.
     """
 
     reviewers: Collection[str] | None = None
     role: str | None = None
 
     def admits(self, reviewer: Reviewer) -> bool:
-        """Say whether an authenticated person may review here."""
+        """Return whether an authenticated person may review."""
         if self.role is not None and self.role not in reviewer.roles:
             return False
         names = {reviewer.identity.qualified} | ({reviewer.subject} if ":" not in reviewer.subject else set[str]())
@@ -145,11 +145,11 @@ class ReviewerAllowlist:
 
 
 def allowed_reviewers() -> ReviewerAllowlist:
-    """Return `reviewers` and `required_role` of `[serve]` in the settings file.
+    """Return `reviewers` and `required_role` from `[serve]` in the settings file.
 
     Raises:
-        ConfigError: The file cannot be used, or one of the two has a wrong type.
+        ConfigError: The file is invalid, or one of the two settings has the wrong type.
     """
     found = config.table("serve")
-    table = Table("serve", found, known=found)  # the others are checked where they are used
+    table = Table("serve", found, known=found)  # other settings are checked where they are used
     return ReviewerAllowlist(table.texts("reviewers") or None, table.get("required_role", str, "") or None)

@@ -1,8 +1,8 @@
-"""Slack: a message with a Review button, and the message edited with the outcome.
+"""The Slack channel: posts a message with a Review button, and edits it with the outcome.
 
-Messages go out by the Web API; button presses come in by Socket Mode, a connection that sayso opens, so that nothing of
-it needs to be reachable from outside. `slack_review` shows requests and takes decisions. Slack is answered within its
-three seconds, and tokens are in no message, log or `repr`.
+Messages are sent through the Web API. Button presses arrive through Socket Mode, a connection that sayso opens, so
+sayso does not need to be reachable from outside. `slack_review` shows requests and applies decisions. Slack is answered
+within its limit of three seconds. Tokens never appear in a message, log or `repr`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _log = logging.getLogger("sayso.slack")
 _KNOWN = ("api_url", "app_token_env", "bot_token_env", "channel", "inline", "people", "type")
 _API = "https://slack.com/api/"
 _SECONDS, _GRACE = 10, 0.5
-_BUFFER = 16_384  # with the client's own 1,024, a submission of a long modal comes near Python's limit of recursion
+_BUFFER = 16_384  # at the client's default of 1,024, the submission of a long modal approaches Python's recursion limit
 _SOONEST, _LATEST = 1.0, 60.0
-# Errors about the message itself; others may go away, so the message is sent again.
+# Permanent errors about the message itself. Any other error may pass, so the message is sent again.
 _NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks", "message_not_found", "msg_too_long"})
 
 
 def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
-    """Return the message of a notification; without `can_review` it is decided in the inbox, and has a link only."""
+    """Return the message for a notification; without `can_review` it has a link to the inbox but no Review button."""
     more = notification.line.removeprefix(notification.title).removeprefix("; ")
     program = [text for text in (notification.program_title, notification.summary) if text is not None]
     blocks = [
@@ -82,7 +82,7 @@ def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
 
 
 def outcome(notification: Notification) -> dict[str, Any]:
-    """Return the message after its request was decided: the title, the outcome, and no Review button."""
+    """Return the message for a decided request: the title, the outcome, and no Review button."""
     blocks = [section(notification.title), section(notification.outcome or notification.state)]
     if notification.link is not None:
         blocks.append({"type": "actions", "elements": inbox_button(notification.link)})
@@ -94,12 +94,12 @@ class SlackChannel:
 
     Args:
         name: The channel's name in the settings.
-        bot_token, app_token: Of the Slack app; the second one opens the connection for presses.
+        bot_token, app_token: The Slack app's tokens; `app_token` opens the Socket Mode connection.
         channel: The id of the channel in Slack.
-        people: The reviewers by their member ids.
-        inline: Whether what is risky is decided in Slack, too.
-        api_url: Where Slack's Web API is.
-        allowed: Who of these people may review at all.
+        people: The reviewers by Slack member id.
+        inline: Whether risky requests can be decided in Slack, too.
+        api_url: The base URL of Slack's Web API.
+        allowed: Which of these people may review at all.
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class SlackChannel:
         """Post a notification, and return `channel/ts` of the message.
 
         Raises:
-            UndeliverableError: Slack will never take this message.
-            OSError: It did not take it now.
+            UndeliverableError: Slack will never accept this message.
+            OSError: Slack did not accept it this time.
         """
         can_review = notification.event != "test" and (self._inline or not is_high(notification.risk))
         return self._posted(message(notification, can_review=can_review), notification.to)
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:
-        """Edit a message so that it says the outcome; raises as `send`."""
+        """Edit a message so that it shows the outcome; raises the same errors as `send`."""
         if reference is None:
             self._posted(outcome(notification))
             return
@@ -134,9 +134,9 @@ class SlackChannel:
 
     @contextmanager
     def listening(self, store: Store, base_url: str | None) -> Generator[None]:
-        """Receive button presses, and decide on this store, while the block runs.
+        """Receive button presses and apply decisions to this store while the block runs.
 
-        It connects in the background, and again whenever the connection ends; a failure is logged.
+        It connects in the background and reconnects whenever the connection ends. A failure is logged.
         """
 
         def reviews() -> SlackReviews:
@@ -152,11 +152,11 @@ class SlackChannel:
             yield
         finally:
             connection.close()
-            connecting.join(_GRACE)  # a connection that hangs ends by its own timeout
+            connecting.join(_GRACE)  # a connection attempt that hangs ends at its own timeout
 
     @property
     def people(self) -> list[Identity]:
-        """Whom it reaches in person, by a direct message."""
+        """The people whom it reaches personally, by direct message."""
         return [one.identity for one in self._people.values()]
 
     def _posted(self, content: Mapping[str, Any], to: str | None = None) -> str:
@@ -165,7 +165,7 @@ class SlackChannel:
         return f"{answer['channel']}/{answer['ts']}"
 
     def _call(self, method: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Call the Web API; raises `UndeliverableError` or `OSError` with Slack's error code and nothing else."""
+        """Call the Web API; raise `UndeliverableError` or `OSError` with Slack's error code and no other content."""
         web: Any = self._web
         try:
             answer = web.api_call(method, json=dict(content))
@@ -179,7 +179,7 @@ class SlackChannel:
 
 
 class _Connection:
-    """The Socket Mode connection: opened with retries, and closed at once."""
+    """The Socket Mode connection: `open` retries, and `close` does not wait for the network."""
 
     def __init__(self, web: WebClient, app_token: str, make_reviews: Callable[[], SlackReviews]) -> None:
         self._web, self._app_token, self._make_reviews = web, app_token, make_reviews
@@ -188,12 +188,12 @@ class _Connection:
         self._reviews: SlackReviews | None = None
 
     def open(self) -> None:
-        """Connect, with retries; the client itself reconnects when a connection ends."""
+        """Connect, with retries; the client reconnects by itself when an established connection ends."""
         pause = 0.0
         while not self._over.wait(pause):
             try:
                 self._connect()
-            except Exception as fault:  # noqa: BLE001  whatever it is: a thread that ended would not try again
+            except Exception as fault:  # noqa: BLE001  if any error ended this thread, nothing would retry
                 self._hang_up()
                 reason = _error_code(fault) if isinstance(fault, SlackApiError) else str(fault)
                 _log.warning("no connection to Slack, nobody can press Review: %s", reason)
@@ -207,13 +207,13 @@ class _Connection:
         client.socket_mode_request_listeners.append(self._receive)
         client.connect()
         if self._over.is_set():
-            _end(client)  # closed while it connected: what it has opened meanwhile is closed here
+            _end(client)  # `close` ran during `connect` and could not see what this has opened since
 
     def _receive(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
         reviews = self._reviews
         if self._over.is_set() or reviews is None:
-            return  # Slack sends it again on another connection
+            return  # not acknowledged, so Slack sends it again on another connection
         is_ours = payload.get("type") == "view_submission" and part(payload, "view").get("callback_id") == CALLBACK
         reply = reviews.decide(envelope.envelope_id, payload) if is_ours else None
         client.send_socket_mode_response(SocketModeResponse(envelope.envelope_id, reply))
@@ -233,34 +233,34 @@ class _Connection:
 
 
 def _end(client: SocketModeClient) -> None:
-    """End a client and its threads at once; may be called twice."""
+    """Stop a client and its threads at once. It is safe to call this twice."""
     client.auto_reconnect_enabled = client.default_auto_reconnect_enabled = False
     client.closed = True
-    client.enqueue_message("{}")  # wakes a thread that waits for a second
+    client.enqueue_message("{}")  # wakes a thread that would otherwise wait up to a second
     session = client.current_session
     if session is not None and session.sock is not None:
-        with suppress(OSError):  # wakes a thread that waits for three seconds
+        with suppress(OSError):  # wakes a thread that would otherwise wait up to three seconds
             session.sock.shutdown(socket.SHUT_RDWR)
     runner, state = client.current_session_runner, client.current_session_state
     runner.event.set()
     state.terminated = True
-    while runner.is_alive():  # a session that begins just now takes `terminated` back, and would never end
+    while runner.is_alive():  # a session that starts concurrently resets `terminated`, and would then never end
         state.terminated = True
         runner.thread.join(0.05)
     client.close()
 
 
 def _error_code(fault: SlackApiError) -> str:
-    """Return Slack's error code; the rest of the error quotes what was sent."""
+    """Return Slack's error code only, because the rest of the error quotes what was sent."""
     response: Any = fault.response  # pyright: ignore[reportUnknownMemberType]
     return str(response.get("error"))
 
 
 def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:
-    """Return the channel that a table of `sayso.toml` describes.
+    """Create the channel from its table in `sayso.toml`.
 
     Raises:
-        ConfigError: A setting is missing, is not known, or cannot be used.
+        ConfigError: A setting is missing, unknown or invalid.
     """
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     listed: dict[str, Any] = table.get("people", dict, {})

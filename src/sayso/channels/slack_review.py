@@ -1,8 +1,8 @@
-"""Reviewing in Slack: the modal that shows a request, and the decision that it sends.
+"""Reviews in Slack: the modal that shows a request, and the decisions that it submits.
 
-Only members of the workspace whom the settings name as reviewers decide. Every text of a program is a `plain_text`
-object, in which Slack reads no markup, mentions or links. The modal shows the whole call or does not open, and carries
-the fingerprint of what it showed. An envelope that Slack sends again gets the same answer.
+Only workspace members whom the settings name as reviewers can decide. Every text from a program is a `plain_text`
+object, in which Slack interprets no markup, mentions or links. The modal shows the whole call or does not open, and
+carries the fingerprint of what it showed. An envelope that Slack sends again gets the same reply.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sayso.view.summary import is_high, short
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
 
 Block = dict[str, Any]
-ROOM = 2_900  # of the 3,000 characters that Slack takes in one text
+ROOM = 2_900  # characters; Slack accepts 3,000 in one text
 _MOST_TEXTS = 12
 _WIDTH = 72
 _LONGEST_FIELD, _MOST_FIELDS = 300, 12
@@ -48,33 +48,33 @@ _QUESTION_VERBS = {"answer": "Answer", "reject": "Reject"}
 
 
 def _text(text: str, room: int = ROOM) -> Block:
-    """Return a text in which Slack reads no markup, cut to the room that there is."""
+    """Return a `plain_text` object, truncated to `room` characters."""
     cut = text if len(text) <= room else f"{text[: room - 1]}…"
     return {"type": "plain_text", "text": cut or " ", "emoji": False}
 
 
 def section(text: str) -> Block:
-    """Return a block of text."""
+    """Return a section block."""
     return {"type": "section", "text": _text(text)}
 
 
 def context(text: str) -> Block:
-    """Return a block of small text."""
+    """Return a context block, which Slack shows in small text."""
     return {"type": "context", "elements": [_text(text, 1_900)]}
 
 
 def button(label: str, **more: str) -> Block:
-    """Return a button; `more` is its action, value, style or URL."""
+    """Return a button; `more` can set `action_id`, `value`, `style` and `url`."""
     return {"type": "button", "text": _text(label, 70), **more}
 
 
 def inbox_button(link: str | None) -> list[Block]:
-    """Return the button that opens a request's page; none where the inbox has no address."""
+    """Return the button that opens a request's page; an empty list if the inbox has no address."""
     return [] if link is None else [button("Open in the inbox", action_id="sayso_open", url=link)]
 
 
 def post(fallback: str, blocks: Sequence[Block]) -> dict[str, Any]:
-    """Return a message of these blocks; `fallback` is what a lock screen shows."""
+    """Return a message of these blocks; a lock screen shows `fallback`."""
     return {
         "text": fallback, "blocks": list(blocks), "mrkdwn": False, "unfurl_links": False, "unfurl_media": False,
         "parse": "none", "link_names": False,
@@ -87,13 +87,13 @@ def post(fallback: str, blocks: Sequence[Block]) -> dict[str, Any]:
 def modal(
     request: Request, now: datetime, *, link: str | None, same_effect: Sequence[Request] = ()
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Return the modal in which a pending request is decided; None where it is too long to be shown whole.
+    """Return the modal for a pending request, or None if the request is too long to be shown in full.
 
     Args:
         request: The request.
-        now: To say how much time is left.
-        link: The request's page; None where the inbox has no address.
-        same_effect: Other requests with its effect; if there are some, the reviewer may approve it again with a reason.
+        now: The current time, to show how much time is left.
+        link: The request's page; None if the inbox has no address.
+        same_effect: Other requests with the same effect; if there are any, a reviewer can approve a repetition.
     """
     rows = card.subject_rows(request, width=_WIDTH, full=True)
     rest = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=same_effect)[len(rows) :]
@@ -121,7 +121,7 @@ def _header(text: str) -> Block:
 
 
 def _joined(rows: Sequence[str]) -> list[str] | None:
-    """Return rows joined to as few texts as Slack takes; None where one row alone is too long."""
+    """Join rows into as few texts as Slack's limit allows; return None if a single row is too long."""
     texts: list[str] = []
     for row in rows:
         if len(row) > ROOM:
@@ -159,7 +159,7 @@ def _input(block_id: str, label: str, element: Block, is_optional: bool = False)
 
 
 def _choice(verbs: Mapping[str, str]) -> Block:
-    # None is preselected, so that nobody approves by pressing one button.
+    # Nothing is preselected, so that a single click cannot approve.
     options = [_option(verb, label) for verb, label in verbs.items()]
     return _input("verb", "Your decision", {"type": "radio_buttons", "action_id": "verb", "options": options})
 
@@ -169,9 +169,9 @@ def _option(value: str, label: str) -> Block:
 
 
 def _editable(request: Request) -> dict[str, str]:
-    """Return the arguments that can be changed in Slack, with the text in their inputs.
+    """Return the arguments that can be edited in Slack, each with the initial text of its input.
 
-    These are plain values of one line, in which nothing is hidden or masked; others can be changed in the inbox.
+    These are plain one-line values in which nothing is hidden or masked; the others can be edited in the inbox.
     """
     if is_read_only(request):
         return {}
@@ -190,13 +190,13 @@ def _plain(tree: Json) -> str | None:
 # -- the decision ----------------------------------------------------------------------------------------------
 
 WebApi = Callable[[str, Mapping[str, Any]], Any]
-"""Calls a method of the Web API with its arguments; raises `OSError` where that fails."""
+"""Calls a method of the Web API with its arguments; raises `OSError` on failure."""
 
 Reply = dict[str, Any]
 
 _log = logging.getLogger("sayso.slack")
 
-_IN_TIME = 2.0  # after three seconds Slack shows an error to the person
+_IN_TIME = 2.0  # seconds; Slack shows the person an error after three
 _MOST_ENVELOPES = 1_000
 _BUSY = "This takes longer than usual. This window says how it ended."
 _NOBODY = (
@@ -210,7 +210,7 @@ _NOT_ADMITTED = (
 
 
 def part(payload: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return the object under these names in a payload of Slack; an empty one where there is none."""
+    """Return the nested object at this path of a Slack payload, or an empty one if it is missing."""
     for name in names:
         found = payload.get(name)
         payload = cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
@@ -218,11 +218,11 @@ def part(payload: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 class _NotHere(Exception):
-    """The request is not decided here; the message tells the person why."""
+    """The request cannot be decided in Slack; the message tells the person why."""
 
 
 class _InvalidSubmission(Exception):
-    """A submission that decides nothing; `problems` says what is wrong, by field."""
+    """The submission is invalid and decides nothing; `problems` has a message for each field."""
 
     def __init__(self, problems: dict[str, str]) -> None:
         super().__init__()
@@ -230,17 +230,17 @@ class _InvalidSubmission(Exception):
 
 
 class SlackReviews:
-    """Takes the decisions of one channel's people.
+    """Shows requests to the reviewers of one channel and applies their decisions.
 
     Args:
-        store: Where the requests are.
-        call: Slack's Web API.
-        people: The reviewers by their member ids.
-        team: Their workspace.
-        inline: Whether risky requests are decided in Slack, too.
-        base_url: Where the inbox is; None where there is none.
-        in_time: After how many seconds Slack is answered before the decision is taken.
-        allowed: Who of these people may review at all.
+        store: The store with the requests.
+        call: Calls Slack's Web API.
+        people: The reviewers by Slack member id.
+        team: The id of their workspace.
+        inline: Whether risky requests can be decided in Slack, too.
+        base_url: The inbox's address; None if it has none.
+        in_time: How many seconds to wait for a decision to be stored before answering Slack that it is in progress.
+        allowed: Which of these people may review at all.
     """
 
     def __init__(
@@ -250,16 +250,16 @@ class SlackReviews:
         self._store, self._call, self._people = store, call, people
         self._team, self._inline, self._base_url, self._in_time = team, inline, base_url, in_time
         self._allowed = allowed or ReviewerAllowlist()
-        self._lock = threading.Lock()  # an envelope may come twice at the same time
+        self._lock = threading.Lock()  # two threads may get the same envelope at once; one decides
         self._replies: OrderedDict[str, Future[Reply]] = OrderedDict()
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="sayso-slack")
 
     def close(self) -> None:
-        """Take no further decisions; a decision in progress is finished."""
+        """Accept no more decisions; a decision in progress completes."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def open_modal(self, payload: Mapping[str, Any]) -> None:
-        """Open the modal for the person who pressed Review, or tell them why not; ignore other buttons."""
+        """Open the modal for the person who pressed Review, or tell them why it cannot open; ignore other buttons."""
         actions: list[Any] = payload.get("actions") or []
         request_id = next((str(action["value"]) for action in actions if action["action_id"] == REVIEW), None)
         if request_id is None:
@@ -296,14 +296,14 @@ class SlackReviews:
         return is_high(request.risk) and not self._inline
 
     def _show(self, method: str, content: Mapping[str, Any]) -> None:
-        """Show something to the person; log it where that fails."""
+        """Call the Web API to show the person something; log a failure."""
         try:
             self._call(method, content)
         except (errors.SaysoError, OSError) as fault:
             _log.warning("nobody could be told in Slack: %s", fault)
 
     def _review(self, payload: Mapping[str, Any]) -> Review:
-        """Return the door of the person who pressed; raises `_NotHere` for who is no reviewer of this workspace."""
+        """Return a `Review` for the person who pressed; raise `_NotHere` if they may not review in this workspace."""
         user = part(payload, "user")
         team = user.get("team_id") or part(payload, "team").get("id")
         person = self._people.get(str(user.get("id"))) if team == self._team else None
@@ -314,7 +314,7 @@ class SlackReviews:
         return Review(self._store, reviewer=person, channel="slack")
 
     def decide(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
-        """Take the decision of a modal, once for each envelope, and return the answer to Slack: a view, or errors."""
+        """Apply a modal's decision once for each envelope, and return the reply to Slack: a view, or errors."""
         with self._lock:
             reply = self._replies.get(envelope_id)
             if reply is None:
@@ -341,7 +341,7 @@ class SlackReviews:
             return {"response_action": "errors", "errors": wrong.problems}
         except (_NotHere, errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             return _update(escape(str(fault)))
-        except Exception as fault:  # noqa: BLE001  the person must be told, whatever it was
+        except Exception as fault:  # noqa: BLE001  the person must be told of any failure
             _log.error("a decision by Slack failed: %s", fault)
             return _update("The store does not answer, or something else failed; look in the inbox how it stands.")
 
@@ -358,7 +358,7 @@ class SlackReviews:
 
 
 def _written(inputs: Mapping[str, Any], field: str) -> str | None:
-    """Return the text of an input of a submission; None where it is blank."""
+    """Return the text that was submitted for a field; None if it is blank."""
     text = part(inputs, field, "text").get("value")
     return text if isinstance(text, str) and text.strip() else None
 
@@ -410,7 +410,7 @@ def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: 
 
 def _answer(request: Request, text: str | None) -> object:
     if request.kind != "question" or request.state is not State.PENDING:
-        return text  # `review.answer` refuses it and says why
+        return text  # `review.answer` rejects it with a reason
     if text is None:
         raise _InvalidSubmission({"answer": "Write an answer. Nothing was decided."})
     try:
@@ -420,7 +420,7 @@ def _answer(request: Request, text: str | None) -> object:
 
 
 def _wrong(problems: Sequence[str], names: Mapping[str, str]) -> _InvalidSubmission:
-    """Return the refusal of an edit, each problem (`where: what is wrong`) at the input of that name."""
+    """Assign each problem (`where: what is wrong`) to the input of that name."""
     found: dict[str, str] = {}
     for problem in problems:
         found.setdefault(names.get(problem.partition(":")[0], "verb"), escape(problem)[:_LONGEST_PROBLEM])

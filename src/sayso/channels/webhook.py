@@ -1,14 +1,12 @@
-"""Webhooks in the format of Standard Webhooks 1.0: keys, the channel that posts messages, and where they may go.
+"""Webhooks in the format of Standard Webhooks 1.0: signing keys, the channel, and the check of destinations.
 
-A signature is HMAC-SHA256 over `id.timestamp.body`. Several keys are valid at once while one replaces another: an
-outgoing message is signed with each, an incoming one may be signed with any. Signatures and timestamps are compared as
-text and never decoded, so that each has one spelling. The outbox decides about retries; a receiver recognizes a
-repeated message by its id.
+A signature is HMAC-SHA256 over `id.timestamp.body`. Several keys can be valid during a rotation: an outgoing message is
+signed with every key, and an incoming one may be signed with any. Signatures and timestamps are compared as text and
+never decoded, so each has exactly one valid spelling. The outbox retries; receivers deduplicate by message id.
 
-`post` sends a body to a `Destination`. Its name is resolved once, every address is checked against private, local and
-reserved networks, and the connection goes to a checked address, so that a name that resolves differently the second
-time changes nothing. Redirects are not followed, the body of the answer is not read, and the whole exchange has one
-deadline.
+`post` sends a body to a `Destination`. It resolves the name once, checks every address against private, local and
+reserved networks, and connects to a checked address, which prevents DNS rebinding. It does not follow redirects, reads
+no more of the response than `room`, and applies one deadline to the whole exchange.
 """
 
 from __future__ import annotations
@@ -43,22 +41,22 @@ _REST = timedelta(minutes=1)
 _LONGEST_URL, _LONGEST_HOST = 2_000, 253
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # the last label of an address in an unusual spelling
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # the last label of an IPv4 address in a non-standard notation
 _VISIBLE = re.compile(r"[!-~]+")
 
-# Written out, because `is_global` differs between versions of Python.
+# Listed here because the result of `is_global` differs between Python versions.
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
-        "168.63.129.16/32",  # a public address, which in Azure is the host of the machine
+        "168.63.129.16/32",  # a public address that Azure uses for the host of the virtual machine
         "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
     )
 )  # fmt: skip
 _GLOBAL_6 = ipaddress.ip_network("2000::/3")
-# `allow_private` takes these; link-local and metadata addresses are never taken.
+# `allow_private` allows these; link-local and metadata addresses are never allowed.
 _PRIVATE = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -66,12 +64,12 @@ _PRIVATE = tuple(
     )
 )  # fmt: skip
 _REFUSED = "is a private, local or reserved address (allow_private = true takes private ones)"
-# Those of clouds that are no link-local ones: Alibaba, AWS, Google.
+# Cloud metadata addresses outside the link-local range: Alibaba, AWS, Google.
 _NEVER = tuple(map(ipaddress.ip_network, ("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128")))
 
 
 class AddressRefusedError(errors.SaysoError):
-    """A name resolves to an address that is not allowed; there was no connection."""
+    """A name resolves to an address that is not allowed; no connection was opened."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +77,10 @@ class Destination:
     """Where a channel posts to.
 
     Attributes:
-        is_tls: Whether it is https.
-        host: As in the Host header and for TLS.
-        port: The port.
-        path: The path with the query. It may hold a secret, so it is in no message and no `repr`.
+        is_tls: Whether the scheme is https.
+        host: The name for the Host header and for TLS.
+        port: The TCP port.
+        path: The path with the query. It may contain a secret, so messages and `repr` leave it out.
         allow_private: Whether private networks and plain http are allowed.
     """
 
@@ -97,22 +95,22 @@ class Destination:
 
     @property
     def origin(self) -> str:
-        """The part of the URL that may be shown."""
+        """Scheme, host and port: the part of the URL that is safe to show."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
 
     @classmethod
     def parse(cls, url: str, *, allow_private: bool = False, ports: Collection[int] = ()) -> Destination:
-        """Return the destination of a URL.
+        """Parse a URL.
 
         Args:
-            url: `https://host/path`, in its plain spelling.
-            allow_private: Take private and loopback addresses, `http`, names without a dot, and any port.
-            ports: Further ports, beside 443 and 8443.
+            url: `https://host/path`, in canonical form.
+            allow_private: Allow private and loopback addresses, `http`, names without a dot, and any port.
+            ports: Allowed ports in addition to 443 and 8443.
 
         Raises:
-            ConfigError: Two programs could read it as two places, or it leads to an address that is not allowed. The
-                message leaves out the path, which may hold a secret.
+            ConfigError: Two URL parsers could read the URL differently, or it names an address that is not allowed. The
+                message leaves out the path, which may contain a secret.
         """
         if len(url) > _LONGEST_URL or _VISIBLE.fullmatch(url) is None or "\\" in url:
             raise _fault("is too long, or has spaces, backslashes or characters beyond ASCII (write names as xn--…)")
@@ -134,11 +132,11 @@ class Destination:
         return cls(parts.scheme == "https", host, port, path, allow_private)
 
     def resolve(self) -> list[str]:
-        """Return the addresses to connect to; the name is resolved once.
+        """Resolve the name once and return the addresses to connect to.
 
         Raises:
-            AddressRefusedError: One of them is not allowed, so none is used.
-            OSError: The name cannot be resolved now.
+            AddressRefusedError: One of the addresses is not allowed; none is used then.
+            OSError: The name could not be resolved.
         """
         literal = _literal(self.host)
         found = [str(literal)] if literal else list(dict.fromkeys(addresses_of(self.host, self.port)))
@@ -169,7 +167,7 @@ def _check_host(host: str, *, allow_private: bool) -> None:
 
 
 def _literal(host: str) -> _Address | None:
-    """Return the address that a host is; None where it is a name, or an unusual spelling of an address."""
+    """Parse a host as an IP address; return None if it is a name or an address in a non-standard notation."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -182,12 +180,12 @@ def _is_allowed(address: _Address | None, *, allow_private: bool) -> bool:
     if allow_private and any(address in network for network in _PRIVATE):
         return True
     if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_6:
-        return False  # among them those that stand for an IPv4 address: mapped, compatible, NAT64
+        return False  # this includes forms that embed an IPv4 address: mapped, compatible, NAT64
     return not any(address in network for network in _NOT_PUBLIC)
 
 
 def addresses_of(host: str, port: int) -> list[str]:
-    """Return the addresses that the system finds for a name."""
+    """Resolve a name with the system's resolver."""
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
@@ -198,19 +196,19 @@ def post(
     where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None,
     seconds: float = SECONDS, room: int = 0,
 ) -> tuple[int, bytes]:  # fmt: skip
-    """Send a body and return the status of the answer and its first bytes.
+    """POST a body and return the status and the first bytes of the response.
 
     Args:
         where: The receiver.
         body: The body.
-        headers: The headers, beside those of HTTP itself.
-        ca_file: Certificates that are trusted, in place of the system's.
-        seconds: The deadline for all but resolving the name.
-        room: How much of the answer is read at most.
+        headers: Headers in addition to those that HTTP itself needs.
+        ca_file: A file of CA certificates to trust instead of the system's.
+        seconds: The deadline for the whole exchange, name resolution excepted.
+        room: The maximum number of bytes of the response body to read.
 
     Raises:
         AddressRefusedError: The name resolves to an address that is not allowed.
-        OSError: There was no connection, no trusted certificate, or no answer in time.
+        OSError: The connection failed, the certificate is not trusted, or there was no response in time.
     """
     link = _Pinned(where, where.resolve(), ca_file, time.monotonic() + seconds)
     with closing(link):
@@ -223,7 +221,7 @@ def post(
 
 
 class Receivers:
-    """Posts to receivers of which one must not hold up the others: one that hung is not asked again for a minute."""
+    """Posts to several receivers; skips a slow one for a minute so that it does not delay the others."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -232,7 +230,7 @@ class Receivers:
     def post(
         self, where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None
     ) -> tuple[int, bytes]:  # fmt: skip
-        """Do as `post`; raises `OSError` at once where the last exchange took half of its deadline, within a minute."""
+        """Call `post`; raise `OSError` at once if an exchange in the last minute took half of the deadline or more."""
         who, now = f"{where.origin}{where.path}", clock.now()
         with self._lock:
             self._resting = {one: until for one, until in self._resting.items() if now < until}
@@ -248,20 +246,20 @@ class Receivers:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to checked addresses, which is shut down at a deadline."""
+    """A connection to checked addresses that is shut down at its deadline."""
 
     def __init__(self, where: Destination, addresses: Sequence[str], ca_file: str | None, deadline: float) -> None:
         super().__init__(where.host, where.port)
         self._where, self._addresses, self._deadline = where, addresses, deadline
         self._trust = ssl.create_default_context(cafile=ca_file) if where.is_tls else None
-        self.default_port = 443 if where.is_tls else 80  # what the Host header leaves out
+        self.default_port = 443 if where.is_tls else 80  # the port that the Host header omits
         self._duplicate: socket.socket | None = None
         self._timer: threading.Timer | None = None
 
     def connect(self) -> None:
         self.sock = plain = self._first()
-        # A socket's timeout counts for each read: a receiver that sends one byte a second would hold it for a day.
-        self._duplicate = plain.dup()  # the TLS handshake takes the first one over
+        # A socket timeout applies to each read, so a receiver that sends a byte a second could hold the line for a day.
+        self._duplicate = plain.dup()  # the TLS wrapper takes over the original socket
         self._timer = threading.Timer(self._left(), _shut_down, (self._duplicate,))
         self._timer.daemon = True
         self._timer.start()
@@ -290,16 +288,16 @@ class _Pinned(http.client.HTTPConnection):
 
 
 def _shut_down(line: socket.socket) -> None:
-    with suppress(OSError):  # it has ended by itself
+    with suppress(OSError):  # already closed
         line.shutdown(socket.SHUT_RDWR)
 
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 WINDOW = timedelta(minutes=5)
 
-_SHORTEST, _LONGEST = 24, 64  # bytes, as the standard has it
+_SHORTEST, _LONGEST = 24, 64  # bytes, from the standard
 _PREFIX = "whsec_"
-# An id with a dot in it could be read as an id and the beginning of an instant.
+# No dots: a dot in an id could be read as the separator before the timestamp.
 _IDS = re.compile(r"[!-\-/-~]{1,256}")
 _INSTANTS = re.compile(r"[1-9][0-9]{8,11}")
 _MOST_SIGNATURES = 10
@@ -309,11 +307,11 @@ class WebhookKeys:
     """The secrets of one webhook.
 
     Args:
-        secrets: Each `whsec_` and base64 of 24 to 64 random bytes.
-        whose: What a fault names, e.g. the variable that they came from.
+        secrets: Each is `whsec_` and the base64 of 24 to 64 random bytes.
+        whose: The source to name in errors, e.g. the environment variable.
 
     Raises:
-        ConfigError: There is none, or one is none; the fault does not quote it.
+        ConfigError: There is no secret, or one is malformed; the message does not quote it.
     """
 
     def __init__(self, secrets: Collection[str], *, whose: str) -> None:
@@ -328,15 +326,15 @@ class WebhookKeys:
         return {ID: message_id, TIMESTAMP: seconds, SIGNATURE: signatures}
 
     def has_signed(self, message_id: str, seconds: str, signatures: str, body: bytes, *, now: datetime) -> bool:
-        """Say whether one of the secrets signed this, at most five minutes ago or ahead."""
+        """Return whether one of the secrets signed this and its timestamp is within five minutes of now."""
         if _IDS.fullmatch(message_id) is None or _INSTANTS.fullmatch(seconds) is None:
             return False
-        # As a number: who sends this is not known, and not every number is an instant.
+        # Compared as numbers: the sender is not authenticated yet, and a number may be out of range for a datetime.
         if abs(int(seconds) * 1_000_000 - clock.microseconds(now)) > WINDOW // timedelta(microseconds=1):
             return False
         given = [one.encode() for one in signatures.split(" ")[:_MOST_SIGNATURES]]
         right = [_signature(key, message_id, seconds, body).encode() for key in self._keys]
-        # Every pair is compared, so that the time says nothing about which one fits.
+        # Compare every pair, so that the response time does not reveal which one matched.
         return any([hmac.compare_digest(one, other) for one in given for other in right])  # noqa: C419
 
 
@@ -368,14 +366,14 @@ _GONE = 410
 
 
 class WebhookChannel(Channel):
-    """A channel that posts to one address.
+    """A channel that posts signed messages to one URL.
 
     Args:
         name: The channel's name.
-        where: To whom.
-        keys: With which secrets messages are signed.
-        ca_file: Certificates that are trusted, in place of the system's.
-        people: Whom it reaches in person.
+        where: The receiver.
+        keys: The secrets that sign the messages.
+        ca_file: A file of CA certificates to trust instead of the system's.
+        people: The people whom it reaches personally.
     """
 
     def __init__(
@@ -392,10 +390,10 @@ class WebhookChannel(Channel):
         """Post a notification once.
 
         Raises:
-            UndeliverableError: The receiver said that it is gone for good (410).
-            DeliveryError: It said anything else than yes.
-            AddressRefusedError: Its name leads where no message may go.
-            OSError: It could not be reached, or did not answer in time.
+            UndeliverableError: The receiver answered 410 Gone.
+            DeliveryError: The receiver answered with any other status outside 2xx.
+            AddressRefusedError: The receiver's name resolves to an address that is not allowed.
+            OSError: The receiver could not be reached, or did not answer in time.
         """
         body = json.dumps(document(notification), ensure_ascii=True, allow_nan=False).encode()
         headers = {
@@ -410,7 +408,7 @@ class WebhookChannel(Channel):
 
 
 def document(notification: Notification) -> dict[str, Any]:
-    """Return a notification as it is sent: `type`, `timestamp` and `data`."""
+    """Return the JSON body for a notification: `type`, `timestamp` and `data`."""
     data: dict[str, Any] = {
         "id": notification.request_id, "kind": notification.kind, "tool": notification.tool,
         "run_id": notification.run_id, "risk": notification.risk, "state": notification.state,
@@ -431,10 +429,10 @@ def document(notification: Notification) -> dict[str, Any]:
 
 
 def make(name: str, settings: Mapping[str, Any]) -> WebhookChannel:
-    """Return the channel that a table of `sayso.toml` describes.
+    """Create the channel from its table in `sayso.toml`.
 
     Raises:
-        ConfigError: A setting is missing, is not known, or cannot be used.
+        ConfigError: A setting is missing, unknown or invalid.
     """
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     url = table.secret("url_env") if "url_env" in settings else table.text("url")
