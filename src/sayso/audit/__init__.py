@@ -1,8 +1,8 @@
-"""The journal as evidence: verify it, and prove what it says to others.
+"""Verification of the journal, and proofs of what it records.
 
-`verifier` checks chains and requests. `checkpoint` writes the signed heads of all chains into the journal, and as an
-anchor into a file outside of the store. `receipt` proves one request to somebody who has no store. `export` writes rows
-for other systems, and purges the content of old requests. Nothing here changes a row of the journal.
+`verifier` checks chains and requests. `checkpoint` writes the signed heads of all chains to the journal, and to an
+anchor file outside the store. `receipt` proves one request to somebody without access to the store. `export` writes
+rows for other systems and purges the content of old requests. Nothing here changes an existing row of the journal.
 """
 
 from sayso.audit.verifier import Break, Entry, Verified, entries, verify

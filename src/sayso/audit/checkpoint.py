@@ -1,17 +1,16 @@
-"""Checkpoints and anchors: the heads of all chains, in the journal and in a file outside of the store.
+"""Checkpoints and anchors: the heads of all chains, in the journal and in a file outside the store.
 
-A checkpoint is a row of a chain of its own. It names the heads that are new since the one before, and the link of that
-one, so that its signature stands for all heads. A chain that lost its end, or was removed together with its requests,
-is found by reading the checkpoints, unless the newest of them are removed as well: that takes an anchor. A checkpoint
-counts only if it names the link of the one before, so of two that are written at once one does not count. None is
-written over a journal that lacks a row which an earlier one names: it would make the loss look whole.
+A checkpoint is a row in a chain of its own. It names the heads that changed since the previous checkpoint, and the link
+of that checkpoint, so its signature covers all heads. Checkpoints reveal a chain that lost its end or was removed
+together with its requests, unless the newest of them are removed as well; only an anchor reveals that. A checkpoint is
+valid only if it names the link of the one before, so of two that are written concurrently one is invalid. No checkpoint
+is written while the journal lacks a row that an earlier one names, because it would hide the loss.
 
-A server writes them on a schedule, and compares each time with what it read last. So it also finds that an older copy
-of the store was put back, though that copy agrees with itself.
+A server writes checkpoints on a schedule and compares each time with what it read last. It thereby also detects that an
+older copy of the store was restored, even though that copy is consistent.
 
-An anchor holds the newest checkpoint and all heads, in a file that the store's writers cannot reach. It shows what the
-store alone cannot: a removed end, a journal that was rewritten, an older copy. It says nothing about what happened
-after it was made.
+An anchor holds the newest checkpoint and all heads in a file that the store's writers cannot reach. It reveals what the
+store alone cannot: a removed end, a rewritten journal, an older copy. It proves nothing about later rows.
 """
 
 from __future__ import annotations
@@ -38,28 +37,28 @@ from sayso.stores.base import Store
 from sayso.stores.review import rows_of
 
 CHAIN = "sayso:checkpoints"
-"""The run id of the chain of checkpoints."""
+"""The run id of the checkpoint chain."""
 
 _BY = Identity(PROGRAM, "sayso")
 _EVENT = "checkpoint"
-_MOST = 1 << 62  # rows; what is greater cannot even be asked of a store
+_MOST = 1 << 62  # rows; a store cannot be queried for a greater number
 _START = Head(CHAIN, 0, first_link(CHAIN))
 _NUMBERS = ("at", "before", "chains", "rows")
 
 
 class Checkpoint(NamedTuple):
-    """One checkpoint that counts.
+    """One valid checkpoint.
 
     Attributes:
-        seq: Its place in its chain.
-        link: Of its row.
-        at: Microseconds since 1970, UTC, when the heads were read.
-        before: Link of the checkpoint before; empty for the first.
-        chains: How many chains there were.
-        rows: How many rows stood in them.
+        seq: Its position in its chain.
+        link: The link of its row.
+        at: When the heads were read, in microseconds since 1970 UTC.
+        before: The link of the previous checkpoint; empty for the first.
+        chains: The number of chains at that time.
+        rows: The total number of rows in them.
         digest: SHA-256 of the lines of the heads that it names (see `head_lines`).
-        key: The public key that signed it; None where nobody did.
-        signature: Over `statement`, in hex.
+        key: The public key that signed it; None if it is unsigned.
+        signature: The signature of `statement`, in hex.
     """
 
     seq: int
@@ -74,30 +73,30 @@ class Checkpoint(NamedTuple):
 
     @property
     def statement(self) -> str:
-        """What is signed: six lines."""
+        """The signed text: six lines."""
         parts = (self.at, self.before or "-", self.chains, self.rows, self.digest)
         return "\n".join(("sayso/checkpoint/1", *map(str, parts)))
 
     @property
     def witness(self) -> str:
-        """How messages name it."""
+        """The name of this checkpoint in messages."""
         return f"checkpoint {self.seq} of {instant(self.at):%Y-%m-%d %H:%M:%S}Z"
 
 
 @dataclass
 class History:
-    """What the chain of checkpoints says.
+    """The content of the checkpoint chain.
 
     Attributes:
-        newest: The newest one that counts.
-        number: How many count.
-        heads: Of all chains, as of the newest.
-        keys: The public keys that signed, in the order in which they came.
-        broken: What is wrong with them, one sentence each.
-        last: The newest row of their chain, counting or not.
-        known: Every row that any of them names, counting or not, and their own rows.
-        links: The links of those that count, and the empty one before the first.
-        checked: How many of `known` were found in the journal already.
+        newest: The newest valid checkpoint.
+        number: The number of valid checkpoints.
+        heads: The heads of all chains, as of the newest checkpoint.
+        keys: The public keys that signed, in order of first use.
+        broken: The problems of the checkpoints, one sentence each.
+        last: The newest row of the chain, valid or not.
+        known: Every row that any checkpoint names, valid or not, and the checkpoints' own rows.
+        links: The links of the valid checkpoints, and the empty link before the first.
+        checked: How many of the first entries of `known` were already found in the journal.
     """
 
     newest: Checkpoint | None = None
@@ -111,7 +110,7 @@ class History:
     checked: int = 0
 
     def add(self, entry: Entry) -> None:
-        """Take in the next row of their chain."""
+        """Add the next row of the chain."""
         problem = row_problem(entry, self.last.link, self.last.seq + 1)
         if problem is not None:
             self.broken.append(f"{CHAIN}: {problem}")
@@ -159,12 +158,12 @@ def _parsed(entry: Entry) -> tuple[Checkpoint, list[Head]]:
 
 
 def head_lines(heads: Collection[Head]) -> list[str]:
-    """Return heads as they are written, ordered by run: `SEQ LINK RUN`."""
+    """Serialize heads, each as `SEQ LINK RUN`, in a fixed order."""
     return [f"{head.seq} {head.link} {head.run_id}" for head in sorted(heads)]
 
 
 def parse_head(line: object) -> Head:
-    """Return the head in a line; raises `AttributeError` or `ValueError` where it is none."""
+    """Parse a head from its line; raise `AttributeError` or `ValueError` if it is malformed."""
     seq, link, run_id = cast("str", line).split(" ", 2)
     if not 0 < int(seq) < _MOST:
         raise ValueError(f"no chain has a row {seq[:40]}")
@@ -176,17 +175,17 @@ def _digest(lines: Sequence[str]) -> str:
 
 
 def checkpoint(store: Store, signer: Signer | None = None, *, since: History | None = None) -> History:
-    """Write a checkpoint if a chain has grown since the last one, and return what all of them say.
+    """Write a checkpoint if a chain has grown since the last one, and return the content of all checkpoints.
 
-    Durable on return. It is also written if the newest one lacks this signer's signature.
+    Durable on return. A checkpoint is also written if the newest one lacks this signer's signature.
 
     Args:
-        since: The result of the last call, so that earlier checkpoints need not be read again, and what they named is
-            still required.
+        since: The result of the last call. Earlier checkpoints are then not read again, and the rows that they named
+            are still required.
 
     Raises:
-        EvidenceError: The checkpoints are not valid, or a row that one of them names is gone; nothing was written.
-        StoreError: One of its kinds, also where the journal holds what is never written.
+        EvidenceError: A checkpoint is invalid, or a row that one of them names is gone; nothing was written.
+        StoreError: The store failed, or the journal contains a malformed row.
     """
     before = history(store, since=since)
     heads = {head.run_id: head for head in store.heads()}
@@ -215,11 +214,11 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
 
 
 def history(store: Store, *, since: History | None = None, trusted: str | None = None) -> History:
-    """Return what the checkpoints say, after checking their chain, their signatures and their order.
+    """Read the checkpoints, and check their chain, signatures and order.
 
     Args:
-        since: An earlier result, which stays as it is; only the checkpoints after it are read.
-        trusted: The public key that must have signed the newest; its link to the one before vouches for the others.
+        since: An earlier result, which is not modified; only later checkpoints are read.
+        trusted: The public key that must have signed the newest checkpoint, whose link vouches for the earlier ones.
     """
     past = since or History()
     found = replace(
@@ -236,18 +235,18 @@ def history(store: Store, *, since: History | None = None, trusted: str | None =
 
 
 def problems(store: Store, past: History) -> list[str]:
-    """Return what is wrong with the checkpoints, and which rows that they name are gone, one sentence each."""
+    """Return the problems of the checkpoints and the missing rows that they name, one sentence each."""
     return _problems(store, past, {head.run_id: head for head in store.heads()})
 
 
 def first_of(wrong: Sequence[str]) -> str:
-    """Return the first problem, and how many more there are."""
+    """Return the first problem and the number of further ones."""
     return wrong[0] if len(wrong) == 1 else f"{wrong[0]} (and {len(wrong) - 1:,} more)"
 
 
 def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
-    # Every row is looked up once. After that the newest one of each chain is enough, because its link covers those
-    # before it: `sayso.audit.verifier` finds what was changed there.
+    # Every row is looked up once. Afterwards the newest row of each chain is enough, because its link covers the rows
+    # before it; `sayso.audit.verifier` finds changes to those.
     newest = dict[str, ExpectedRow]()
     for one in past.known:
         if one.head.seq >= newest.get(one.head.run_id, one).head.seq:
@@ -272,10 +271,10 @@ def _missing(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Iterato
 
 
 class Schedule:
-    """The checkpoints that a server writes.
+    """The schedule on which a server writes checkpoints.
 
     Attributes:
-        problem: Why the last one was not written; None where it was.
+        problem: Why the last checkpoint was not written; None if it was.
     """
 
     def __init__(self) -> None:
@@ -284,7 +283,7 @@ class Schedule:
 
 @contextmanager
 def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = None) -> Generator[Schedule]:
-    """Write checkpoints in a thread while the block runs; one that fails is logged, and tried again the next time."""
+    """Write checkpoints in a thread while the block runs; log a failure and try again at the next interval."""
     ended, log, schedule = threading.Event(), logging.getLogger("sayso"), Schedule()
 
     def work() -> None:
@@ -295,8 +294,8 @@ def checkpointing(store: Store, *, every: timedelta, signer: Signer | None = Non
                 schedule.problem = None
             except errors.EvidenceError as error:
                 schedule.problem = str(error)
-                log.error("%s", error)  # noqa: TRY400  the message says all; a traceback would add nothing
-            except Exception as error:  # noqa: BLE001  a thread that ended would write none; the next one may succeed
+                log.error("%s", error)  # noqa: TRY400  the message is complete without a traceback
+            except Exception as error:  # noqa: BLE001  the next one may succeed, and a dead thread would write none
                 schedule.problem = f"no checkpoint was written: {type(error).__name__}: {error}"
                 log.warning("%s", schedule.problem)
 
@@ -314,12 +313,12 @@ _LIMIT = 512 << 20
 
 
 class AnchorFile(NamedTuple):
-    """An anchor that was read, and holds.
+    """A verified anchor.
 
     Attributes:
-        checkpoint: The newest one, as of then.
-        heads: Of all chains.
-        key: The public key that signed the file; None where nobody did.
+        checkpoint: The newest checkpoint at the time of the anchor.
+        heads: The heads of all chains.
+        key: The public key that signed the file; None if it is unsigned.
     """
 
     checkpoint: Checkpoint
@@ -328,17 +327,17 @@ class AnchorFile(NamedTuple):
 
     @property
     def witness(self) -> str:
-        """How messages name it."""
+        """The name of this checkpoint in messages."""
         return f"the anchor of {instant(self.checkpoint.at):%Y-%m-%d %H:%M:%S}Z"
 
     @property
     def known(self) -> Iterator[ExpectedRow]:
-        """Every row that must be in the store, the checkpoint's own among them."""
+        """Every row that must be in the store, including the checkpoint's own row."""
         for head in (*self.heads, Head(CHAIN, self.checkpoint.seq, self.checkpoint.link)):
             yield ExpectedRow(head, self.witness)
 
     def must_be_of(self, store: Store) -> None:
-        """Raise `EvidenceError` where none of its chains is in this store."""
+        """Raise `EvidenceError` if none of the anchor's chains is in this store."""
         mine = {head.run_id for head in self.heads} - {CHAIN}
         if mine.isdisjoint(head.run_id for head in store.heads()):
             raise errors.EvidenceError(
@@ -348,10 +347,10 @@ class AnchorFile(NamedTuple):
 
 
 def anchor_text(store: Store, signer: Signer | None = None) -> str:
-    """Return the text of an anchor of the store as it is now; writes a checkpoint if a chain has grown.
+    """Return the text of an anchor of the store's current state; write a checkpoint first if a chain has grown.
 
     Raises:
-        EvidenceError: Nothing has happened yet, or the checkpoints do not hold.
+        EvidenceError: The journal is empty, or the checkpoints do not verify.
     """
     found = checkpoint(store, signer)
     if found.newest is None:
@@ -365,19 +364,19 @@ def anchor_text(store: Store, signer: Signer | None = None) -> str:
 
 
 def read_anchor_file(path: Path, *, trusted: str | None = None) -> AnchorFile:
-    """Return the anchor in a file; raises as `read_anchor`."""
+    """Read and verify the anchor in a file; raises the same errors as `read_anchor`."""
     return read_anchor(read_bytes(_KIND, path, _LIMIT), trusted=trusted)
 
 
 def read_anchor(content: bytes, *, trusted: str | None = None) -> AnchorFile:
-    """Return an anchor, after verifying it.
+    """Parse and verify an anchor.
 
     Args:
         content: The whole file.
         trusted: The public key that must have signed it.
 
     Raises:
-        EvidenceError: It is none, was changed or truncated, or is not signed by that key.
+        EvidenceError: It is not an anchor, was changed or truncated, or is not signed by that key.
     """
     body, key = read_document(_KIND, content, trusted=trusted)
     try:

@@ -1,13 +1,13 @@
-"""What leaves the store: rows of the journal for other systems, and the content of what is old, which is purged.
+"""Exports of the journal for other systems, and purges of old content from the store.
 
-An export has a line for each row, as JSON, as CSV for spreadsheets, or as OCSF for a SIEM. Rows are read page by page.
-The journal holds no value of an argument, so no export does. OCSF is the class API Activity (6003) of version 1.3.0.
-Every line is plain ASCII, or for CSV free of hidden characters, and no cell is a formula.
+An export has one line for each row, as JSON, as CSV for spreadsheets, or as OCSF for a SIEM. Rows are read page by
+page. The journal contains no argument values, so neither does an export. OCSF rows use the class API Activity (6003) of
+version 1.3.0. Lines are ASCII, or for CSV free of hidden characters, and no cell is a formula.
 
-A purge removes the contents of requests that ended before a day, the steps of ended runs, and old absences. Each
-request is purged in a transaction of its own, with a row in the journal; the rows of the journal stay and still verify.
-At the end nothing of it is left in the files. What waits, is approved, runs or has an unknown outcome is never touched,
-nor what belongs to a run that has not ended.
+A purge removes the content of requests that ended before a given time, the steps of ended runs, and old absences. Each
+request is purged in its own transaction, which adds a row to the journal; existing rows stay and still verify. Finally
+the removed content is scrubbed from the files. Requests that are pending, approved, running or have an unknown outcome
+are never purged, and neither are requests of a run that has not ended.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def exported(
     store: Store, form: Format, *, since: datetime | None = None, until: datetime | None = None,
     run_id: str | None = None,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of an export, each with its end.
+    """Yield the lines of an export, each with its line ending.
 
     Args:
-        since: Only rows of this instant or later.
-        until: Only rows before this instant.
+        since: Only rows at or after this time.
+        until: Only rows before this time.
 
     Raises:
-        StoreCorruptError: A row holds what is never written.
+        StoreCorruptError: A row is malformed.
     """
     line = _LINES[form]
     first, end = (None if at is None else microseconds(at) for at in (since, until))
@@ -66,7 +66,7 @@ def exported(
         yield csv_row(_CELLS)
     tools, run = dict[str, str](), ""
     for entry in entries(store, run_id=run_id):
-        if entry.run_id != run:  # a request's rows all stand in one chain
+        if entry.run_id != run:  # all rows of a request are in one chain
             tools, run = {}, entry.run_id
         try:
             detail = _detail(entry)
@@ -91,7 +91,7 @@ def _detail(entry: Entry) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
-    """Return a row of the journal as JSON values; a `detail` that was altered so that it is no JSON stays a text."""
+    """Return a row of the journal as JSON values; an altered `detail` that is not JSON stays a string."""
     try:
         detail = json.loads(entry.detail)
     except ValueError:
@@ -154,15 +154,15 @@ _WORDS = ('"comment":"', '"reason":"')
 
 
 class Purged(NamedTuple):
-    """What was purged, or would be.
+    """The result of a purge, or of a dry run.
 
     Attributes:
-        requests: Of how many requests.
-        runs: Of how many runs.
-        live: To how many requests something can still happen, so that they were left alone.
-        needed: How many are final, and belong to a run that has not ended; left alone, too.
-        words: How many rows of the journal keep people's words about these requests: they are never rewritten.
-        is_scrubbed: Whether nothing remains in the files.
+        requests: The number of purged requests.
+        runs: The number of purged runs.
+        live: The number of requests skipped because they are not final.
+        needed: The number of final requests skipped because their run has not ended.
+        words: The number of journal rows that keep people's words about these requests; rows are never rewritten.
+        is_scrubbed: Whether no purged content remains in the files.
     """
 
     requests: int
@@ -174,10 +174,10 @@ class Purged(NamedTuple):
 
 
 def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry: bool = False) -> Purged:
-    """Remove what requests and runs were about that ended before an instant; a dry one only counts.
+    """Remove the content of requests and runs that ended before a time; with `is_dry`, only count.
 
     Raises:
-        StoreError: One of its kinds; what was removed by then stays removed, and the next try goes on.
+        StoreError: The store failed. What was already removed stays removed, and the next purge continues.
     """
     if not is_dry:
         store.sweep()
@@ -204,7 +204,7 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
 def _is_gone(store: Store, request: Request, before: datetime, by: Identity, channel: str) -> bool:
     try:
         store.purge(request.id, by, before=before, channel=channel)
-    except errors.PurgeRefusedError:  # what is needed only the store knows, at that moment
+    except errors.PurgeRefusedError:  # only the store knows, inside the transaction, what is still needed
         return False
     return True
 

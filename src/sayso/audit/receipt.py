@@ -1,9 +1,9 @@
-"""Receipts: what became of one request, in a file that proves it to somebody who has no store.
+"""Receipts: files that prove what happened to one request to somebody without access to the store.
 
-A receipt states what was shown, who decided what and how it ended, and holds the rows of the journal that say so, from
-the request's first to its last. Times, names, fingerprints, comments and states are taken from the rows, and
-`verify_receipt` compares them. What was shown is in no row, but its digest is. The other facts (risk, rule, prompt,
-context, who was needed, the answer, the error, what was returned) stand under the receipt's digest and signature alone.
+A receipt states what was shown, who decided what, and the outcome. It includes the rows of the journal, from the
+request's first to its last. `verify_receipt` compares the stated times, names, fingerprints, comments and states with
+these rows. The rows hold only a digest of what was shown. The other facts (risk, rule, prompt, context, needed
+reviewers, answer, error, result) are covered only by the receipt's digest and signature.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ _AFTERWARDS = frozenset({"cleared", "commented", "extended", "purged"})
 
 
 def receipt_text(store: Store, request_id: str, signer: Signer | None = None) -> str:
-    """Return the receipt of a request as it is written to a file; raises as `receipt_of`."""
+    """Return the text of a request's receipt; raises the same errors as `receipt_of`."""
     return document_text(_KIND, receipt_of(store, request_id), signer)
 
 
 def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
-    """Return the body of a receipt, as JSON values; it is not signed.
+    """Return the unsigned body of a receipt, as JSON values.
 
     Raises:
         RequestNotFoundError: There is no such request.
-        EvidenceError: Something can still happen to it, what was shown was removed, or its run or the checkpoints do
-            not verify: there is nothing to prove.
+        EvidenceError: The request is not final, its content was purged, or its run or the checkpoints do not verify.
     """
     run_id, past = store.get(request_id).run_id, history(store)
     broken = [*past.broken, *(found.reason for found in verify(store, run_id=run_id, known=past.known).broken)]
@@ -119,7 +118,7 @@ def _shown(subject: Call | Question) -> dict[str, Any]:
 
 
 def _facts(own: list[Entry]) -> dict[str, Any]:
-    """Return what the rows of a request say, by the part of a receipt that states it."""
+    """Return the facts that the rows of a request record, by the part of the receipt that states them."""
     asked, first = own[0], _detail(own[0])
     ended = _ended(own)
     started = [row for row in own if row.event == "started"]
@@ -143,7 +142,7 @@ def _facts(own: list[Entry]) -> dict[str, Any]:
 
 
 def _ended(own: list[Entry]) -> Entry | None:
-    """Return the row of the decision; None where there is none, or it was undone or returned."""
+    """Return the row of the decision; None if there is none, or it was undone or returned."""
     last = next((row for row in reversed(own) if row.event in _VERBS or row.event in _TAKEN_BACK), None)
     return None if last is None or last.event in _TAKEN_BACK else last
 
@@ -164,18 +163,18 @@ def _at(row: Entry) -> str:
 
 
 def verify_receipt_file(path: Path, *, trusted: str | None = None) -> SignedDocument:
-    """Return the receipt in a file, after verifying it; raises as `verify_receipt`."""
+    """Read and verify the receipt in a file; raises the same errors as `verify_receipt`."""
     return verify_receipt(read_bytes(_KIND, path, _LIMIT), trusted=trusted)
 
 
 def verify_receipt(content: bytes, *, trusted: str | None = None) -> SignedDocument:
-    """Return a receipt, after verifying it. Needs no store.
+    """Parse and verify a receipt. This needs no store.
 
     Args:
-        trusted: The public key that must have signed it; None believes the one that it names.
+        trusted: The public key that must have signed it; None accepts the key that the receipt names.
 
     Raises:
-        EvidenceError: It is none, was changed or truncated, contradicts itself, or is not signed by that key.
+        EvidenceError: It is not a receipt, was changed or truncated, contradicts itself, or is not signed by that key.
     """
     found = read_document(_KIND, content, trusted=trusted)
     try:
@@ -186,7 +185,7 @@ def verify_receipt(content: bytes, *, trusted: str | None = None) -> SignedDocum
 
 
 def _check(body: dict[str, Any]) -> None:
-    """Check that the rows follow from each other, and that they say what the receipt states."""
+    """Check that the rows form a chain and agree with what the receipt states."""
     own = _own_rows(body)
     _check_shown(body, own)
     trail = Trail()
@@ -213,7 +212,7 @@ def _check(body: dict[str, Any]) -> None:
 
 
 def _own_rows(body: dict[str, Any]) -> list[Entry]:
-    """Return the rows of the request, after checking that each row follows from the one before."""
+    """Return the rows of the request, after checking that each row links to the one before."""
     rows = [Entry(*row) for row in body["chain"]["rows"]]
     run_id, before = body["request"]["run"], body["chain"]["before"]
     if rows[0].seq == 1 and before != first_link(run_id):
@@ -230,7 +229,7 @@ def _own_rows(body: dict[str, Any]) -> list[Entry]:
 
 def _check_shown(body: dict[str, Any], own: list[Entry]) -> None:
     details = [_detail(row) for row in own]
-    # An edit that came back was not the call that was shown last; an approval that is undone may leave an earlier edit.
+    # A returned edit was not the call shown last, and after an undone approval an earlier edit may be the current one.
     back = max(
         (n for n, row in enumerate(own) if row.event == "returned" or (row.event == "undone" and details[n])), default=0
     )

@@ -15,7 +15,7 @@ from sayso import errors
 _MARK = "ed25519:"
 _PUBLIC = re.compile(r"ed25519:[0-9a-f]{64}")
 _SIGNATURE = re.compile(r"[0-9a-f]{128}")
-_LONGEST = 10_000  # bytes; a private key has some 120
+_LONGEST = 10_000  # bytes; a private key file has about 120
 
 
 def _cipher() -> Any:
@@ -34,10 +34,10 @@ class Signer:
     """Signs with one private key.
 
     Args:
-        private: The key, of the extra's own class.
+        private: The key, an object of the `crypto` extra.
 
     Attributes:
-        key: Its public half, as it is written.
+        key: The public key in its text form.
     """
 
     def __init__(self, private: Any) -> None:
@@ -50,10 +50,10 @@ class Signer:
 
 
 def make_key(path: Path) -> str:
-    """Make a new private key, in a file that only its owner can read, and return its public half.
+    """Create a private key in a file that only its owner can read, and return the public key.
 
     Raises:
-        ConfigError: The file is there already, or cannot be made; nothing was written.
+        ConfigError: The file exists or cannot be created; nothing was written.
     """
     private = _cipher().Ed25519PrivateKey.generate()
     from cryptography.hazmat.primitives import serialization as form
@@ -74,13 +74,13 @@ def make_key(path: Path) -> str:
 
 
 def signer_at(path: Path) -> Signer:
-    """Return who signs with the private key in a file.
+    """Load a private key from a file and return its signer.
 
     Raises:
-        ConfigError: It is not there, others can read it, or it is no private key of ours; nothing was signed.
+        ConfigError: The file is missing, is readable by others, or does not contain a private key of sayso.
     """
     try:
-        if path.exists() and not path.is_file():  # to open a pipe would wait for who writes into it
+        if path.exists() and not path.is_file():  # opening a pipe would block until a writer opens it
             raise errors.ConfigError(f"the key {path} is no file, and signs nothing")
         with path.open("rb") as file:
             mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read(_LONGEST)
@@ -101,10 +101,10 @@ def signer_at(path: Path) -> Signer:
 
 
 def checked_key(text: str) -> str:
-    """Return a public key as it is written, given so or as the path of a file that holds it.
+    """Return a public key in its text form, given either the text or the path of a file that contains it.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: It is neither a key nor such a file.
     """
     key = text.strip()
     if not key.startswith(_MARK):
@@ -119,10 +119,10 @@ def checked_key(text: str) -> str:
 
 
 def signed_by(key: object, signature: object, message: bytes) -> bool:
-    """Say whether a signature is that of this message by this public key.
+    """Return whether a signature of this message by this public key is valid.
 
     Raises:
-        ConfigError: The extra `crypto` is missing.
+        ConfigError: The extra `crypto` is not installed.
     """
     if not isinstance(key, str) or not isinstance(signature, str):
         return False
@@ -143,11 +143,11 @@ _PROOF = ("digest", "key", "signature")
 
 
 class SignedDocument(NamedTuple):
-    """A document that was read and verified.
+    """A verified document.
 
     Attributes:
         body: Its content.
-        key: The public key that signed it; None where nobody did: then damage is found, and a forgery is not.
+        key: The public key that signed it; None if it is unsigned, so that only damage is detected, not forgery.
     """
 
     body: dict[str, Any]
@@ -155,7 +155,7 @@ class SignedDocument(NamedTuple):
 
 
 def document_text(kind: str, body: dict[str, Any], signer: Signer | None) -> str:
-    """Return the text of a document of this kind, signed where somebody signs."""
+    """Return the text of a document of this kind, signed if there is a signer."""
     content = json.dumps(body, indent=1)
     key, signature = (None, None) if signer is None else (signer.key, signer.sign(content.encode("ascii")))
     return _framed(kind, content, {"digest": _digest(content), "key": key, "signature": signature})
@@ -170,10 +170,10 @@ def _framed(kind: str, content: str, proof: dict[str, Any]) -> str:
 
 
 def read_bytes(kind: str, path: Path, limit: int) -> bytes:
-    """Return what stands in a file that is to hold a document of this kind.
+    """Return the bytes of a file that should contain a document of this kind.
 
     Raises:
-        EvidenceError: It cannot be read, or is longer than any such document.
+        EvidenceError: The file cannot be read, is not of this kind, or is longer than `limit`.
     """
     try:
         with path.open("rb") as file:
@@ -193,16 +193,16 @@ def _begin(kind: str) -> bytes:
 
 
 def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> SignedDocument:
-    """Return the content of a document, after verifying its digest and signature.
+    """Parse a document, and verify its digest and signature.
 
     Args:
-        kind: What it must be.
+        kind: The required kind of document.
         content: The whole file.
-        trusted: The public key that must have signed it; None believes the one that it names itself.
+        trusted: The public key that must have signed it; None accepts the key that the document names.
 
     Raises:
-        EvidenceError: It is none of this kind, was changed, is not whole, or is not signed by that key.
-        ConfigError: It is signed, and the extra `crypto` is missing.
+        EvidenceError: It is not of this kind, was changed or truncated, or is not signed by that key.
+        ConfigError: It is signed, and the extra `crypto` is not installed.
     """
     text, proof = _parts(kind, content)
     if proof["digest"] != _digest(text):
@@ -222,12 +222,12 @@ def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> S
 
 
 def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the two parts of a document, of which everything around them is as it is always written."""
+    """Return a document's content and proof, after checking that its framing is exactly as sayso writes it."""
     begin = f'{{\n"{kind}": '
     if not content.startswith(_begin(kind)):
         raise errors.EvidenceError(f"this is no {kind} of sayso")
     try:
-        # Bytes beyond ASCII are never written, and no line inside of the first part begins with a quote.
+        # Only ASCII is ever written, and no line inside the first part begins with a quote.
         text, has_proof, rest = content.decode("ascii").removeprefix(begin).rpartition(',\n"proof": ')
         found: Any = json.loads(rest.removesuffix("\n}\n")) if has_proof else None
     except (RecursionError, ValueError):

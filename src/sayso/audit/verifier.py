@@ -1,11 +1,11 @@
-"""Reads the journal and verifies that it is complete and that the requests agree with it.
+"""Reads the journal and verifies that it is complete and that the requests match it.
 
-Every transition has a row, written in the transaction that made it and chained by hash to the row before it in its run.
-`verify` finds rows that were changed, removed, swapped or inserted; requests that differ from their last row, or from
-what was asked; grants, budgets and a stop that differ from theirs; steps that cannot follow from those before them; and
-a chain whose end was removed while one of its requests is still there. By itself it finds neither an end that was
-removed together with its requests, nor a chain that was computed anew up to its end; the rows that a checkpoint or an
-anchor names (`ExpectedRow`) show both. Rows are read page by page; memory grows with the requests, not with their rows.
+Every transition has a row, written in the same transaction and chained by hash to the previous row of its run. `verify`
+finds rows that were changed, removed, swapped or inserted; requests that differ from their last row or from what was
+asked; grants, budgets and a stop that differ from theirs; impossible transitions; and a chain whose end was removed
+while one of its requests still exists. By itself it cannot find an end that was removed together with its requests, nor
+a chain that was computed anew up to its end. The rows that a checkpoint or an anchor names (`ExpectedRow`) reveal both.
+Rows are read page by page, so memory grows with the number of requests, not of rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sayso.stores.review import rows_of
 
 _PAGE = 1000
 _OF_RECORDS = tuple(chain_of(kind, "") for kind in RECORDS)
-_RECORDS = "sayso:records"  # where a break stands of a record that cannot be read
+_RECORDS = "sayso:records"  # the run id of a break in a record that cannot be read
 
 
 class Break(NamedTuple):
@@ -31,8 +31,8 @@ class Break(NamedTuple):
 
     Attributes:
         run_id: The chain.
-        seq: The row that should be there, or the last row of the request that does not agree with it.
-        reason: What is wrong.
+        seq: The position of the invalid row, or of the last row of the request that does not match it.
+        reason: The problem, as a text.
     """
 
     run_id: str
@@ -44,11 +44,11 @@ class Verified(NamedTuple):
     """The result of `verify`.
 
     Attributes:
-        rows: How many rows of the journal were read.
-        chains: In how many chains.
+        rows: The number of journal rows that were read.
+        chains: The number of chains that they form.
         broken: The first error of every chain that has one.
-        requests: How many requests were compared with their rows.
-        unopened: How many of these are sealed with a key that is not here: only their state and place were compared.
+        requests: The number of requests that were compared with their rows.
+        unopened: How many of these are encrypted with an unavailable key; only their state and position were compared.
     """
 
     rows: int
@@ -62,8 +62,8 @@ class ExpectedRow(NamedTuple):
     """A row that must be in the journal, because a checkpoint or an anchor names it.
 
     Attributes:
-        head: The row: its chain, place and link.
-        witness: What names it, for messages, e.g. `the anchor of 2026-01-31`.
+        head: The row's chain, position and link.
+        witness: The source that names it, for messages, e.g. `the anchor of 2026-01-31`.
     """
 
     head: Head
@@ -71,7 +71,7 @@ class ExpectedRow(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The last row of a request that was read, and what its rows say so far."""
+    """The last row read of a request, and the state that its rows describe so far."""
 
     run_id: str
     seq: int
@@ -86,7 +86,7 @@ class _Walk:
         self.rows = self.chains = 0
         self.broken: dict[str, Break] = {}
         self.trails: dict[str, _Rows] = {}
-        self.records: dict[str, Entry] = {}  # the newest row of each chain that says what a record is
+        self.records: dict[str, Entry] = {}  # the newest row of each chain about a record
         self._known: dict[str, dict[int, list[ExpectedRow]]] = {}
         for one in known:
             self._known.setdefault(one.head.run_id, {}).setdefault(one.head.seq, []).append(one)
@@ -133,7 +133,7 @@ class _Walk:
 
 
 def entries(store: Store, *, run_id: str | None = None, request_id: str | None = None) -> Iterator[Entry]:
-    """Yield the journal by run and place; what the store seals is opened where the key is here."""
+    """Yield the rows of the journal by run and position, decrypted if the key is available."""
     for entry in rows_of(store, run_id=run_id, request_id=request_id):
         yield store.legible(entry)
 
@@ -149,11 +149,11 @@ def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:
 
 
 def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedRow] = ()) -> Verified:
-    """Recompute every link of one chain or of all, and compare every request with its rows.
+    """Recompute every link of one chain or of all chains, and compare every request with its rows.
 
     Args:
-        run_id: Only the chain of this run.
-        known: Rows that must be there; those of other runs are ignored.
+        run_id: Verify only the chain of this run.
+        known: Rows that must exist; rows of chains that are not verified are ignored.
     """
     walk = _Walk(one for one in known if run_id in {None, one.head.run_id})
     requests = unopened = 0
@@ -177,7 +177,7 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
         for wrong in _altered_records(store, run_id, walk.records):
             walk.broken.setdefault(wrong.run_id, wrong)
     except errors.StoreSealedError as error:
-        if not unopened:  # else the key is not here, and nothing of this can be compared
+        if not unopened:  # otherwise the key is unavailable, and nothing can be compared
             walk.broken.setdefault(_RECORDS, Break(_RECORDS, 1, str(error)))
     except errors.StoreCorruptError as error:
         walk.broken.setdefault(_RECORDS, Break(_RECORDS, 1, str(error)))
@@ -185,11 +185,11 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
 
 
 def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry]) -> Iterator[Break]:
-    """Yield each record that is not as the newest row of its chain left it."""
+    """Yield a break for each record that does not match the newest row of its chain."""
     found = _records(store, run_id)
     for chain in sorted(found.keys() | newest.keys()):
         entry, digests = newest.get(chain), found.get(chain, [])
-        while True:  # the walk was not one transaction: look again, until nothing changes it meanwhile
+        while True:  # the walk is not one transaction, so compare again until nothing changes
             left = None if entry is None else digest_in(entry.detail)
             if digests == ([] if left is None else [left]):
                 break
@@ -203,7 +203,7 @@ def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry])
 
 
 def _records(store: Store, run_id: str | None) -> dict[str, list[str]]:
-    """Return the digests of the records that the journal vouches for, by their chain."""
+    """Return the digests of the records that have rows in the journal, by chain."""
     found: dict[str, list[str]] = {}
     for kind in RECORDS:
         after = ""
@@ -217,8 +217,8 @@ def _records(store: Store, run_id: str | None) -> dict[str, list[str]]:
 
 
 def row_problem(entry: Entry, before: str, seq: int) -> str | None:
-    """Return why a row cannot be the one at this place, after the row whose link is `before`; None where it can."""
-    if tuple(map(type, entry)) != KINDS:  # a database accepts bytes as text, and no link can be computed of them
+    """Return why a row is invalid at this position, after the row with the link `before`; None if it is valid."""
+    if tuple(map(type, entry)) != KINDS:  # SQLite may return bytes for a text column, and they have no link
         return f"row {seq} holds a value of a kind that is never written"
     if entry.seq != seq:
         return f"row {seq} is missing (row {entry.seq} follows)"
@@ -228,7 +228,7 @@ def row_problem(entry: Entry, before: str, seq: int) -> str | None:
 
 
 def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
-    """Return what the rows of a request say with the next one, and an error where that one cannot follow."""
+    """Return a request's state after its next row, and an error if that row is not a possible transition."""
     known = before.trail if before is not None and before.run_id == entry.run_id else Trail()
     trail, problem = known.after(entry.event, entry.detail)
     rows = _Rows(entry.run_id, entry.seq, entry.link, trail)
@@ -238,7 +238,7 @@ def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
 
 
 def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
-    """Return how a request does not agree with its rows; None where it does."""
+    """Return how a request differs from its rows; None if it does not."""
     if rows is None or rows.run_id != anchor.run_id:
         reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was put in by hand"
         return Break(anchor.run_id, 1, reason)
@@ -259,7 +259,7 @@ def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
 
 
 def _differs_still(store: Store, anchor: Anchor) -> Break | None:
-    """Compare one request again, until nothing changes it meanwhile: the walk is not one transaction."""
+    """Compare one request again until it does not change meanwhile, because the walk is not one transaction."""
     while True:
         rows = None
         for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):

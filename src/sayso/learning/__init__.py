@@ -1,7 +1,7 @@
 """Learning from decisions: samples, preference pairs, a table, and a report that proposes rules.
 
-Everything is read from the requests of a store, newest first and page by page. Arguments are masked as everywhere, and
-purged requests are left out. Nothing here changes a request, a gate or a rule.
+Everything is computed from a store's requests, read newest first and page by page. Arguments are masked, and purged
+requests are skipped. Nothing here changes a request, a gate or a rule.
 """
 
 from __future__ import annotations

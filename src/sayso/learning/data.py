@@ -1,4 +1,4 @@
-"""Decisions as training data: samples of the protocol, preference pairs, and rows of a table."""
+"""Exports decisions as training data: the protocol's samples, preference pairs, and table rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 
 HASTE = timedelta(seconds=3)
-"""Who decides sooner than this after a request was asked cannot have read it."""
+"""A decision that follows the request faster than this cannot be based on reading it."""
 
 PAIR_COLUMNS = ("id", "tool", "prompt", "chosen", "rejected", "reason", "decided_at")
 COLUMNS = (
@@ -42,12 +42,12 @@ _log = logging.getLogger("sayso")
 def decided(
     store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None
 ) -> Iterator[Request]:
-    """Yield the requests that a person has decided, the one that was asked last first; purged ones are left out.
+    """Yield the requests that a person has decided, most recently asked first; purged ones are skipped.
 
     Args:
-        since: Only those that were asked then or later.
-        until: Only those that were asked before.
-        tool: Only of this function, by its name or `module:name`.
+        since: Only requests asked at or after this time.
+        until: Only requests asked before this time.
+        tool: Only requests for this function, given as its name or `module:name`.
     """
     for request in requests_in(store, Filter(states=_DECIDED, name=tool), newest=True, since=since):
         if _is_decided(request) and (until is None or request.created_at < until):
@@ -59,7 +59,7 @@ def _is_decided(request: Request) -> bool:
 
 
 def decisions_by_person(request: Request) -> Collection[Decision]:
-    """Return the last decision or vote of each person about a request."""
+    """Return each person's last decision or vote on a request."""
     found = {vote.by.folded: vote for vote in request.votes}
     if request.decision is not None and not request.decision.is_withdrawal:
         found[request.decision.by.folded] = request.decision
@@ -67,7 +67,7 @@ def decisions_by_person(request: Request) -> Collection[Decision]:
 
 
 def label_of(request: Request) -> str:
-    """Return the label that the protocol's learning samples have: `approved`, `rejected` or `not_reviewed`."""
+    """Return the label for the protocol's learning samples: `approved`, `rejected` or `not_reviewed`."""
     if request.state is State.CANCELLED or request.decision is None:
         return "not_reviewed"
     is_no = request.state in _REFUSED or (request.state is State.ANSWERED and request.answer is False)
@@ -76,28 +76,28 @@ def label_of(request: Request) -> str:
 
 def decision_of(request: Request) -> Decision:
     """Return the decision of a request that `decided` yielded."""
-    return cast("Decision", request.decision)  # `decided` yields none without
+    return cast("Decision", request.decision)  # always set on what `decided` yields
 
 
 def span_of(request: Request, decision: Decision) -> timedelta:
-    """Return the time from asking to the decision."""
-    return max(decision.at - request.created_at, timedelta(0))  # clocks of two machines differ
+    """Return the time from the request to the decision, at least zero."""
+    return max(decision.at - request.created_at, timedelta(0))  # clocks of two machines can differ
 
 
 def reason_of(request: Request) -> str:
-    """Return the reviewer's comment without secrets of the call; empty where there is none."""
+    """Return the reviewer's comment with the call's secrets masked; empty if there is none."""
     comment = decision_of(request).comment
     return "" if comment is None else redaction.fit(comment.strip(), secrets_of(request))
 
 
 def proposed_and_approved(request: Request) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a call as they were proposed and as they were left, as masked canonical trees."""
+    """Return a call's proposed and final arguments, as masked canonical trees."""
     before = request.call.shown
     return before, before if request.edited is None else request.edited.shown
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the names of the arguments that differ, masked ones as far as that can be seen."""
+    """Return the names of the arguments that differ. Masked values can differ without being detected."""
     missing = object()
     return [name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)]
 
@@ -113,18 +113,18 @@ def samples(
     store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None,
     unread: list[str] | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Yield a learning sample of the protocol, as JSON values, for each decision of a person; see `decided`.
+    """Yield one of the protocol's learning samples, as JSON values, for each decision of a person; see `decided`.
 
     Args:
         store, since, until, tool: As for `decided`.
-        unread: Gets the ids of requests that no sample can be made of, because what a program asked for by the name of
-            a plan is none; they are left out. Without it each is logged.
+        unread: Receives the ids of skipped requests whose plan is invalid, so that no sample can be made. Without it,
+            each one is logged.
     """
     for request in decided(store, since=since, until=until, tool=tool):
         try:
             rounds = (request,) if round_facts(request) is None else _rounds(store, request)
             made = export_of(*rounds) if rounds else None
-        except _NO_SAMPLE as error:  # one program's request must not end the export of all
+        except _NO_SAMPLE as error:  # one invalid request must not end the whole export
             if unread is None:
                 _log.warning("no learning sample can be made of request %s: %s", request.id, error)
             else:
@@ -135,7 +135,7 @@ def samples(
 
 
 def _rounds(store: Store, request: Request) -> tuple[Request, ...]:
-    """Return the rounds up to this one, if it is the last that was decided; else none: one sample speaks for all."""
+    """Return all rounds up to this one if it is the last decided one; otherwise none: one sample covers all rounds."""
     rounds = find_confirm(store, request.id).rounds
     ended = [place for place, one in enumerate(rounds) if _is_decided(one)]
     if not ended or rounds[ended[-1]].id != request.id:
@@ -146,10 +146,10 @@ def _rounds(store: Store, request: Request) -> tuple[Request, ...]:
 def pairs(
     store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None
 ) -> Iterator[dict[str, str]]:
-    """Yield a preference pair for each approval with changes, as texts by the names of `PAIR_COLUMNS`; see `decided`.
+    """Yield a preference pair for each approval with changes, as texts by the names in `PAIR_COLUMNS`; see `decided`.
 
-    `chosen` and `rejected` are JSON objects of the arguments, masked; `prompt` is what the program wanted the reviewer
-    to read, or the function's description.
+    `chosen` and `rejected` are JSON objects of the masked arguments. `prompt` is the program's prompt for the reviewer,
+    or else the function's description.
     """
     for request in decided(store, since=since, until=until, tool=tool):
         decision = decision_of(request)
@@ -173,7 +173,7 @@ def table(
 def rows(
     store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield one flat row with `COLUMNS` for each decision of a person; see `decided`."""
+    """Yield one flat row with the columns `COLUMNS` for each decision of a person; see `decided`."""
     for request in decided(store, since=since, until=until, tool=tool):
         yield _row(request)
 

@@ -1,7 +1,7 @@
-"""The report of what decisions teach: what people always approve, what they change, why they refuse, who hardly looks.
+"""The report on decisions: what people always approve, what they change, why they refuse, and who decides too fast.
 
-Decisions are counted while they are read, and no value that people may not see is kept. Every share says how sure one
-can be of it, and few cases say nothing. A rule is proposed as text; no gate asks less because of it.
+Decisions are counted as they are read, and no masked value is kept. Every share has a confidence bound, and too few
+cases give no finding. A rule is proposed as text; no gate changes because of it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from sayso.stores.base import Store
 MOST = 100_000
 _FEWEST_EDITS = 3
 _REASONS_SHOWN, _REASON_ROOM, _MOST_REASONS = 20, 500, 10_000
-_MOST_CASES = 1_000  # of each function, the newest, from which rules are drawn
+_MOST_CASES = 1_000  # per function: the newest, from which rules are derived
 
 
 @dataclass
 class _Tool:
-    """The decisions about calls of one function; `is_gate` is false where some came from a plan, not from a gate."""
+    """The decisions on calls of one function; `is_gate` is False if some came from a plan and not from a gate."""
 
     is_gate: bool = True
     decided: int = 0
@@ -82,7 +82,7 @@ class _Tool:
 
 @dataclass
 class _Reviewer:
-    """The decisions and votes of one reviewer about requests of one risk."""
+    """One reviewer's decisions and votes on requests of one risk."""
 
     who: Identity
     approved: int = 0
@@ -95,15 +95,15 @@ class _Reviewer:
 
 
 class _Counts:
-    """Everything that is counted; it keeps no value that people may not see."""
+    """All counters of a report; they keep no masked value."""
 
     def __init__(self) -> None:
         self.decisions = 0
         self.tools: dict[str, _Tool] = {}
         self.reviewers: dict[tuple[str, str], _Reviewer] = {}  # by name and risk
-        self.reasons: Counter[str] = Counter()  # by what two reasons have in common
-        self.words: dict[str, str] = {}  # each reason as it was given first
-        self.refused: defaultdict[str, Counter[str]] = defaultdict(Counter)  # functions by reason
+        self.reasons: Counter[str] = Counter()  # by normalized reason, see `_gist`
+        self.words: dict[str, str] = {}  # by normalized reason: its first original wording
+        self.refused: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by normalized reason: functions
 
     def add(self, request: Request) -> None:
         decision = decision_of(request)
@@ -125,7 +125,7 @@ class _Counts:
 
 
 def _normalized(words: str) -> str:
-    """Return what two reasons have in common that say the same of two cases: numbers and ids do not count."""
+    """Normalize a reason, without numbers and ids, so that the same reason for two cases compares equal."""
     parts = words[:_REASON_ROOM].casefold().strip(" .!").split()
     return " ".join("#" if any(letter.isdigit() for letter in part) else part for part in parts)
 
@@ -135,17 +135,17 @@ def _normalized(words: str) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A function whose calls people always approved as they were.
+    """A function whose calls people always approved unchanged.
 
     Attributes:
         tool: The function, `module:function`.
-        risk: The risk words that its gate gave it.
-        approved: How many of its decisions were approvals without changes: all of them.
-        reviewers: How many people decided.
-        median: Within which time half of them decided.
-        is_hasty: Half of the decisions took less than `HASTE`: that says more of the reviewers than of the calls.
-        went_wrong: How many of these calls failed, or ended unknown.
-        fields: In words, what the values of each argument were.
+        risk: The risk labels from its gate.
+        approved: The share of its decisions that were approvals without changes, which is all of them.
+        reviewers: The number of people who decided.
+        median: The median time to a decision.
+        is_hasty: Half of the decisions took less than `HASTE`, which says more about reviewers than about calls.
+        went_wrong: The number of these calls that failed or have an unknown outcome.
+        fields: A description of each argument's values.
     """
 
     tool: str
@@ -165,8 +165,8 @@ class Edit:
     Attributes:
         tool: The function.
         name: The argument.
-        changed: In how many of its approvals.
-        lowered, raised: How many of these made a number smaller or greater.
+        changed: The share of the function's approvals that changed it.
+        lowered, raised: How many of these changes lowered or raised a number.
     """
 
     tool: str
@@ -181,12 +181,12 @@ class Stamp:
     """How fast one reviewer decides calls of one risk.
 
     Attributes:
-        reviewer: Who.
-        risk: The gate's risk word; empty for none.
-        median: Within which time half of the decisions and votes were given.
-        hasty: How many took less than `HASTE`.
-        approved: How many were approvals.
-        is_warning: Half of enough decisions were hasty: nobody can have read what would run.
+        reviewer: The reviewer's name.
+        risk: The gate's risk label; empty for none.
+        median: The median time to a decision or vote.
+        hasty: The share that took less than `HASTE`.
+        approved: The share of approvals.
+        is_warning: There are enough decisions, and half of them were too fast to have read the call.
     """
 
     reviewer: Identity
@@ -199,12 +199,12 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason for which people refused.
+    """A reason that people gave for refusals.
 
     Attributes:
-        words: As it was said first; empty where nothing was said.
-        count: How often, but for case, blanks, numbers and ids.
-        tools: The functions that were refused, the most refused first.
+        words: Its first wording; empty for refusals without a reason.
+        count: How often it was given, ignoring case, whitespace, numbers and ids.
+        tools: The refused functions, most refused first.
     """
 
     words: str
@@ -214,18 +214,18 @@ class Reason:
 
 @dataclass(frozen=True)
 class Report:
-    """What was learned.
+    """The findings of a report.
 
     Attributes:
-        decisions: How many decisions were read.
-        is_cut: There were more, and only those of the newest requests were read.
-        candidates: Functions whose calls were always approved as they were, the surest first.
-        edits: Arguments that are changed, the most changed first.
+        decisions: The number of decisions that were read.
+        is_cut: There were more decisions, and only those on the newest requests were read.
+        candidates: Functions whose calls were always approved unchanged, most certain first.
+        edits: Arguments that people change, most often changed first.
         stamps: Reviewers by risk, warnings first.
-        reasons: Why people refused, the most frequent first.
-        more_reasons: How many further reasons there are.
-        proposals: Rules that these decisions suggest, each replayed on past calls; those that fit best come first.
-        not_proposed: Why no rule could be checked, where that is so.
+        reasons: Reasons for refusals, most frequent first.
+        more_reasons: The number of further reasons.
+        proposals: Rules that these decisions suggest, each replayed on past calls; best fit first.
+        not_proposed: Why no rule could be checked; None if rules were checked.
     """
 
     decisions: int
@@ -243,12 +243,12 @@ def report(
     store: Store, *, since: datetime | None = None, until: datetime | None = None, tool: str | None = None,
     most: int = MOST,
 ) -> Report:  # fmt: skip
-    """Return what the decisions about calls and questions teach.
+    """Report on the decisions about calls and questions.
 
     Args:
         store, since, until, tool: As for `decided`.
-        most: At most so many decisions are read, those of the newest requests; and for the replay of proposed rules,
-            which does not end at `since`, at most so many requests.
+        most: The maximum number of decisions to read, newest requests first. It also limits the requests that the
+            replay of proposed rules reads, which is not limited by `since`.
     """
     counts, requests = _Counts(), decided(store, since=since, until=until, tool=tool)
     for request in islice(requests, most):

@@ -1,8 +1,8 @@
-"""Rules for the policy file that decisions suggest, each replayed on what was asked before.
+"""Proposes rules for the policy file from decisions, and replays each rule on past calls.
 
-A rule is drawn from calls of one tool that people always approved unchanged, or always refused: of all of them, or of
-those on one side of a number. It says of each call what was seen in these, is checked against the schema of the tool,
-and is text: it counts when somebody puts it into the policy file.
+A rule is derived from calls of one tool that people always approved unchanged, or always refused: from all of its
+calls, or from those on one side of a number. Its conditions match the values in these calls, and it is checked against
+the tool's schema. It is only text, and takes effect when somebody puts it into the policy file.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 
 FEWEST = 20
-"""So many decisions of a function, or of a reviewer, are enough to say something."""
+"""The minimum number of decisions on a function, or by a reviewer, for a finding."""
 
 WRONG = frozenset({State.FAILED, State.UNKNOWN})
-_FEW, _LONG, _LONGEST_LITERAL = 5, 120, 500  # how many values are listed, and how long each and all of them may be
+_FEW, _LONG, _LONGEST_LITERAL = 5, 120, 500  # how many values are listed; the maximum length of one, and of all
 _MOST_VALUES = 1_000
 _MASKED = dumps(MASK)
 _MOST_TOOLS = 50
-_NAMED = 20  # requests that a comment names
+_NAMED = 20  # the maximum number of requests that a comment names
 
 
 class Share(NamedTuple):
-    """So many of so many.
+    """A share: `part` of `whole`.
 
     Attributes:
-        part: How many.
-        whole: Of how many.
+        part: The number of cases that count.
+        whole: The number of all cases.
     """
 
     part: int
@@ -56,9 +56,9 @@ class Share(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The lower bound of Wilson's score interval at 95 %: what the share is at least, as far as the cases tell.
+        """The lower bound of the Wilson score interval at 95 %.
 
-        It stays honest where the share is 0 or 1 and where cases are few (E. B. Wilson, 1927).
+        Unlike the normal approximation, it holds for few cases and for shares of 0 or 1 (E. B. Wilson, 1927).
         """
         if self.whole == 0:
             return 0.0
@@ -79,10 +79,10 @@ class Values:
     """The values of one argument, as canonical trees.
 
     Attributes:
-        count: In how many calls it was given.
-        found: The different values, by their JSON; at most a thousand.
-        is_masked: Some value was masked; then nothing is said of it.
-        low, high: The bounds, where all values are numbers.
+        count: The number of calls that passed it.
+        found: The distinct values by their JSON, at most a thousand.
+        is_masked: Whether some value was masked; then nothing is derived from it.
+        low, high: The bounds, if all values are numbers.
     """
 
     count: int = 0
@@ -93,7 +93,7 @@ class Values:
     _is_numeric: bool = True
 
     def add(self, value: Any) -> None:
-        """Count the value of one more call."""
+        """Add the value from another call."""
         self.count += 1
         text = dumps(value)
         if self.is_masked or _MASKED in text:
@@ -110,14 +110,14 @@ class Values:
 
     @property
     def few(self) -> list[Any] | None:
-        """The values, where there are few and all are plain and short; else None."""
+        """The values if they are few, plain and short; else None."""
         found = list(self.found.values())
         is_plain = all(value is None or isinstance(value, str | int | float | bool) for value in found)
         is_long = any(isinstance(value, str) and len(value) > _LONG for value in found)
         return found if found and len(found) <= _FEW and is_plain and not is_long else None
 
     def described(self) -> str:
-        """Return in words what the values were; in ASCII."""
+        """Describe the values, in ASCII."""
         few, count = self.few, len(self.found)
         if self.is_masked:
             return "masked, and not compared"
@@ -132,15 +132,15 @@ class Values:
 
 
 class Case(NamedTuple):
-    """A decision about a call, as far as rules are drawn from it.
+    """The parts of a decision on a call from which rules are derived.
 
     Attributes:
         asked: When the call was asked for.
-        arguments: As masked canonical trees.
-        outcome: It was approved as it was, approved with changes, or refused, sent back or cancelled.
-        seconds: How long the decision took.
-        people: Who decided, by their folded names.
-        schema: Of the arguments.
+        arguments: The arguments, as masked canonical trees.
+        outcome: Approved unchanged, approved with changes, or refused (which includes feedback and cancellation).
+        seconds: The time to the decision.
+        people: The case-folded names of those who decided.
+        schema: The schema of the arguments.
     """
 
     asked: datetime
@@ -152,7 +152,7 @@ class Case(NamedTuple):
 
 
 def case_of(request: Request, people: Iterable[str] = ()) -> Case:
-    """Return what is known of a request about a call."""
+    """Return the case of a request for a call."""
     decision, seconds = request.decision, 0.0
     outcome: Literal["approved", "changed", "refused", "undecided"] = "undecided"
     if decision is not None and not decision.is_withdrawal and decision.under is None:
@@ -166,23 +166,23 @@ def case_of(request: Request, people: Iterable[str] = ()) -> Case:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A rule that decisions suggest, and what it would have decided of the calls in the store.
+    """A suggested rule, and what it would have decided about the calls in the store.
 
     Attributes:
         tool: The function, `module:function`.
-        verdict: What the rule says: `allow` or `deny`.
-        seen: From how many decisions of the tool it is drawn: all of those that fit it.
-        people: How many people took these.
+        verdict: The rule's verdict: `allow` or `deny`.
+        seen: The share of the tool's decisions from which it is derived: all that match it.
+        people: The number of people who made these decisions.
         begin, end: When the first and the last of these calls were asked for.
-        not_compared: In words, the values of the arguments that the rule does not look at.
-        rule: The rule, as a table of the policy file; in ASCII.
-        replayed: On how many past calls of the tool the rule was replayed, also older ones.
-        fits: How many of these it would have let through, or denied.
-        against: The ids of those that people decided otherwise: refused or changed where it allows, approved where it
-            denies.
-        went_wrong: The ids of those that it allows and that failed or ended unknown.
-        undecided: How many of those that it fits nobody decided.
-        uncertain: Of how many past calls it cannot be told, as they had other arguments or masked ones.
+        not_compared: A description of the values of arguments that the rule ignores.
+        rule: The rule, as a table of the policy file, in ASCII.
+        replayed: The number of past calls of the tool on which it was replayed, including older ones.
+        fits: How many of these it matches, and so would have allowed or denied.
+        against: The ids of those that people decided differently: refused or changed although it allows them, or
+            approved although it denies them.
+        went_wrong: The ids of those that it allows and that failed or have an unknown outcome.
+        undecided: How many of those that it matches were never decided.
+        uncertain: For how many past calls the result is unknown, because they had other arguments or masked ones.
     """
 
     tool: str
@@ -202,7 +202,7 @@ class Proposal:
 
     @property
     def findings(self) -> list[str]:
-        """What speaks for the rule and what the replay found, in sentences in the language of the context."""
+        """The evidence for the rule and the results of the replay, as sentences in the context's language."""
         span = {"begin": f"{self.begin:%Y-%m-%d %H:%M}Z", "end": f"{self.end:%Y-%m-%d %H:%M}Z"}
         facts = {"past": f"{self.replayed:,}", "fits": f"{self.fits:,}", "others": f"{len(self.against):,}"}
         seen, people = str(self.seen), self.people
@@ -231,7 +231,7 @@ class Proposal:
 
     @property
     def toml(self) -> str:
-        """The rule with its findings as comments, to be put into a policy file; in English and in ASCII."""
+        """The rule with its findings as comments, for a policy file, in English and in ASCII."""
         free = ", ".join(f"{escape(name)} ({why})" for name, why in self.not_compared.items())
         named = [f"It does not look at {free}."] if free else []
         for what, ids in (("otherwise", self.against), ("wrong", self.went_wrong)):
@@ -242,24 +242,24 @@ class Proposal:
 
 
 def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> tuple[Proposal, ...]:
-    """Return the rules that decisions suggest, after a replay on the newest calls of the store.
+    """Derive rules from decisions, and replay them on the newest calls of the store.
 
     Args:
-        most: At most so many requests are read for the replay, the newest.
+        most: The maximum number of requests to read for the replay, newest first.
 
     Raises:
-        ConfigError: The CEL library is not installed, so no rule can be checked.
+        ConfigError: The CEL library is not installed, so rules cannot be checked.
     """
     library()
     by_tool: dict[str, list[_Replayed]] = {}
     names = set[str]()
     for tool, cases in tools.items():
         if "*" in tool:
-            continue  # whoever names a tool so would have a rule for the tools of others
+            continue  # a rule for such a name would be a pattern that also matches other tools
         for draft in _drafts(tool, cases, names) if len(by_tool) < _MOST_TOOLS else ():
             try:
                 by_tool.setdefault(tool, []).append(_Replayed(draft, Policy.of_text(draft.rule)))
-            except errors.PolicyError:  # no pattern can name the tool
+            except errors.PolicyError:  # the tool's name is not a valid pattern
                 continue
     if by_tool:
         calls = (one for one in requests_in(store, Filter(kind="call"), newest=True) if one.purged_at is None)
@@ -272,7 +272,7 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
 
 @dataclass
 class _Replayed:
-    """A rule, and what it would have decided so far."""
+    """A rule, and its results on the calls replayed so far."""
 
     draft: Proposal
     policy: Policy
@@ -304,7 +304,7 @@ class _Replayed:
 
 
 def _drafts(tool: str, cases: Sequence[Case], names: set[str]) -> Iterator[Proposal]:
-    """Yield the rules that the decisions about a tool suggest: for all of its calls, else beside a number."""
+    """Yield the rules for a tool: for all of its calls, or else for those on one side of a number."""
     outcomes = {case.outcome for case in cases}
     short = tool.rpartition(":")[2]
     short = re.sub(r"[^\w .,-]", "_", tool if short in names else short, flags=re.ASCII)[-40:].strip()
@@ -323,7 +323,7 @@ def _drafts(tool: str, cases: Sequence[Case], names: set[str]) -> Iterator[Propo
 
 
 class _Side(NamedTuple):
-    """The calls on one side of a number, which people always decided in one way."""
+    """The calls on one side of a number, all decided in the same way."""
 
     name: str
     bound: Decimal
@@ -331,11 +331,11 @@ class _Side(NamedTuple):
 
 
 def _beside_a_number(cases: Sequence[Case], outcome: str) -> _Side | None:
-    """Return the calls below every other decision that were approved, or above every other that were refused.
+    """Return the approved calls below all others, or the refused calls above all others, by one numeric argument.
 
-    Of several arguments the one that tells most calls apart; ids are no amounts.
+    Among several arguments it chooses the one that separates the most calls. Ids do not count as numbers.
     """
-    # A program may send a number of any size; `*` and `-` would raise `Overflow`.
+    # A program may send a number of any size, for which `*` and `-` would raise `Overflow`.
     signed = Decimal if outcome == "approved" else Decimal.copy_negate
     found: list[_Side] = []
     for name in sorted({name for case in cases for name in case.arguments}):
@@ -352,17 +352,17 @@ def _beside_a_number(cases: Sequence[Case], outcome: str) -> _Side | None:
 
 def _allowing(tool: str, name: str, cases: Sequence[Case]) -> Iterator[Proposal]:
     if len(cases) < FEWEST or median_low(case.seconds for case in cases) < HASTE.total_seconds():
-        return  # who decides so fast proves little
+        return  # decisions this fast prove little
     values = _values(cases)
     tests: dict[str, str] = {}
     for argument, known in values.items():
         if known.count < len(cases):
-            continue  # a rule cannot ask for what may be missing
+            continue  # a rule cannot test an argument that may be missing
         test = next((one for one in _tests(argument, known) if _fits(one, cases[0].schema)), None)
         if test is not None:
             tests[argument] = test
         elif len(known.found) == 1:
-            return  # a rule that looked away would let through what nobody has seen
+            return  # a rule that ignored this argument would allow values that nobody has seen
     if tests:
         free = {one: known.described() for one, known in values.items() if one not in tests}
         yield _draft(tool, name, "allow", " && ".join(tests.values()), ["log = true"], cases, free)
@@ -379,7 +379,7 @@ def _draft(
     cases: Sequence[Case], free: Mapping[str, str],
 ) -> Proposal:  # fmt: skip
     lines = ["[[rules]]", f"name = {_quoted(name[:80].strip())}", f"tool = {_quoted(tool)}"]
-    lines += [] if when is None else [f"when = '{when}'"]  # it has no ' in it, see `_quoted`
+    lines += [] if when is None else [f"when = '{when}'"]  # it contains no ', see `_quoted`
     text = "\n".join([*lines, f'verdict = "{verdict}"', *more, ""])
     people = frozenset[str]().union(*(case.people for case in cases))
     asked = [case.asked for case in cases]
@@ -395,13 +395,13 @@ def _values(cases: Sequence[Case]) -> dict[str, Values]:
 
 
 def _tests(argument: str, known: Values) -> Iterator[str]:
-    """Yield conditions that hold for the values of an argument; the first that fits the schema counts."""
+    """Yield conditions that hold for all values of an argument; the first that fits the schema is used."""
     if not _is_name(argument):
         return
     here = f"args.{argument}"
     if len(known.found) == 1:
         (tree,) = known.found.values()
-        number = number_of(tree)  # a decimal is a number where the schema says so, else a text
+        number = number_of(tree)  # a decimal is a number if the schema says so, otherwise a text
         literals = [_cel(display(tree)), *([] if number is None else [str(number)])]
         yield from (f"{here} == {one}" for one in literals if tree is not None and len(one) <= _LONGEST_LITERAL)
         if tree is None:
@@ -443,7 +443,7 @@ def _cel(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotes, in ASCII and without ' inside, as both TOML and CEL read it."""
+    """Quote a text in ASCII and without ', so that both TOML and CEL can parse it."""
     found = ""
     for char in text:
         is_plain = char.isascii() and char.isprintable() and char not in "\"'\\"

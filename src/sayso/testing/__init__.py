@@ -1,7 +1,7 @@
-"""Test helpers for programs that use sayso: a fixed clock, a scripted reviewer and model, and the contract of a store.
+"""Test helpers for programs that use sayso: a fixed clock, a scripted reviewer and model, and a contract for stores.
 
-Pytest fixtures for these are in `sayso.testing.pytest_plugin`. The names are imported at their first use, and none of
-them imports a test runner: `StoreContract` is a plain class whose `test_…` methods pytest finds in a subclass.
+Pytest fixtures for these are in `sayso.testing.pytest_plugin`. Names are imported on first use, and none of them
+imports a test runner: `StoreContract` is a plain class, and pytest collects its `test_…` methods from a subclass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "sample_edit", "sample_question",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for Any
+if not TYPE_CHECKING:  # if a type checker saw it, every misspelt name would be Any
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

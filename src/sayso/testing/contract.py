@@ -1,15 +1,15 @@
-"""The contract of a store, as tests: subclass `StoreContract` in your tests, and say how your store is made.
+"""The contract of a store, as tests. Subclass `StoreContract` in your tests, and define how to create your store.
 
     class TestMyStore(StoreContract):
         def make_store(self) -> Store:
             return MyStore(tempfile.mkdtemp())
 
-        def elsewhere(self, store: Store) -> Store:  # where several processes share one store
+        def elsewhere(self, store: Store) -> Store:  # if several processes can share a store
             return MyStore(store.folder)
 
-Each test is one fact that a store can get wrong: what it keeps, finds and lists, which of several callers is first,
-what other processes see, and what the clock does. What the verbs decide by rule comes with the base class, and is not
-tested here. For readable failures, call `pytest.register_assert_rewrite("sayso.testing")` in your `conftest.py`.
+Each test checks one fact that a store implementation can get wrong: what it stores, finds and lists, which of several
+concurrent callers wins, what other processes see, and what the clock causes. The rules of the verbs are in the base
+class, not tested here. For readable failures, call `pytest.register_assert_rewrite("sayso.testing")` in `conftest.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SECRET = {"password": "hunter2"}
 
 
 class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
-    """Every store must pass this; the module says how to use it."""
+    """The tests that every store must pass; see the module's docstring for how to use them."""
 
     # -- ask ---------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
     def test_of_eight_who_decide_at_once_one_wins_and_seven_are_told_who(self) -> None:
         request = self.ask()
         people = [Identity(LOCAL, f"person{n}") for n in range(8)]
-        verbs: list[Verb] = ["approve", "reject", "feedback", "reject"] * 2  # a cancel may follow an approval
+        verbs: list[Verb] = ["approve", "reject", "feedback", "reject"] * 2  # no cancel, which can follow an approval
         results = outcomes_of([partial(self.decide, verb, request, by) for verb, by in zip(verbs, people, strict=True)])
         winners = [one for one in results if isinstance(one, Request)]
         losers = [one for one in results if isinstance(one, errors.AlreadyDecidedError)]
@@ -297,7 +297,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         assert Counter(type(one) for one in results) == {Request: 1, errors.AlreadyStartedError: 7}
 
     def test_a_token_starts_once_whatever_the_gate_allows(self) -> None:
-        """A network may bring the message of a start again, after its end."""
+        """A network may deliver the request to start again, after the call has ended."""
         request = self.approved(retries=3)
         for outcome in (Outcome("failed"), Outcome("suspended")):
             token = outcome.state

@@ -1,7 +1,7 @@
-"""What a store promises about records, keys, effects, results and evidence; a part of `sayso.testing.contract`.
+"""The part of `sayso.testing.contract` about records, keys, effects, results and evidence.
 
-A key is asked once in its run, for ever. An effect starts once across all runs until it is known not to have happened.
-Whatever was purged, the journal keeps its rows.
+A key is permanently bound to one request in its run. An effect starts once across all runs, until it is known not to
+have happened. A purge never removes rows of the journal.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BODIES: tuple[dict[str, Any], ...] = (
 
 
 class RecordContract(Scene):
-    """Records: kept, read, swapped, dropped."""
+    """Tests of records: keep, read, swap and drop."""
 
     def keys(self, kind: str = "token", **options: Any) -> list[str]:
-        """Return the keys of what `records` finds."""
+        """Return the keys of the records that `records` finds."""
         return [record.key for record in self.store.records(kind, **options)]
 
     def test_a_record_comes_back_as_it_was_kept(self) -> None:
@@ -50,7 +50,7 @@ class RecordContract(Scene):
                 record = Record("token", f"t{n} ü/\u2028'", body, due)
                 assert self.store.keep(record)
                 assert self.store.record("token", record.key) == other.record("token", record.key) == record
-        assert len(self.keys()) == len(_BODIES)  # the second of a key took the first one's place
+        assert len(self.keys()) == len(_BODIES)  # the second record of a key replaced the first
         other.close()
 
     def test_a_record_survives_the_store_that_kept_it(self) -> None:
@@ -164,10 +164,10 @@ class RecordContract(Scene):
 
 
 class KeyContract(Scene):
-    """The key, the effect and the result."""
+    """Tests of keys, effects and results."""
 
     def again(self, key: str = _KEY, amount: int = 10, run_id: str = _RUN) -> Request:
-        """Ask the keyed call, as a program that has lost its memory would."""
+        """Ask the keyed call again, like a program that has lost its state."""
         return self.store.ask(sample_call(run_id, {"amount": amount, "to": "alice"}, key=key))
 
     # -- the key -----------------------------------------------------------------------------------------------
@@ -279,10 +279,10 @@ class KeyContract(Scene):
 
 
 class EvidenceContract(Scene):
-    """The part of `sayso.testing.StoreContract` that is about evidence."""
+    """Tests of evidence: heads, purges and scrubs."""
 
     def _done(self) -> Request:
-        """Let a call be run whose every text is a canary."""
+        """Run a call in which every text is a canary."""
         arguments = {"to": _CANARY, "password": _CANARY}
         request = self.store.ask(sample_call("run_a", arguments, prompt=_CANARY, context={"of": _CANARY}))
         self.decide("approve", request)

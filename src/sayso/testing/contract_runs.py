@@ -1,7 +1,7 @@
-"""What a store promises about runs; a part of `sayso.testing.contract`.
+"""The part of `sayso.testing.contract` about runs.
 
-Every test is one fact about the verbs of `sayso.stores.base.ProgramStore`, and about a run that is saved together
-with a request. Nothing here knows how a store keeps its runs.
+Every test checks one fact about the verbs of `sayso.stores.base.ProgramStore`, or about a run that is saved together
+with a request. Nothing here depends on how a store represents runs.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _PATIENCE = 30  # seconds in which a change must be noticed
 
 
 class RunContract(Scene):
-    """Runs: kept, taken in hand, handed back, found again."""
+    """Tests of runs: save, take, release and find."""
 
     def run(self, name: str = "agent", run_id: str | None = None, lease: Lease | None = None) -> RunRecord:
-        """Return a run that begins now, in the hand of a lease; not in any store yet."""
+        """Return a new run that a lease holds; it is not in any store yet."""
         self.lease = lease or Lease()  # a lease ends with its object
         now = self.clock()
         return RunRecord(run_id or new_run_id(), name, "agent", RunState.RUNNING, self.lease.holder, now, now)
 
     def paused(self, *steps: Step, name: str = "agent") -> RunRecord:
-        """Keep a run that was handed back as paused."""
+        """Save a run that was released as paused."""
         run = self.run(name)
         self.store.leave_run(RunUpdate(run, steps), RunState.PAUSED)
         self.clock.tick(seconds=1)
         return run
 
     def steps(self, run: RunRecord, store: Store | None = None) -> Sequence[Step]:
-        """Return what is kept of a run's steps."""
+        """Return the stored steps of a run."""
         return (store or self.store).get_run(run.id).steps
 
     def ready(self, *names: str) -> list[str]:
-        """Return which runs could go on."""
+        """Return the ids of the runs that are ready to continue."""
         return list(self.store.ready_runs(names or ("agent",)))
 
     # -- kept --------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class RunContract(Scene):
         stored = self.store.get_run(run.id)
         assert (stored.run.state, stored.run.holder, stored.steps) == (RunState.PAUSED, None, tuple(saved.steps))
         refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(run, [])))
-        assert self.store.ask(request, saved) == self.recorded(request)  # sent again, when the answer was lost
+        assert self.store.ask(request, saved) == self.recorded(request)  # sent again because the response was lost
         assert self.store.get_run(run.id) == stored
 
     def test_a_run_is_handed_back_with_the_end_of_its_call(self) -> None:
@@ -233,7 +233,7 @@ class RunContract(Scene):
     def test_who_no_longer_watches_all_is_not_woken(self) -> None:
         calls = list[str]()
         self.store.watch_all(lambda: calls.append("woken"))()
-        calls.clear()  # a watcher may wake once without need, and be at it just now
+        calls.clear()  # a watcher may wake spuriously, even at this moment
         for _ in range(3):
             self.ask()
             self.store.save_run(RunUpdate(self.run(), []))

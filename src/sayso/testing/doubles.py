@@ -1,9 +1,9 @@
-"""Test doubles: a clock that the test moves, a model and a reviewer that follow a script, and sample requests.
+"""Test doubles: a clock that the test advances, a scripted model, a scripted reviewer, and sample requests.
 
-The model's next turn is computed from the history, so that concurrent runs may share one script, and a run that is
-resumed in another process gets the turn that follows. The reviewer decides through `sayso.Review`, so its script can do
-nothing that a person could not: each step decides the oldest request that waits. A sample request is as a gate would
-make it, valid in every field, and new each time.
+The model's next turn depends only on the history, so concurrent runs can share one script, and a run that is resumed in
+another process gets the next turn. The reviewer decides through `sayso.Review`, so a script can do only what a person
+can: each step decides the oldest pending request. A sample request has the form that a gate produces, with valid fields
+and a new id.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from sayso.stores.base import Store
 
 
 class Clock:
-    """A clock that stands still; a source for `sayso.clock.use`.
+    """A clock that does not advance by itself; a source for `sayso.clock.use`.
 
     Attributes:
-        at: The instant, aware and in UTC.
+        at: The current time, aware and in UTC.
     """
 
     def __init__(self, at: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)) -> None:
@@ -49,10 +49,10 @@ class Clock:
         return self.at
 
     def tick(self, span: timedelta | str = timedelta(), /, **parts: float) -> datetime:
-        """Move on by a span (`"25h"`, a `timedelta`, or its parts: `seconds=-1`), and return the new instant.
+        """Advance by a span (`"25h"`, a `timedelta`, or its parts: `seconds=-1`), and return the new time.
 
         Raises:
-            ConfigError: The text is no duration.
+            ConfigError: The text is not a duration.
         """
         self.at += (duration.parse(span) if isinstance(span, str) else span) + timedelta(**parts)
         return self.at
@@ -60,33 +60,33 @@ class Clock:
 
 @contextmanager
 def frozen_clock(at: datetime | None = None) -> Generator[Clock]:
-    """Freeze sayso's clock inside the block, in every thread of this process; `clock.tick("25h")` moves it."""
+    """Freeze sayso's clock inside the block, in all threads of this process; `clock.tick("25h")` advances it."""
     frozen = Clock() if at is None else Clock(at)
     with clock.use(frozen):
         yield frozen
 
 
 class Asked(NamedTuple):
-    """The messages and tools of one turn, as the scripted model got them."""
+    """The messages and tools that the scripted model received for one turn."""
 
     messages: list[Message]
     tools: list[dict[str, Any]]
 
 
 class ScriptedModel:
-    """Answers a history that holds n replies with turn n of its script, counted from 0.
+    """A model that answers a history with n replies with turn n of its script, counted from 0.
 
         model = ScriptedModel([[("refund", {"order": 4721, "amount": 50})], "Refunded."])
         output = Agent(name="clerk", model=model, tools=[refund])(prompt="Refund 4721").run()
         assert model.seen[1].messages[-1]["content"] == "refunded 50"
 
     Args:
-        turns: Each a text, which streams in words; a call or a list of calls (pairs of name and arguments); a `Reply`,
-            or a mapping with `text` and `calls`; an exception, which is raised; or a function of the messages, plain or
-            async, that returns one of these.
+        turns: Each is a text, which is streamed by word; a call or a list of calls (pairs of name and arguments); a
+            `Reply`, or a mapping with `text` and `calls`; an exception, which is raised; or a function of the messages,
+            sync or async, that returns one of these.
 
     Attributes:
-        seen: Every turn that was asked of it, in order; concurrent runs are mixed.
+        seen: Every turn that it was asked for, in order; concurrent runs are interleaved.
     """
 
     name = "script"
@@ -99,7 +99,7 @@ class ScriptedModel:
         """See `Model.turn`.
 
         Raises:
-            ModelError: The script has no turn for this history, or the turn is none.
+            ModelError: The script has no turn for this history, or the turn is invalid.
         """
         self.seen.append(Asked(deepcopy(messages), deepcopy(tools)))
         number = sum(message["role"] == "assistant" for message in messages)
@@ -128,7 +128,7 @@ _KINDS: dict[str, type] = {"amount": int, "to": str, "password": str}
 
 
 def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
-    """Return a function of these arguments, as a gate binds all that its function takes, but for what is no name."""
+    """Return a function that takes these arguments, because a gate binds arguments by signature; skip invalid names."""
 
     def pay() -> None: ...
 
@@ -150,12 +150,12 @@ def _call(arguments: Mapping[str, Any], schema: Schema) -> Call:
 
 
 def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None = None, **fields: Any) -> Request:
-    """Return a new pending request to run `pay(amount, to, password)`; not in any store yet.
+    """Return a new pending request to call `pay(amount, to, password)`; it is not in any store yet.
 
     Args:
-        run_id: Its run; a new one when not given.
-        arguments: By name; `{"amount": 10, "to": "alice"}` when not given.
-        fields: Any other field of `Request`, in place of the sample's.
+        run_id: The run; by default a new one.
+        arguments: The arguments by name; by default `{"amount": 10, "to": "alice"}`.
+        fields: Values for any other fields of `Request`.
     """
     given = {"amount": 10, "to": "alice"} if arguments is None else arguments
     call = _call(given, Schema.of(_taking(given)))
@@ -163,13 +163,13 @@ def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None =
 
 
 def sample_edit(request: Request, **changes: Any) -> Call:
-    """Return the call of a `sample_call` as a reviewer changed it."""
+    """Return the call of a `sample_call` with a reviewer's changes."""
     before = request.effective
     return _call({**canonical.decode(before.form, {}), **changes}, Schema.from_text(before.schema))
 
 
 def sample_question(run_id: str | None = None, text: str = "Which account?", **fields: Any) -> Request:
-    """Return a new pending question whose answer is a text; not in any store yet."""
+    """Return a new pending question with a text answer; it is not in any store yet."""
     schema = Schema.of_type(str)
     subject = Question(text, question_digest(text, schema.digest, 0), schema.text, schema.digest)
     return _request("question", run_id or new_run_id(), subject, fields)
@@ -191,7 +191,7 @@ def _request(kind: Any, run_id: str, subject: Call | Question, fields: Mapping[s
     return replace(request, **fields) if fields else request
 
 
-_PACE = 0.002  # seconds between two looks at what waits
+_PACE = 0.002  # seconds between polls for pending requests
 
 
 class _Step(NamedTuple):
@@ -205,10 +205,10 @@ class _Step(NamedTuple):
 
 
 class ScriptedReviewer:
-    """Decides what waits in a store, oldest first, one step of the script for each decision.
+    """Decides the pending requests of a store, oldest first, with one step of the script for each decision.
 
-    For a gate that blocks, use it as a context manager: it decides from a thread of its own, and the end of the block
-    checks that every step was used and every request met one. For a gate that raises, call `decide_next`.
+    For a gate that blocks, use it as a context manager: it decides in its own thread, and the end of the block checks
+    that every step was used and every request had one. For a gate that raises, call `decide_next`.
 
         with ScriptedReviewer().approve(changes={"amount": 7}).reject("too much") as reviewer:
             assert pay(10, "alice") == "paid 7 to alice"
@@ -217,11 +217,11 @@ class ScriptedReviewer:
         assert [request.call.arguments["amount"] for request in reviewer.seen] == [10, 1_000]
 
     Args:
-        store: A store or its address; None is the configured one.
-        by: Who decides; each step can name somebody else.
+        store: A store or its address; None for the configured one.
+        by: The reviewer; each step can name another one.
 
     Attributes:
-        seen: The requests, as each step found them.
+        seen: The requests in the state that each step found.
     """
 
     def __init__(self, store: Store | str | None = None, *, by: Reviewer | str = "reviewer") -> None:
@@ -244,36 +244,36 @@ class ScriptedReviewer:
         self, *, changes: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None,
         comment: str | None = None, by: Reviewer | str | None = None,
     ) -> Self:  # fmt: skip
-        """Then approve; see `Review.approve`. Returns itself, as every step does."""
+        """Add a step that approves; see `Review.approve`. Like every step, it returns the reviewer itself."""
         return self._then("approve", changes=changes, arguments=arguments, comment=comment, by=by)
 
     def reject(self, comment: str | None = None, *, by: Reviewer | str | None = None) -> Self:
-        """Then reject."""
+        """Add a step that rejects."""
         return self._then("reject", comment, by=by)
 
     def feedback(self, comment: str, *, by: Reviewer | str | None = None) -> Self:
-        """Then send the call back with words to the program."""
+        """Add a step that sends the call back with feedback for the program."""
         return self._then("feedback", comment, by=by)
 
     def answer(self, value: Any, *, by: Reviewer | str | None = None) -> Self:
-        """Then answer a question."""
+        """Add a step that answers a question."""
         return self._then("answer", value, by=by)
 
     def cancel(self, comment: str | None = None, *, by: Reviewer | str | None = None) -> Self:
-        """Then cancel the run."""
+        """Add a step that cancels the run."""
         return self._then("cancel", comment, by=by)
 
     def leave(self) -> Self:
-        """Then leave a request to wait, for good."""
+        """Add a step that leaves a request pending for good."""
         return self._then("leave")
 
     # -- at work -----------------------------------------------------------------------------------------------
 
     def decide_next(self) -> Request:
-        """Decide the oldest request that waits by the next step, and return it.
+        """Apply the next step to the oldest pending request, and return the request.
 
         Raises:
-            AssertionError: Nothing waits, or no step is left.
+            AssertionError: No request is pending, or no step is left.
             SaysoError: The decision was refused.
         """
         request = self._waiting()
@@ -304,15 +304,15 @@ class ScriptedReviewer:
                 continue
             try:
                 self._decide(request)
-            except Exception as error:  # noqa: BLE001  # reported at the end of the test; a dead thread would let it hang
+            except Exception as error:  # noqa: BLE001  # reported at the end of the test; if the thread died, the test would hang
                 self._problems.append(f"{type(error).__name__}: {error}")
                 self._give_up(request)
 
     def _give_up(self, request: Request) -> None:
-        """Cancel a request without a step, so that the test fails instead of waiting for ever."""
+        """Cancel a request that has no step, so that the test fails instead of waiting forever."""
         self._left.add(request.id)
         anybody = Reviewer("scripted reviewer", roles=request.quorum.roles, issuer="script")
-        with suppress(SaysoError):  # somebody else was faster
+        with suppress(SaysoError):  # somebody else decided it first
             if request.claimed_by is not None:
                 self._review.release(request.id, by=anybody, force=True)
             self._review.cancel(request.id, "the script has no step for it", by=anybody)
@@ -331,13 +331,13 @@ class ScriptedReviewer:
         if error is None:
             self.must_be_done()
         elif problems := self._reported():
-            error.add_note(f"scripted reviewer: {problems}")  # probably the cause of what the block raised
+            error.add_note(f"scripted reviewer: {problems}")  # probably the cause of the block's exception
 
     def must_be_done(self) -> None:
-        """Check that every step was used and every request met one; each problem is reported once.
+        """Check that every step was used and every request had one; each problem is reported once.
 
         Raises:
-            AssertionError: One was not.
+            AssertionError: A step was not used, a request had no step, or a decision failed.
         """
         problems = self._reported()
         assert not problems, problems

@@ -1,6 +1,6 @@
-"""Fixtures for tests of programs that use sayso; pytest finds them where sayso is installed.
+"""Fixtures for tests of programs that use sayso; pytest finds them if sayso is installed.
 
-pytest loads this module in every run, so it imports nothing of sayso before a fixture is used.
+pytest loads this module in every run, so it does not import other modules of sayso until a fixture is used.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from sayso.stores.memory import MemoryStore
     from sayso.testing import Clock, ScriptedReviewer
 
-_SOON = 60.0  # seconds; a wait that ends by itself within them is no test that hangs
-_NO_DECIDERS = ("sayso-", "sayso_", "pytest")  # names of threads that decide nothing
+_SOON = 60.0  # seconds; a wait that ends within them is not treated as a hanging test
+_NO_DECIDERS = ("sayso-", "sayso_", "pytest")  # name prefixes of threads that never decide
 _REVIEWER = "sayso-scripted-reviewer"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a project put each of its tests on a store in memory."""
+    """Add the setting with which a project gives each of its tests a store in memory."""
     parser.addini("sayso_memory_store", "use the fixture sayso_store in every test", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Do so where the project's settings say it."""
+    """Apply the setting if the project has turned it on."""
     if config.getini("sayso_memory_store"):
         config.pluginmanager.register(_EveryTest(), "sayso_memory_store")
 
@@ -42,7 +42,7 @@ class _EveryTest:
 
 @pytest.fixture
 def sayso_store() -> Iterator[MemoryStore]:
-    """An empty store in memory, the configured one during the test; who decides without a name is `reviewer`."""
+    """An empty store in memory, configured during the test; the default reviewer is named `reviewer`."""
     from sayso import config
     from sayso.stores.memory import MemoryStore
 
@@ -55,7 +55,7 @@ def sayso_store() -> Iterator[MemoryStore]:
 
 @pytest.fixture
 def sayso_clock() -> Iterator[Clock]:
-    """A clock of sayso that stands still during the test; `sayso_clock.tick("25h")` moves it."""
+    """Sayso's clock, frozen during the test; `sayso_clock.tick("25h")` advances it."""
     from sayso.testing import frozen_clock
 
     with frozen_clock() as clock:
@@ -64,7 +64,7 @@ def sayso_clock() -> Iterator[Clock]:
 
 @pytest.fixture
 def sayso_reviewer(sayso_store: MemoryStore) -> Iterator[ScriptedReviewer]:
-    """A scripted reviewer of `sayso_store`; the test fails if a step of the script was not used."""
+    """A scripted reviewer for `sayso_store`; the test fails if a step of the script was not used."""
     from sayso.testing import ScriptedReviewer
 
     reviewer = ScriptedReviewer(sayso_store)
@@ -75,18 +75,18 @@ def sayso_reviewer(sayso_store: MemoryStore) -> Iterator[ScriptedReviewer]:
 def _must_be_decidable(
     store: MemoryStore, earlier: frozenset[threading.Thread], request: Request, deadline: float | None
 ) -> None:
-    """Fail a test whose call would wait for ever: no other thread or task is there that could decide.
+    """Fail a test whose call would wait forever because no other thread or task exists that could decide.
 
     Args:
-        store: Where the request lives.
-        earlier: Threads that were there before the test.
+        store: The store with the request.
+        earlier: The threads that existed before the test.
         request: The request for which the call is about to wait.
-        deadline: Until when, as `time.monotonic` tells it.
+        deadline: The end of the wait, as a value of `time.monotonic`.
     """
     from sayso import clock
 
     here = threading.current_thread()
-    # Looked for before the request is: whoever decides and ends in between has decided by then.
+    # List the threads before reading the request: a thread that decides and ends in between has decided by then.
     others = [one.name for one in threading.enumerate() if one is not here and one not in earlier]
     if here is not threading.main_thread() or any(
         name.startswith(_REVIEWER) or not name.startswith(_NO_DECIDERS) for name in others
@@ -102,7 +102,7 @@ def _must_be_decidable(
         loop: Any = asyncio._get_running_loop()  # noqa: SLF001  `get_running_loop` would raise
         if loop is not None and (len(asyncio.all_tasks(loop)) > 1 or getattr(loop, "_scheduled", None)):
             return
-    if store.get(request.id).decision is not None:  # by a thread that has ended since
+    if store.get(request.id).decision is not None:  # decided by a thread that has since ended
         return
     pytest.fail(
         f"{request.id} waits for a person, and nobody in this test decides: take the fixture sayso_reviewer and make"

@@ -1,4 +1,4 @@
-"""The set-up of a store's tests: one store, a fixed clock, and short methods for what people and programs do.
+"""The fixture of a store's tests: one store, a fixed clock, and short methods for actions of people and programs.
 
 The tests are in `sayso.testing.contract`. Invariant: everything goes through the store's own verbs.
 """
@@ -25,7 +25,7 @@ ADA, BOB = Identity(LOCAL, "ada"), Identity(LOCAL, "bob")
 
 
 def refusal(kind: type[E], verb: Callable[[], object]) -> E:
-    """Return the error that a verb raises; it is an `AssertionError` if it raises none of this kind."""
+    """Return the error of this kind that a verb raises; raise `AssertionError` if it does not raise one."""
     try:
         value = verb()
     except kind as error:
@@ -34,7 +34,7 @@ def refusal(kind: type[E], verb: Callable[[], object]) -> E:
 
 
 def outcomes_of(works: Sequence[Callable[[], object]]) -> list[object]:
-    """Do everything at once, each in a thread; return in order what came back, or the fault that was raised."""
+    """Run all functions at once, each in a thread; return their results or exceptions in order."""
     results: list[object] = [None] * len(works)
     together = threading.Barrier(len(works))
 
@@ -57,28 +57,28 @@ class Scene:
     """One test's store and clock. pytest calls `setup_method` before and `teardown_method` after each test.
 
     Attributes:
-        searches_words: Whether `Filter.text` also finds prompts and questions; a store that seals them may not.
+        searches_words: Whether `Filter.text` also searches prompts and questions; a store that encrypts them may not.
     """
 
     searches_words: bool = True
 
     def make_store(self) -> Store:
-        """Return a new, empty store; called at a test's first use of `store`."""
+        """Create an empty store; called on a test's first use of `store`."""
         raise NotImplementedError("the subclass makes the store under test")
 
     def elsewhere(self, store: Store) -> Store:
-        """Return the same requests through another store object, as another process has them; by default, itself."""
+        """Open the same store through another object, as another process would; the default returns `store`."""
         return store
 
     def setup_method(self) -> None:
         """Freeze the clock."""
         self._store: Store | None = None
-        self._making = threading.Lock()  # a test's first use may be by many threads at once
+        self._making = threading.Lock()  # several threads may use `store` for the first time at once
         self._frozen: AbstractContextManager[Clock] = frozen_clock()
         self.clock = self._frozen.__enter__()
 
     def teardown_method(self) -> None:
-        """Close the store, and let the clock go on."""
+        """Close the store, and unfreeze the clock."""
         if self._store is not None:
             self._store.close()
         self._frozen.__exit__(None, None, None)
@@ -92,7 +92,7 @@ class Scene:
             return self._store
 
     def recorded(self, request: Request) -> Request:
-        """Return what the store makes of a request that is asked: by default itself; a server says who asks."""
+        """Return a request as the store records it: unchanged by default; a server sets the requester."""
         return request
 
     # -- what people do ----------------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ class Scene:
         return self.store.start(self.approved(**fields).id, token or new_token())
 
     def unknown(self, token: str | None = None, **fields: Any) -> Request:
-        """Record a request, approve and start it, and break it off."""
+        """Record a request, approve and start it, and leave its outcome unknown."""
         token = token or new_token()
         return self.store.finish(self.started(token, **fields).id, token, Outcome("unknown"))
 
     def in_state(self, state: State, request: Request | None = None) -> Request:
-        """Bring a pending request, a new one where none is given, into this state by the store's verbs."""
+        """Bring a pending request, by default a new one, into this state with the store's verbs."""
         if state is State.ANSWERED:
             return self.decide("answer", request or self.question(), answer='{"answer":"main"}')
         request = request or self.ask(
@@ -153,9 +153,9 @@ class Scene:
         return self.store.ask(sample_question(**fields))
 
     def events(self, request: Request) -> list[str]:
-        """Return what the journal says happened to a request."""
+        """Return the events that the journal records for a request."""
         return [entry.event for entry in self.store.journal(request_id=request.id)]
 
     def everything(self) -> tuple[list[Request], list[Entry]]:
-        """Return all that the store shows, to compare before and after."""
+        """Return all requests and journal rows, to compare them before and after."""
         return list(self.store.list(Filter(), limit=1000).requests), list(self.store.journal())

@@ -1,4 +1,4 @@
-"""What people see of a request, the same in the terminal, the inbox and messages."""
+"""How requests are shown to people, the same in the terminal, the inbox and messages."""
 
 from sayso.model.escaping import escape
 from sayso.view.summary import Change, changes, line, lines, value, warnings

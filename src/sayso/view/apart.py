@@ -1,4 +1,4 @@
-"""Similar requests in short: what tells one from the others comes first, so that no two different ones read alike."""
+"""Short descriptions of similar requests, differences first, so that no two different ones look alike."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sayso.model.request import Request
 from sayso.view.card import program_text
 from sayso.view.summary import empty_lines, gathered, is_empty
 
-_BEFORE = 4  # characters that stay in front of a difference
-_SHORTEST = 12  # what a part of a value takes, with the marks of what is left out
-_SENSIBLE = 24  # what makes sense where nothing has to differ
+_BEFORE = 4  # characters of context before a difference
+_SHORTEST = 12  # minimum characters for a part of a value, including ellipses
+_SENSIBLE = 24  # minimum characters for a value that needs to show no difference
 _LIGHT = 4_000
-_WORD = re.compile(r"[\s/]")  # where a word begins
+_WORD = re.compile(r"[\s/]")  # precedes a word
 
 
 class _Value(NamedTuple):
@@ -41,10 +41,10 @@ class _Value(NamedTuple):
 
 
 def arguments_apart(requests: Sequence[Request], limit: int, *, equal: bool = True) -> list[str]:
-    """Return the arguments of each call in about `limit` characters; nothing for all else.
+    """Return the arguments of each call in about `limit` characters; an empty text for requests of other kinds.
 
-    Among calls of one function, arguments that differ come first, and of a long text the places where it differs.
-    Without `equal`, what is the same in all of them is left out, unless everything is.
+    Among calls of one function, differing arguments come first, and long texts show the parts that differ. Without
+    `equal`, arguments that are the same in all calls are omitted, unless all arguments are.
     """
     found = [""] * len(requests)
     for places in _grouped([_function(request) for request in requests]):
@@ -56,7 +56,7 @@ def arguments_apart(requests: Sequence[Request], limit: int, *, equal: bool = Tr
 
 
 def words_apart(requests: Sequence[Request], limit: int) -> list[str]:
-    """Return the program's own words on each request; nothing where another call of its function has the same."""
+    """Return the program's own text on each request; empty if another call of the same function has the same text."""
     words, found = list(map(program_text, requests)), [""] * len(requests)
     for places in _grouped([_function(request) for request in requests]):
         texts = [words[at] for at in places]
@@ -71,7 +71,7 @@ def _function(request: Request) -> str:
 
 
 def _grouped(keys: Sequence[Hashable]) -> Iterator[list[int]]:
-    """Yield the places of equal keys, together."""
+    """Yield the indexes of equal keys, one list for each key."""
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for at, key in enumerate(keys):
         groups[key].append(at)
@@ -83,7 +83,7 @@ def _lines(calls: Sequence[dict[str, Any]], limit: int, *, equal: bool) -> list[
     named = [{name: as_amount(name, tree) for name, tree in (fields_of(call) or {}).items()} for call in calls]
     columns = {name: _column(name, named) for name in dict.fromkeys(name for call in named for name in call)}
     count = {name: len({one and (one.show, one.text) for one in column}) for name, column in columns.items()}
-    # What has the most values comes first: it names the one and not the others.
+    # The argument with the most distinct values comes first, because it identifies a call best.
     order = sorted(columns, key=lambda name: -count[name])
     if not equal:
         order = [name for name in order if count[name] > 1] or order
@@ -91,7 +91,7 @@ def _lines(calls: Sequence[dict[str, Any]], limit: int, *, equal: bool) -> list[
 
 
 def _column(name: str, calls: Sequence[dict[str, Json]]) -> list[_Value | None]:
-    """Return an argument of each call; None where a call does not have it."""
+    """Return one argument of each call; None for a call that lacks it."""
     prefix = f"{escape(name) if name.isidentifier() else quoted(name)}="
     texts, shows = list[str](), list[Callable[[str], str]]()
     for tree in (call[name] for call in calls if name in call):
@@ -110,7 +110,7 @@ def _without_gaps(text: str) -> str:
 
 
 def _line(values: Sequence[_Value], limit: int) -> str:
-    """Return as many values as there is room for; each is whole if those that are longer still have room."""
+    """Join as many values as fit; shorter values are shown in full first, and longer ones share the rest."""
     count, room = 0, limit
     for one in values:
         room -= len(one.prefix) + one.least + 2
@@ -129,11 +129,11 @@ def _line(values: Sequence[_Value], limit: int) -> str:
 
 
 def _parts(text: str, marks: Sequence[int], show: Callable[[str], str], room: int) -> str:
-    """Return a text in about `room` characters: its parts from just before each mark."""
+    """Shorten a text to about `room` characters: the parts that begin just before each mark."""
     if len(text) <= room and len(show(text)) <= room:
         return show(text)
     most = max(room // _SHORTEST, 1)
-    # The last marks are those of the texts that are most like it.
+    # The last marks come from the most similar texts.
     kept = [*marks[:1], *marks[len(marks) - most + 1 :]] if 1 < most < len(marks) else marks[-most:]
     width = max(room // max(len(kept), 1) - 5, _BEFORE + 2)
     spans = list[tuple[int, int]]()
@@ -150,7 +150,7 @@ def _parts(text: str, marks: Sequence[int], show: Callable[[str], str], room: in
 
 
 def _differences(texts: Sequence[str]) -> list[list[int]]:
-    """Return the places of each text where it begins to differ from one of the others, from its beginning."""
+    """Return, for each text, the sorted offsets at which it first differs from one of the others."""
     known = sorted(set(texts))
     if max(map(len, known)) < _SHORTEST - 1:
         return [[] for _ in texts]  # each is shown whole
@@ -164,7 +164,7 @@ def _differences(texts: Sequence[str]) -> list[list[int]]:
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts share at their beginnings."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

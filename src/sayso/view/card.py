@@ -1,7 +1,7 @@
-"""A request in full, as rows of text: the call or question, warnings, the decision and the outcome; and what it takes.
+"""Renders a request in full as rows of text: the call or question, warnings, the decision and the outcome.
 
-`kinds_of` and `choices_of` describe which values are accepted, in a few words or as a list of choices, for prompts,
-editors and error messages. Invariant: names and values that come from a program are escaped in returned text.
+`kinds_of` and `choices_of` describe accepted values, in a few words or as a list of choices, for prompts, editors and
+error messages. Invariant: names and values from a program are escaped in the returned text.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _EFFECTS_SHOWN = 3
 
 
 def attribution(decision: Decision, now: datetime) -> str:
-    """Return who said something, through which channel and how long ago."""
+    """Describe who made a decision, through which channel and how long ago."""
     return f"{name_of(decision.by)} ({channel_name(decision.channel)}, {ago(decision.at, now)})"
 
 
 def decided(request: Request, now: datetime) -> str:
-    """Return who decided what, when and through which channel; or that nobody did."""
+    """Describe who decided what, when and through which channel, or that nobody did."""
     decision = request.decision
     if request.state is State.EXPIRED:
         end = request.expires_at if request.approval_expires_at is None else request.approval_expires_at
@@ -83,7 +83,7 @@ def decided(request: Request, now: datetime) -> str:
 
 
 def stands(request: Request, now: datetime) -> str:
-    """Return where a request stands, in one line."""
+    """Describe the status of a request in one line."""
     if request.state is State.PENDING:
         missing = f", {_more(request)}" if request.votes else ""
         return say("pending, expires %(when)s", when=time_left(request.expires_at, now)) + missing
@@ -140,7 +140,7 @@ def _started_before(execution: Execution) -> str:
 
 
 def _starts(execution: Execution) -> str:
-    """Return how many starts there were, where attempts alone do not say it."""
+    """Return the number of starts as text, if the number of attempts does not imply it."""
     return say(", started %(times)s", times=_times(execution.starts)) if execution.stopped else ""
 
 
@@ -149,7 +149,7 @@ def _times(count: int) -> str:
 
 
 def outcome_rows(request: Request) -> Iterator[str]:
-    """Yield what the call returned or how it failed, and who said so where the program could not."""
+    """Yield the call's result or error, and who reported it if the program could not."""
     execution = request.execution
     if execution is None:
         return
@@ -163,19 +163,19 @@ def outcome_rows(request: Request) -> Iterator[str]:
 
 
 NARROW = 60
-"""The narrowest view that a command draws; a call that is whole there is whole everywhere."""
+"""The narrowest width that a command uses, in columns. A call that fits there in full fits in every view."""
 
 _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
-_AFTER_NAME = 6  # what a fact leaves to words behind a name, as how long ago; a run has none
+_AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long ago; a run reserves none
 _CAUTION_INDENT = len("  warning")
-_WORDS = ("title", "summary", "effect", "prompt", "description", "rule", "context")  # those of the program
-_AUTHORS = frozenset({"description", "rule"})  # as they stand in the code of the gate, where no token asks
+_WORDS = ("title", "summary", "effect", "prompt", "description", "rule", "context")  # supplied by the program
+_AUTHORS = frozenset({"description", "rule"})  # from the gate's code, unless a token asked
 
 
 def headline(request: Request, limit: int = 100) -> str:
-    """Return the call that would run, or the question, on one line of about `limit` characters (60 or more)."""
+    """Return the effective call, or the question, on one line of about `limit` characters (60 or more)."""
     subject, gone = request.subject, _gone(request)
     if isinstance(subject, Question):
         return say("question %(text)s", text=question_line(request, limit))
@@ -192,12 +192,12 @@ def question_line(request: Request, limit: int = 100) -> str:
 
 
 def reviewers(count: int) -> str:
-    """Return how many have to agree, in words."""
+    """Return the number of reviewers who must agree, as text."""
     return say_n("%(num)s reviewer", "%(num)s different reviewers", count)
 
 
 def subject_rows(request: Request, *, width: int, full: bool = False) -> list[str]:
-    """Return what would run, drawn from its bound arguments, or what is asked; no row is wider than `width`."""
+    """Render the call from its bound arguments, or the question; no row is wider than `width` columns."""
     subject, gone = request.subject, _gone(request)
     if isinstance(subject, Question):
         if gone is not None:
@@ -217,17 +217,17 @@ def subject_rows(request: Request, *, width: int, full: bool = False) -> list[st
 
 
 def _gone(request: Request) -> str | None:
-    """Return when a purge removed what was asked; None where it is there. No argument can say so: those have names."""
+    """Return a row that says when a purge removed the subject, or None. No argument can imitate it: all have names."""
     return None if request.purged_at is None else say("removed on %(day)s", day=f"{request.purged_at:%Y-%m-%d}")
 
 
 def is_whole(request: Request, width: int = NARROW) -> bool:
-    """Say whether the usual view, this wide or wider, leaves nothing out of the call or question."""
+    """Return whether the default view, at this width or wider, shows the call or question in full."""
     return subject_rows(request, width=width) == subject_rows(request, width=width, full=True)
 
 
 def _columned(tree: dict[str, Json], indent: int, width: int, *, full: bool) -> list[str]:
-    """Return names and their values in two columns; where there is no room for two, values stand below names."""
+    """Lay out names and values in two columns, or values below their names if there is no room for two columns."""
     names = list(fields_of(tree) or {})
     plain = {name: escape(name) for name in names if name.isidentifier() and columns(escape(name)) <= _NAME_ROOM}
     pad = max(map(columns, plain.values()), default=0)
@@ -238,7 +238,7 @@ def _columned(tree: dict[str, Json], indent: int, width: int, *, full: bool) -> 
         if name in plain and hang > indent + 2:
             rows.append(f"{'':{indent}}{padded(plain[name], pad)}  {first}")
         else:
-            # A name with spaces in it could look like a row of its own: it stands in quotes, or behind marks.
+            # A name that contains spaces could look like a separate row, so it is quoted or gets a prefix mark.
             shown = [plain[name]] if name in plain else Layout(width - indent, None if full else _NAME_LIMIT).rows(name)
             rows += [f"{'':{indent}}{row}" for row in shown] + [f"{'':{hang}}{first}"]
         rows += [f"{'':{hang}}{row}" for row in rest]
@@ -246,18 +246,18 @@ def _columned(tree: dict[str, Json], indent: int, width: int, *, full: bool) -> 
 
 
 def unverified(request: Request) -> list[str]:
-    """Return which of its words only the asker vouches for: the prompt, and all of them where a token asked.
+    """Return the fields that only the requester vouches for: the prompt and similar, or all fields if a token asked.
 
-    Who holds a token writes whatever it likes for the gate's rule, description and facts; nobody here has them in code.
+    A token's holder can send any text as the gate's rule, description and facts; none of it comes from code here.
     """
     names = _WORDS if request.requester.issuer == TOKENS else ("summary", "effect", "prompt")
     return [name for name in names if getattr(request, name) is not None]
 
 
 def program_words(request: Request, room: int) -> str:
-    """Return the title and summary of a request, quoted on one line; empty where it has none.
+    """Return the title and summary of a request, quoted on one line; empty if it has none.
 
-    They are the program's words: a surface marks them as such.
+    They come from the program, and the caller must mark them as such.
     """
     words = program_text(request)
     return brief(words, room) if words else ""
@@ -269,7 +269,7 @@ def program_text(request: Request) -> str:
 
 
 def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
-    """Return what became of the other requests with the effect of one that is shown, one sentence each."""
+    """Describe the status of other requests with the same effect, one sentence each."""
     found = [
         say("the same effect: %(id)s %(stands)s", id=short(other.id), stands=stands(other, now))
         for other in others[-_EFFECTS_SHOWN:]
@@ -279,7 +279,7 @@ def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
-    """Return the words of a request, those that only the asker vouches for first; a page says the same of each."""
+    """Return the texts of a request by origin, unverified ones first; pages use the same headings."""
     unsure = {"title", "waits again", *unverified(request)}
     given = {name: getattr(request, name) for name in _WORDS if getattr(request, name) is not None}
     given |= {"context": told_apart(request.context)} if "context" in given else {}
@@ -298,7 +298,7 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
 
 
 def cautions(request: Request) -> list[str]:
-    """Return what about a request may deceive the eye, one sentence each."""
+    """Return warnings about text in a request that could mislead a reader, one sentence each."""
     subject = request.subject
     named: dict[str, Any] = {"run": request.run_id, "requester": str(request.requester)}
     named |= {name: getattr(request, name) for name in ("key", "risk", *_WORDS)}
@@ -319,7 +319,7 @@ def cautions(request: Request) -> list[str]:
 
 
 def _hidden(request: Request) -> Iterator[str]:
-    """Say how much a program on another machine masks of its own accord: it could mask all that there is to judge."""
+    """Warn how many values a remote program masks by its own choice: it could hide everything that matters."""
     call = request.effective
     if request.requester.issuer != TOKENS or call.masked is None:
         return
@@ -332,13 +332,13 @@ def _hidden(request: Request) -> Iterator[str]:
 
 
 def _caution_rows(caution: str, width: int) -> list[str]:
-    # Where a warning goes on it carries a mark, as it may quote what would look like a row of its own.
+    # Continuation lines of a warning get a prefix mark, because quoted text could look like a separate row.
     first, *rest = wrapped(caution, width - _CAUTION_INDENT)
     return ["  " + say("warning: %(what)s", what=first[2:]), *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
 
 
 def starts(request: Request) -> str | None:
-    """Return how often one approval may start the call, where that is not just once."""
+    """Describe how often one approval can start the call, if not just once."""
     if request.idempotent:
         return say("again whenever it failed or its end is unknown: the program calls it idempotent")
     return (
@@ -347,7 +347,7 @@ def starts(request: Request) -> str | None:
 
 
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
-    """Return who asked, when and in which run, and what an approval needs, each on a row of its own."""
+    """Return rows that say who asked, when and in which run, and what an approval needs."""
     facts = [(say("asked by"), name_of(request.requester, room)), (say("asked"), ago(request.created_at, now))]
     facts.append((say("in run"), token(request.run_id, room + _AFTER_NAME)))
     if request.key is not None:
@@ -364,7 +364,7 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
 
 
 def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterator[tuple[str, str]]:
-    """Yield what an approval needs, who approved already and who has claimed it, and is `away`, as names and values."""
+    """Yield, as names and values, what an approval needs, who has approved, and who claimed it and is `away`."""
     wanted, may_start = request.quorum, starts(request)
     if wanted.count > 1 or wanted.roles:
         yield say("needs"), reviewers(wanted.count)
@@ -380,7 +380,7 @@ def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterato
 
 
 def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
-    """Yield when a request is, or was, opened to more people, and to whom, as names and values."""
+    """Yield, as a name and value, when a request escalates or escalated, and to whom."""
     escalation, at = request.escalation, request.escalated_at
     if escalation is None or (at is None and request.state is not State.PENDING):
         return
@@ -394,9 +394,9 @@ def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[st
 def ask_rows(
     request: Request, now: datetime, *, width: int, full: bool = False, same_effect: Sequence[Request] = ()
 ) -> list[str]:
-    """Return all that somebody who decides has to see: the call, warnings, the program's words, the circumstances.
+    """Render all that a reviewer must see before a decision: the call, warnings, the program's texts, circumstances.
 
-    `same_effect` are the other requests with its effect (`Review.same_effect`).
+    `same_effect` has the other requests with the same effect (`Review.same_effect`).
     """
     warned = [*cautions(request), *effect_cautions(same_effect, now)]
     return [
@@ -408,7 +408,7 @@ def ask_rows(
 
 
 _MOST_CHOICES = 50
-_MOST_PARTS = 12, 6, 4, 2  # of each level: a short schema can have any number of parts by its references
+_MOST_PARTS = 12, 6, 4, 2  # by level; references let a short schema have any number of parts
 _ROOM = 60
 _LONGEST = 200
 _LIMITS = {
@@ -436,15 +436,15 @@ def _kind(name: Any) -> str:
 
 
 def choices_of(schema: Schema) -> list[Any]:
-    """Return the values that an answer may have, where these are a short list; else nothing."""
+    """Return the accepted values if they are a short list; otherwise an empty list."""
     found = cast("list[Any]", schema.resolved(schema.properties["answer"]).get("enum", []))
     return found if len(found) <= _MOST_CHOICES else []
 
 
 def kinds_of(schema: Schema, *, patterns: bool = True) -> dict[str, str]:
-    """Return for each argument what it may be, and what its author says of it: `{"amount": "number, at most 500"}`.
+    """Describe each argument's accepted values and its author's text: `{"amount": "number, at most 500"}`.
 
-    Without `patterns`, no regular expression is shown, only that a text has a form of its own.
+    Without `patterns`, no regular expression is shown, only that a text must have a certain form.
     """
     return {escape(name): _described(schema, part, patterns=patterns) for name, part in schema.properties.items()}
 
@@ -455,19 +455,19 @@ def _described(schema: Schema, part: Any, *, patterns: bool) -> str:
 
 
 def description_of(part: Any) -> str:
-    """Return what its author says of a value, escaped; empty where that is nothing."""
+    """Return the escaped `description` of a schema; empty if it has none."""
     description = cast("dict[str, Any]", part).get("description", "") if isinstance(part, dict) else ""
     words = escape(" ".join(str(description).split()))
     return words if len(words) <= _LONGEST else words[:_LONGEST] + "…"
 
 
 def is_obvious(kind: str) -> bool:
-    """Say whether words about a value name its type alone, which the field for it shows."""
+    """Return whether a description only names a type, which the input field shows anyway."""
     return kind in {say(name) for name in _KINDS}
 
 
 def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True) -> str:
-    """Return what a value of one schema may be."""
+    """Describe the values that a schema accepts."""
     if depth > 3:
         return "…"
     part, most = schema.resolved(part), _MOST_PARTS[depth]
@@ -481,7 +481,7 @@ def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True)
         return brief(part["const"], _ROOM)
     named = part.get("type")
     kind = say(" or ").join(map(_kind, cast("list[Any]", named))) if isinstance(named, list) else named and _kind(named)
-    if part.get("x-sayso-type") == "decimal":  # written as text, whose pattern says no more than this
+    if part.get("x-sayso-type") == "decimal":  # serialized as text, with a pattern that adds nothing for people
         return say("number")
     form = part.get("format") or part.get("contentEncoding")
     words = escape(_kind(form) if form else str(kind or say("anything")))

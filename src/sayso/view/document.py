@@ -1,4 +1,4 @@
-"""A request and its journal as a JSON document, and the journal as rows of text."""
+"""Renders a request and its journal as JSON documents, and the journal as rows of text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _who(identity: Identity | None) -> str | None:
 
 
 def grant_document(grant: Grant) -> dict[str, Any]:
-    """Return a grant as JSON values; what fields must be as people are shown it."""
+    """Return a grant as JSON values; conditions on fields have the form that people see."""
     return {
         "id": grant.id,
         "tool": grant.tool,
@@ -53,7 +53,7 @@ def grant_document(grant: Grant) -> dict[str, Any]:
 
 
 def budget_document(use: BudgetUse) -> dict[str, str | None]:
-    """Return an account of a budget as JSON values."""
+    """Return the use of a budget as JSON values."""
     request, per = use.request, use.budget.per
     return {
         "budget": str(use.budget),
@@ -70,7 +70,7 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
 
     Args:
         request: The request.
-        program_gone: Whether nobody comes back for the decision (`Review.program_is_gone`); None leaves it out.
+        program_gone: Whether no program will fetch the decision (`Review.program_is_gone`); None omits the field.
     """
     return {
         "id": request.id,
@@ -146,9 +146,9 @@ def _execution(execution: Execution) -> dict[str, Any]:
 
 
 _ROOM = 300
-_EVENT_ROOM = 10, 24  # the usual words fit; a longer one widens the column, and a strange one sticks out
+_EVENT_ROOM = 10, 24  # usual events fit; a longer one widens the column up to the maximum, and then overflows it
 _OWN_CHANNELS = frozenset({"clock", "program", "sweep"})
-# What the other columns say already, or only machines read.
+# Fields that other columns already show, or that are only for machines.
 _SILENT = frozenset({
     "asked", "at", "attempt", "before", "fingerprint", "heads", "key", "kind", "mentions", "row_digest", "shown",
     "signature", "worker",
@@ -171,12 +171,12 @@ _EVENTS = frozenset({
 
 
 def moment(at: datetime) -> str:
-    """Return an instant in UTC, to the second."""
+    """Format a time in UTC, to the second."""
     return f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
 def event_rows(entries: Iterable[Entry]) -> list[str]:
-    """Return of each when what happened by whom, and what the row says of it; what and whom stand in columns."""
+    """Render rows of the journal: time, event, actor and details; event and actor are aligned in columns."""
     rows = [(entry, say(entry.event) if entry.event in _EVENTS else token(entry.event)) for entry in entries]
     usual, most = _EVENT_ROOM
     pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
@@ -184,7 +184,7 @@ def event_rows(entries: Iterable[Entry]) -> list[str]:
 
 
 def _row(entry: Entry, event: str) -> str:
-    # The program's own steps come through no other channel, so its issuer says nothing more.
+    # The program's own steps use these channels only, so its issuer adds no information.
     issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
     who = f"{token(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
     return f"{_when(entry.at)}  {event}  {who}{_detail(entry.detail)}"
@@ -193,7 +193,7 @@ def _row(entry: Entry, event: str) -> str:
 def _when(at: int) -> str:
     try:
         return moment(instant(at))
-    except (OverflowError, TypeError, ValueError):  # a row that somebody altered
+    except (OverflowError, TypeError, ValueError):  # an altered row
         return escape(str(at))
 
 
@@ -213,7 +213,7 @@ def _part(name: str, value: Any) -> str:
     if value is True:
         return label if name in _WORDS else label + " " + say("yes")
     if name == "held_until":
-        with suppress(TypeError, ValueError):  # a row that somebody altered
+        with suppress(TypeError, ValueError):  # an altered row
             return f"{label} {moment(datetime.fromisoformat(value).astimezone(UTC))}"
     if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
         return f"{label} {token(value)}"

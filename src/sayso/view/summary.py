@@ -1,6 +1,6 @@
-"""A request in one row: its short id, the requester, the call, and warnings about hidden characters.
+"""Parts of a request's one-row summary: its short id, the requester, the call, and warnings about hidden characters.
 
-`Layout` lays values out in lines of a given width. No part of a value can be mistaken for a line of its own.
+`Layout` lays out values in lines of a given width. No part of a value can be mistaken for a separate line.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NARROWEST = 40
 _SHORT = 24
 _MARK, _GOES_ON = "| ", ": "
 _SPACE = "<U+0020>"
-# Short pieces, so that any of them fits into the narrowest line, and an escape is never broken.
+# Pieces are short enough to fit into the narrowest line, and an escape sequence is never split.
 _TOKEN = re.compile(r"<U\+[0-9A-F]{4,6}(?: x [0-9,]+)?>| {1,12}|[^ <]{1,12}|<")
 # What pushes the rest of a text out of sight; code is hardly ever indented as far, nor parted by as many lines.
 _GAP, _MOST_EMPTY = re.compile(" {40,}"), 3
@@ -55,14 +55,14 @@ _Line = TypeVar("_Line")
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal an escaped text takes at most."""
+    """Return the maximum number of terminal columns that an escaped text takes."""
     if text.isascii():
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(one) in "WF" for one in text)
 
 
 def gathered(lines: Iterable[_Line], is_empty: Callable[[_Line], bool]) -> Iterator[_Line | int]:
-    """Yield lines, and of many empty ones only how many they are, so that they push nothing out of sight."""
+    """Yield lines, but replace many consecutive empty lines by their number, so that they push nothing out of view."""
     for empty, group in groupby(lines, is_empty):
         found = list(group)
         if empty and len(found) > _MOST_EMPTY:
@@ -72,28 +72,28 @@ def gathered(lines: Iterable[_Line], is_empty: Callable[[_Line], bool]) -> Itera
 
 
 def empty_lines(count: int) -> str:
-    """Return what stands for so many empty lines."""
+    """Return the note that replaces `count` empty lines."""
     return say_n("(%(num)s empty line)", "(%(num)s empty lines)", count)
 
 
 def is_empty(line: str) -> bool:
-    """Say whether there is nothing to be seen in a line of escaped text."""
+    """Return whether a line of escaped text shows nothing."""
     return not line.strip(" ")
 
 
 def without_gaps(line: str, mark: str = "<U+0020 x {:,}>") -> str:
-    """Return a line of escaped text with many spaces in a row as an escape of their own, such as `<U+0020 x 400>`."""
+    """Replace each long run of spaces in a line of escaped text by an escape such as `<U+0020 x 400>`."""
     return _GAP.sub(lambda found: mark.format(len(found[0])), line)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How much of a value is shown, and how wide.
+    """How much of a value is shown, and at which width.
 
     Attributes:
-        width: The longest line, in columns of a terminal.
-        limit: The most characters of one text, or bytes of one bytes value; None for all.
-        height: The most lines of one argument; counted only where there is a limit.
+        width: The maximum line length, in terminal columns.
+        limit: The maximum number of characters of a text, or bytes of a bytes value; None for all.
+        height: The maximum number of lines of one argument; ignored without a `limit`.
     """
 
     width: int
@@ -107,7 +107,7 @@ class Layout:
             return rows
         head, tail = self.height * 2 // 3, self.height // 3
         left_out = rows[head - 1 : -tail]
-        # Lines that are left out may announce what they leave out themselves.
+        # The omitted lines may themselves contain a note about omitted content.
         more = ", with what they leave out," if any(row.lstrip().startswith("(…") for row in left_out) else ""
         note = f"(… {len(left_out):,} of {len(rows):,} lines{more} not shown …)"
         return [*rows[: head - 1], note, *rows[-tail:]]
@@ -129,8 +129,8 @@ class Layout:
         parts = parts_of(tree, ends=ends, key_room=None if self.limit is None else 2 * width)
         if parts is None:
             return list(wrapped(value(tree), width))
-        # Deep values stop moving to the right, or a surface would break the lines, and what then stands at its left
-        # edge would not carry our mark.
+        # Deep values are not indented further; otherwise a narrow display would wrap the lines, and text at its left
+        # edge would lack our mark.
         indent = "  " if width > NARROWEST else ""
         inside = width - len(indent)
         rows = self._items(parts, inside, 0 if ends is None else ends[0])
@@ -168,13 +168,13 @@ def _block_lines(content: str | bytes, width: int) -> list[str]:
         return list(wrapped(repr(content), width))
     rows = list[str]()
     for line in gathered(map(escape, content.split("\n")), is_empty):
-        # How many lines are empty stands without our mark, as no line of the text does.
+        # The note about empty lines has no mark, which distinguishes it from the lines of the text.
         rows += [empty_lines(line)] if isinstance(line, int) else wrapped(without_gaps(line), width)
     return rows
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Yield one line of escaped text behind our marks, broken before spaces where that is possible."""
+    """Wrap one line of escaped text, before spaces if possible; each line starts with our mark."""
     if columns(text) <= width - len(_MARK) and not text.endswith(" "):
         yield _MARK + text
         return
@@ -195,12 +195,12 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _closed(row: str) -> str:
-    # A space at the end of a line cannot be seen.
+    # A trailing space would be invisible.
     return row[:-1] + _SPACE if row.endswith(" ") else row
 
 
 def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
-    """Return a list of short plain values with many of them on a line, None for any other container."""
+    """Lay out a list of short plain values with several on a line; return None for any other container."""
     if any(
         prefix or isinstance(item, dict | list) or not is_light(item, _SHORT) or _is_tall(item)
         for prefix, item in items
@@ -230,7 +230,7 @@ def _is_tall(tree: Json) -> bool:
 
 SHORT = len("rq_") + 8
 RUN_ROOM = 48
-"""What a list leaves to the id of a run: people copy it, and `confirm:` with a UUID has 44 characters."""
+"""The columns that a list reserves for a run id: people copy it, and `confirm:` with a UUID has 44 characters."""
 
 _NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
 _CHANNELS = frozenset({
@@ -238,22 +238,22 @@ _CHANNELS = frozenset({
     later("grant"), later("policy"), later("console"), later("queue"), later("verify"), later("resume"),
     later("script"), later("test"),
 })  # fmt: skip
-"""Those of ours whose names are words; others are names of things: `api`, `slack`, `mcp`."""
+"""Our channels whose names are words and can be translated; the others are proper names: `api`, `slack`, `mcp`."""
 _WHOLE_ID = re.compile(rf"\brq_[0-9a-z]{{{ID_LENGTH - 3}}}\b")
 
 
 def short(request_id: str) -> str:
-    """Return the beginning of an id that people type; commands take it where it fits no other."""
+    """Return the prefix of an id that people type; commands accept it if it is unambiguous."""
     return escape(request_id[:SHORT])
 
 
 def in_short(text: str) -> str:
-    """Return a message of ours with every id in it as people type it."""
+    """Shorten every id in one of our messages to the prefix that people type."""
     return _WHOLE_ID.sub(lambda found: found[0][:SHORT], text)
 
 
 def is_high(risk: str | None) -> bool:
-    """Say whether a risk is high: every word is that does not say that it is small, for a gate may use its own."""
+    """Return whether a risk is high. Every word that does not mean low risk counts, because gates can use any word."""
     return risk is not None and risk.strip().casefold() not in _NOT_HIGH
 
 
@@ -261,7 +261,7 @@ _RISKS = {"none": 1, "minor": 1, "low": 1, "moderate": 2, "medium": 2, "critical
 
 
 def higher_risk(risk: str | None, other: str | None) -> str | None:
-    """Return the higher of two risks, the first where they are equal; a word that is not known counts as `high`."""
+    """Return the higher of two risks, or the first if they are equal; an unknown word counts as `high`."""
 
     def rank(word: str | None) -> int:
         return 0 if word is None else _RISKS.get(word.strip().casefold(), 3)
@@ -270,19 +270,19 @@ def higher_risk(risk: str | None, other: str | None) -> str | None:
 
 
 def time_left(end: datetime, now: datetime) -> str:
-    """Return how long it is until `end`, so that 24 hours that have just begun do not read as 23h 59m."""
+    """Return the time until `end`, rounded so that 24 hours that have just begun do not read as 23h 59m."""
     return left(end + timedelta(milliseconds=500), now) if now < end else left(end, now)
 
 
 def channel_name(channel: str) -> str:
-    """Return how people read through which channel something was done; one that is not ours has its own name."""
+    """Return the display name of a channel; a channel that is not ours keeps its own name."""
     return say(channel) if channel in _CHANNELS else token(channel)
 
 
 def absence(who: Identity | None, away: Iterable[Delegation]) -> str:
-    """Return until when somebody is away, and who stands in: `away until 2026-11-27 09:00Z, bob stands in`; or empty.
+    """Describe somebody's absence: `away until 2026-11-27 09:00Z, bob stands in`; empty if they are not away.
 
-    `away` are those who are away now.
+    `away` has the delegations that are in effect now.
     """
     for one in away:
         if who is not None and one.by.is_same(who):
@@ -293,7 +293,7 @@ def absence(who: Identity | None, away: Iterable[Delegation]) -> str:
 
 
 def padded(text: str, width: int) -> str:
-    """Return an escaped text with spaces behind it up to `width` columns."""
+    """Pad an escaped text with spaces on the right to `width` columns."""
     return text + " " * (width - columns(text))
 
 
@@ -302,10 +302,10 @@ _MOST = 20
 
 
 def warnings(tree: Json) -> list[str]:
-    """Return what may deceive in a text, or in the names and texts of a tree, one sentence each.
+    """Return warnings about misleading characters in a text, or in the names and texts of a tree.
 
-    Of a text `contains hidden characters (U+202E, U+200B)`; of a tree with the place in front, `note: contains …`.
-    After twenty it stops, and says so: nobody reads more, and a tree full of them would stall every list it is in.
+    For a text, `contains hidden characters (U+202E, U+200B)`; for a tree, with the path in front: `note: contains …`.
+    It stops after twenty and says so: nobody reads more, and a tree full of them would slow down every list.
     """
     found: dict[str, None] = {}
     for steps, what in ((steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)):
@@ -318,7 +318,7 @@ def warnings(tree: Json) -> list[str]:
 def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
     """Return a call on one line of at most `limit` characters (60 or more): `refund(order_id="A-4721", amount=320.00)`.
 
-    Where there is no room, long values are shortened to head, size and tail, and at last arguments are counted.
+    If it does not fit, long values are shortened to head, size and tail, and finally arguments are only counted.
     """
     named = {key: as_amount(key, item) for key, item in (fields_of(arguments) or {}).items()}
     if is_light(arguments, 8 * limit):
@@ -340,16 +340,16 @@ def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
 def lines(
     arguments: dict[str, Json], *, limit: int = 2_000, width: int = 96, full: bool = False
 ) -> list[tuple[str, str]]:
-    """Return each argument's name and its text over as many lines as it needs.
+    """Return each argument's name and its text, on as many lines as it needs.
 
-    A text of several lines, or longer than `width`, is a block: its size, then its lines behind `| `, and behind `: `
-    where a line goes on. So nothing in it can pass for another argument, unless a surface breaks lines below `width`.
+    A text with several lines, or longer than `width`, becomes a block: its size, then each line after `| `, and its
+    continuations after `: `. So no part of it can pass for another argument, unless a display wraps below `width`.
 
     Args:
         arguments: The masked arguments, as a tree of the canonical form.
-        limit: How much of one text or bytes value is shown, half of it head and half of it tail.
-        width: Where lines are broken, 40 or more.
-        full: Show everything.
+        limit: How much of a text or bytes value is shown, half from its head and half from its tail.
+        width: The column at which lines wrap, 40 or more.
+        full: Whether to show everything.
     """
     layout = Layout(width, None if full else limit)
     return [
@@ -359,7 +359,7 @@ def lines(
 
 
 def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield every text that a program chose, names included, with its place."""
+    """Yield every text from the program, including names, with its path."""
     if isinstance(tree, str):
         yield steps, tree
         return
