@@ -350,3 +350,15 @@ def test_an_amount_has_one_form_on_every_page(app: Starlette, store: Store) -> N
 
 
 def transfer(amount: Decimal, note: str, currency: str = "EUR") -> None: ...
+
+
+def test_rows_that_are_cut_show_where_they_differ(app: Starlette, store: Store) -> None:
+    body = "Dear Kim, we are sorry that your parcel was late. " * 9
+    for number in (1, 2):
+        held(sayso.gate(wait="raise", store=store)(mail), "kim@example.org", f"{body}Case {number} {body}")
+    page = text_of(browser(app, "ada").get("/").text)
+    assert "Case 1" in page
+    assert "Case 2" in page
+
+
+def mail(to: str, body: str) -> None: ...

@@ -16,7 +16,7 @@ from sayso.model.request import Request
 from sayso.view.card import program_text
 from sayso.view.summary import empty_lines, gathered, is_empty
 
-_BEFORE = 4  # characters of context before a difference
+_BEFORE = 4  # characters of context before a difference; more where there is room
 _SHORTEST = 12  # minimum characters for a part of a value, including ellipses
 _SENSIBLE = 24  # minimum characters for a value that needs to show no difference
 _LIGHT = 4_000
@@ -138,7 +138,7 @@ def _parts(text: str, marks: Sequence[int], show: Callable[[str], str], room: in
     width = max(room // max(len(kept), 1) - 5, _BEFORE + 2)
     spans = list[tuple[int, int]]()
     for mark in kept or [0]:
-        start = max(min(mark - _BEFORE, len(text) - width), 0)
+        start = max(min(mark - max(_BEFORE, width // 6), len(text) - width), 0)
         words = _WORD.search(text, start, mark) if start else None
         start = start if words is None else words.end()
         if spans and start <= spans[-1][1]:

@@ -41,6 +41,7 @@ from sayso.view.card import stands
 from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _HEADLINE, _WORDS_ROOM = 180, 160
+_CUT = "…"  # stands where a text is shortened
 _LISTS = ("always ", "one of ")  # as `sayso.learning.proposals` begins a list of values
 _LEVELS = frozenset({"low", "medium", "high", "critical"})
 
@@ -256,18 +257,15 @@ def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]
         row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away)
         for request in requests
     ]
-    apart = zip(
-        rows, requests, words_apart(requests, _WORDS_ROOM), arguments_apart(requests, _HEADLINE - 30), strict=True
-    )
-    return [
-        row._replace(
-            says=words or row.says,
-            arguments=row.arguments if row.headline == card.headline(request, 2 * _HEADLINE) else f"({arguments})",
-        )
-        if request.kind == "call"
-        else row
-        for row, request, words, arguments in apart
-    ]
+    if not any(_CUT in row.headline or _CUT in row.says for row in rows):
+        return rows
+    words, arguments = words_apart(requests, _WORDS_ROOM), arguments_apart(requests, _HEADLINE - 30)
+    for at, (row, request) in enumerate(zip(rows, requests, strict=True)):
+        is_cut = _CUT in row.headline and row.headline != card.headline(request, 2 * _HEADLINE)
+        if request.kind == "call":
+            shown = f"({arguments[at]})" if is_cut else row.arguments
+            rows[at] = row._replace(says=words[at] or row.says, arguments=shown)
+    return rows
 
 
 def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> list[tuple[str, str]]:
