@@ -47,7 +47,7 @@ def test_what_was_saved_is_not_saved_again(history: RunHistory) -> None:
     checkpoint = history.checkpoint()
     checkpoint.saved()
     checkpoint.release()
-    assert history.is_kept
+    assert history.is_stored
     assert places(history.checkpoint()) == []
 
 

@@ -282,10 +282,10 @@ class _Replayed:
     ids: dict[str, list[str]] = field(default_factory=lambda: {"against": [], "went_wrong": []})
 
     def ask(self, request: Request) -> None:
-        outcome = verdict_on(self.policy, request).outcome
+        verdict = verdict_on(self.policy, request).outcome
         self.counts["replayed"] += 1
-        if outcome != self.draft.verdict:
-            self.counts["uncertain"] += outcome in {"uncertain", "error"}
+        if verdict != self.draft.verdict:
+            self.counts["uncertain"] += verdict in {"uncertain", "error"}
             return
         self.counts["fits"] += 1
         outcome = case_of(request).outcome

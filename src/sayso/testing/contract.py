@@ -29,8 +29,7 @@ from sayso.model.request import Request, State, Verb
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.stores import worker
 from sayso.stores.base import Filter
-from sayso.testing.contract_records import EvidenceContract, KeyContract, RecordContract
-from sayso.testing.contract_runs import RunContract
+from sayso.testing.contract_records import EvidenceContract, KeyContract, RecordContract, RunContract
 from sayso.testing.doubles import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, outcomes_of, refusal
 

@@ -208,11 +208,8 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     for event, groups in tree.get("hooks", {}).items():
         left: Any = groups
         if isinstance(groups, list):
-            left = [
-                left_in_group
-                for group in cast("list[Any]", groups)
-                if (left_in_group := _without_ours(host, group)) is not None
-            ]
+            cleaned = [_without_ours(host, group) for group in cast("list[Any]", groups)]
+            left = [group for group in cleaned if group is not None]
         if left or left == groups:
             hooks[event] = left
     if "hooks" in rest:

@@ -475,9 +475,9 @@ class _Occasions:
         self._notes[name] = note = difference(before, now)
         if before.get("inputSchema") == now.get("inputSchema"):
             return
-        note = f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
+        text = f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
         for occasion in (old := [one for one in self._known.values() if one.tool == name]):
-            occasion.note = note
+            occasion.note = text
         await self.withdraw(old, f"the server changed the tool: {note}")
 
     async def withdraw(self, occasions: Iterable[_Occasion] | None, reason: str) -> None:
