@@ -1,4 +1,4 @@
-// Keys, countdowns, what an edit changes, and drafts. Every page works without it.
+// Keyboard shortcuts, countdowns, previews of edits, and drafts. Every page works without this script.
 "use strict";
 
 (() => {
@@ -6,7 +6,7 @@
   const one = (selector, root = document) => root.querySelector(selector);
   const rows = () => all("[data-row]");
 
-  // -- texts, in the language of the page, which brings them along; English stands here ------------------------
+  // -- texts: English here, translated by the #words of the page -------------------------------------------
   const said = JSON.parse((one("#words") || {}).textContent || "{}");
   const isRtl = document.documentElement.dir === "rtl";
   const filled = (text, values) => text.replace(/%\((\w+)\)s|%%/g, (all, name) => (
@@ -18,15 +18,15 @@
     return filled(forms[at ? at[num < at.length ? num : 100 + num % 100] : Number(num !== 1)], { num });
   };
 
-  // -- what only makes sense with scripts ------------------------------------------------------------------
+  // -- parts of pages that need scripts --------------------------------------------------------------------
   all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
-  // Where the menu has no room for all pages, the one that is open is in sight.
+  // Scroll the current tab into view if not all tabs fit.
   const menu = one(".top nav"), [openPage, menuBox] = [one(".top nav [aria-current]"), menu].map((part) => part?.getBoundingClientRect());
   if (openPage) menu.scrollLeft += Math.max(openPage.right - menuBox.right + 24, 0) || Math.min(openPage.left - menuBox.left, 0);
   const atOnce = one("form[data-send-at-once]");
   if (atOnce) atOnce.requestSubmit();
 
-  // A click that was meant for what stood here before must not decide.
+  // Disable decisions for 500 ms, so that a click meant for the previous page does not decide on this one.
   const inert = all("[data-decides]").filter((button) => !button.disabled);
   inert.forEach((button) => { button.disabled = true; button.dataset.soonLive = ""; });
   setTimeout(() => all("[data-soon-live]").forEach((button) => {
@@ -34,10 +34,10 @@
     delete button.dataset.soonLive;
   }), 500);
 
-  // -- installed, and told of a lost connection (sw.js) ---------------------------------------------------------
+  // -- the service worker, for installing and for a lost connection (sw.js) ------------------------------------
   const worker = new URL("sw.js", document.currentScript.src), scope = one(".brand");
   if (navigator.serviceWorker && scope) {
-    addEventListener("load", () => navigator.serviceWorker.register(worker, { scope: scope.href }).catch(() => { /* it works without */ }));
+    addEventListener("load", () => navigator.serviceWorker.register(worker, { scope: scope.href }).catch(() => { /* optional */ }));
   }
 
   // -- countdowns ------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@
     });
     return say("in %(span)s", { span: parts.filter(Boolean).join(" ") });
   };
-  // Times are told as the reader's clock has them, in the page's language; the title keeps UTC beside it.
+  // Show times in the reader's time zone and the page's language; the title also has UTC.
   const tag = document.documentElement.lang, spoken = navigator.languages.find((one) => one.split("-")[0] === tag.split("-")[0]) || tag;
   all("time[datetime][title]").forEach((part) => {
     const at = new Date(part.dateTime);
@@ -65,7 +65,7 @@
     if ("clock" in part.dataset) part.textContent = local;
     else part.title = `${local} (${part.dateTime})`;
   });
-  // Of a date among the arguments the day of the week, as it is where the date is written.
+  // Add the day of the week to a date among the arguments, without converting it to the reader's time zone.
   all("dl.arguments .is-code [data-as-is]").forEach((part) => {
     const [found, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)(?![^T])/.exec(part.textContent.trim()) || [];
     if (!found) return;
@@ -75,7 +75,7 @@
   const tick = () => all("time[data-countdown]").forEach((part) => {
     const seconds = Math.round((Date.parse(part.dateTime) - Date.now()) / 1000);
     const live = part.closest("[aria-live]");
-    // Read aloud at five minutes and at one only, not every second.
+    // Screen readers announce it only at five minutes, at one and at the end, not every second.
     if (live) live.setAttribute("aria-live", [300, 60, 0].includes(seconds) ? "polite" : "off");
     part.textContent = left(seconds);
     part.classList.toggle("soon", seconds < 300);
@@ -86,9 +86,9 @@
   // -- live updates ----------------------------------------------------------------------------------------
   const stateBefore = (one("[data-request] .lead .state") || {}).textContent?.trim();
   const holder = () => one("[data-request] .lead .end")?.dataset.claimed, holderBefore = holder();
-  let isSent = false;  // a form of this page is on its way, and its answer is the next page
+  let isSent = false;  // a form was submitted, so this page is about to be replaced
   document.addEventListener("submit", (event) => {
-    // One rule for what is risky: one request or several, with a grant or without, by key, click or Enter.
+    // Every risky approval is confirmed here: single, bulk or with a grant, by key, click or Enter.
     const button = event.submitter, risk = button && button.dataset.risk;
     if (risk && !event.target.elements.sure) {
       event.preventDefault();
@@ -96,7 +96,7 @@
     }
     isSent = !event.defaultPrevented;
   });
-  // The second press must be one of its own: what was pressed twice, or held down, ends at the first.
+  // The confirmation must be a separate press: a double click or a held key must not confirm.
   const sure = one("#sure"), yes = one("#sure-yes");
   let asker = null, opening = 0;
   const askOnce = (button, risk) => {
@@ -122,16 +122,16 @@
     const told = Object.assign(document.createElement("input"), { type: "hidden", name: "sure", value: "yes" });
     asker.form.append(told);
     asker.form.requestSubmit(asker);
-    told.remove();  // what is sent was read; on the way back, or where nothing was sent, nobody is sure of what comes
+    told.remove();  // already in the submitted data; if it stayed, a later submit after Back would count as confirmed
   });
   sure.addEventListener("keydown", (event) => { if (event.repeat && event.key !== "Tab") event.preventDefault(); });
   const comment = one("#comment");
   const isWritten = () => isSent || comment !== null && comment.value.trim() !== "" || one("form[data-decide]") !== null && fields.some(isChanged);
-  // Somebody else has it, or has decided it: what is written stays, and nothing can be decided.
+  // Disable decisions because somebody else claimed or decided the request; keep what was written.
   const shut = (words) => {
     let why = one('[data-why-not="live"]', form);
     if (!why) {
-      all("[data-why-not]", form).forEach((old) => { old.hidden = true; });  // it is of what the page was sent with
+      all("[data-why-not]", form).forEach((old) => { old.hidden = true; });  // it describes the state when the page was rendered
       why = Object.assign(document.createElement("p"), { className: "why-not" });
       why.dataset.whyNot = "live";
       one(".bar", form).prepend(why);
@@ -151,20 +151,20 @@
   document.addEventListener("sayso:told", () => {
     const count = one("#pending").dataset.pending;
     if (one("#news.news")) document.title = document.title.replace(/\(\d+\)/, `(${count})`);
-    // Decided elsewhere while somebody looks at it: what was written stays, and can decide nothing any more.
+    // The state changed elsewhere: reload, or if something was written, keep it and disable decisions.
     const state = one("[data-request] .lead .state");
     if (state && !isWritten() && state.textContent.trim() !== stateBefore) { location.reload(); return; }
     if (state && form && !state.classList.contains("state-pending")) {
       shut(say("It is %(state)s: this can decide nothing any more. Load the page to see what became of it.", { state: state.textContent.trim() }));
     } else if (state && form) {
       const by = holder(), mine = ["", ...page.dataset.me.split("\n")];
-      if (by === holderBefore) reopen();  // as the page was sent, and it says so
+      if (by === holderBefore) reopen();  // as rendered
       else if (!mine.includes(by)) shut(say("%(by)s has it now. Load the page to unclaim it and decide it yourself.", { by }));
       else if (mine.includes(holderBefore)) reopen();
       else if (!isWritten()) location.reload();
       else shut(say("%(by)s does not have it any more. Load the page to decide it; what you wrote stays.", { by: holderBefore }));
     }
-    // What was decided elsewhere cannot be selected any more; its row stays where it is, and says who it was.
+    // A request decided elsewhere cannot be selected; its row stays in place and shows who decided.
     all(".row:has(.gone) [name=id]").forEach((box) => {
       if (one(".state-pending", box.closest("[data-row]"))) return;
       box.checked = false;
@@ -174,7 +174,7 @@
   all(".tools details").forEach((box) => box.addEventListener("toggle", () => { if (box.open) one("input:not([type=hidden])", box).focus(); }));
   all("[data-at-once]").forEach((field) => field.addEventListener("change", () => field.form.requestSubmit()));
 
-  // -- what was changed in the form ------------------------------------------------------------------------
+  // -- changes in the form ---------------------------------------------------------------------------------
   const form = one("form[data-decide]");
   const fieldsOf = (root) => all("input:not([type=hidden], [type=radio], [type=checkbox]), select, textarea", root)
     .filter((field) => !field.closest(".told"));
@@ -185,8 +185,8 @@
   };
   const money = (text) => text.replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",")).replace(/\.\d$/, (end) => `${end}0`);
   const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : "amount" in field.dataset ? money(field.value) : field.value;
-  // What is proposed is what the page was sent with, or says of a field; not what stands there as this runs, for
-  // whoever is quick has written by then, and browsers fill in what they remember.
+  // Compare with the values as rendered, not with those when this script runs: by then the person may have typed, and
+  // the browser may have restored earlier input.
   const sent = form ? form.cloneNode(true) : null;
   if (sent) sent.reset();
   const before = new Map();
@@ -195,7 +195,7 @@
     before.set(fields[place], [field.value, shown(field)]);
   });
   const isChanged = (field) => field.value !== before.get(field)[0];
-  // A value given where there was none is one change, though two fields say so.
+  // A value typed where there was none changes two fields but counts as one change.
   const isTwice = (field) => {
     const value = field.name.endsWith(".way") && form.elements[field.name.slice(0, -4)];
     return value && isChanged(value);
@@ -207,14 +207,14 @@
     if (!isMoment(was) || !isMoment(is) || hasZone(was) === hasZone(is)) return "";
     return hasZone(was) ? say(". Warning: it had a time zone and has none any more") : say(". Warning: it had no time zone and has one now");
   };
-  // Of a text with lines, those that differ and some around each: a sign and the line.
+  // Return the lines of a text that differ, with `around` lines of context, as pairs of sign and line.
   const differing = (was, is, around) => {
     const one = was ? was.split("\n") : [], other = is ? is.split("\n") : [];
     let head = 0, tail = 0;
     while (head < Math.min(one.length, other.length) && one[head] === other[head]) head += 1;
     while (tail < Math.min(one.length, other.length) - head && one.at(-1 - tail) === other.at(-1 - tail)) tail += 1;
     const old = one.slice(head, one.length - tail), now = other.slice(head, other.length - tail), steps = [];
-    // How many lines the rests have in common; of very long ones all counts as new, since this runs with each letter.
+    // Table of the longest common subsequence. Skipped for very long texts, because this runs on each keystroke.
     const common = old.length * now.length > 250_000 ? null : Array.from(old, () => new Uint16Array(now.length + 1));
     if (common) common.push(new Uint16Array(now.length + 1));
     for (let i = old.length - 1; common && i >= 0; i -= 1) {
@@ -248,7 +248,7 @@
     if (`${was}${is}`.includes("\n")) return [lined(label(field), was, is, 3)];
     return [marked("del", was || say("(nothing)")), " → ", marked("ins", is || say("(nothing)"))];
   };
-  // What is written must not lie under what decides, which grows with each change.
+  // Keep the focused field visible above the bar of buttons, which grows with each change.
   const room = new CSSStyleSheet();
   document.adoptedStyleSheets.push(room);
   const clear = () => {
@@ -257,9 +257,9 @@
       document.activeElement.scrollIntoView({ block: "nearest" });
     }
   };
-  // The card says what will run: each argument that the form changes shows what it was and what it will be.
+  // Show the old and new value in the card for each argument that the form changes.
   const markCard = (found) => all("#call :is([data-argument], [data-pair])").forEach((part) => {
-    if ("pair" in part.dataset) { part.hidden = found.length > 0; return; }  // it is of what was proposed
+    if ("pair" in part.dataset) { part.hidden = found.length > 0; return; }  // it compares two proposed values
     const mine = found.filter((field) => field.name.replace(/\.way$/, "").split(".")[0] === part.dataset.argument);
     all("[data-edited]", part).forEach((old) => old.remove());
     part.classList.toggle("is-edited", mine.length > 0);
@@ -277,12 +277,12 @@
   const show = () => {
     const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve] span", form);
     if (!box || !approve) return;
-    all("[data-previewed]", form).forEach((part) => part.remove());  // it is of what was sent, and that was changed
+    all("[data-previewed]", form).forEach((part) => part.remove());  // the preview is outdated by this change
     box.hidden = !found.length;
     one("ul", box).replaceChildren(...found.map((field) => {
       const item = document.createElement("li");
       const was = before.get(field)[1], is = shown(field);
-      if (`${was}${is}`.includes("\n")) item.append(`${label(field)}:`, lined(label(field), was, is, 0));  // the card shows those around
+      if (`${was}${is}`.includes("\n")) item.append(`${label(field)}:`, lined(label(field), was, is, 0));  // the card shows the context
       else item.textContent = `${label(field)}: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`;
       return item;
     }));
@@ -293,15 +293,15 @@
     clear();
   };
 
-  // What somebody has written survives a reload, a restart of the server and signing in again: it is kept in this tab
-  // until the request is decided, for exactly the call that was shown.
+  // Drafts survive a reload, a server restart and a new sign-in. They are stored in this tab's session storage until the
+  // request is decided, and apply only to exactly the call that was shown.
   const page = one("[data-request]");
   const drafts = (id) => Object.keys(sessionStorage).filter((name) => name.startsWith(`sayso-draft:${id}:`));
   if (page && "decided" in page.dataset) drafts(page.dataset.request).forEach((name) => sessionStorage.removeItem(name));
   const done = one("[data-done]");
   const forget = (part) => drafts(part.dataset.done).forEach((name) => sessionStorage.removeItem(name));
   if (done && !one("[data-key=z]", done)) forget(done);
-  // What can be undone keeps its draft as long; afterwards the button would be refused.
+  // When the time for undo is over, hide the button, which would be refused, and drop the draft.
   all("[data-undo]").forEach((part) => setTimeout(() => {
     part.hidden = true;
     if (done && done.contains(part)) forget(done);
@@ -312,10 +312,10 @@
     try {
       if (Object.keys(written).length) sessionStorage.setItem(draft, JSON.stringify(written));
       else sessionStorage.removeItem(draft);
-    } catch { /* there is no room for it, and nothing depends on it */ }
+    } catch { /* storage is full; a draft is optional */ }
   };
   const restore = () => {
-    if (fields.some((field) => "proposed" in field.dataset) || one("[role=alert]", page)) return;  // the server sent it
+    if (fields.some((field) => "proposed" in field.dataset) || one("[role=alert]", page)) return;  // the server has filled the form
     const written = JSON.parse(sessionStorage.getItem(draft) || "{}");
     fields.forEach((field) => { if (field.name in written) field.value = written[field.name]; });
   };
@@ -324,9 +324,9 @@
     restore();
     form.addEventListener("input", (event) => {
       const way = form.elements[`${event.target.name}.way`];
-      if (way && way.value !== "value") way.value = "value";  // whoever writes a value means it
+      if (way && way.value !== "value") way.value = "value";  // typing a value chooses it
       const value = event.target.name.endsWith(".way") && form.elements[event.target.name.slice(0, -4)];
-      if (value && event.target.value !== "value") value.value = before.get(value)[0];  // and who takes it back, that
+      if (value && event.target.value !== "value") value.value = before.get(value)[0];  // choosing otherwise resets the value
       show();
       save();
     });
@@ -342,7 +342,7 @@
     }));
   }
 
-  // What a grant would have let through is looked up when somebody opens its form, and with each change of its terms.
+  // Count earlier calls that a grant would match, when its form is opened and after each change of its terms.
   const grant = one("[data-grant]"), counter = one("[data-count-earlier]");
   if (grant) {
     let asked = 0, later = 0;
@@ -359,7 +359,7 @@
     counter.hidden = true;
     grant.addEventListener("toggle", () => { if (grant.open && !one(".picture", grant)) look(true); });
     grant.addEventListener("input", () => {
-      asked += 1;  // an answer that is on its way has other terms than those that stand here now
+      asked += 1;  // ignore a pending response, which is for earlier terms
       clearTimeout(later);
       later = setTimeout(look, 300);
     });
@@ -382,7 +382,7 @@
     addEventListener("pageshow", count);
     count();
   }
-  // On the page that asks, the buttons say how many are ticked.
+  // On the bulk page, the buttons show how many requests are ticked.
   const counters = all("[data-counts]");
   const tally = () => {
     const ticks = all("[name=item]"), ticked = ticks.filter((box) => box.checked).length;
@@ -411,7 +411,7 @@
   const isOn = () => localStorage.getItem("sayso-keys") !== "off";
   toggle.checked = isOn();
   toggle.addEventListener("change", () => localStorage.setItem("sayso-keys", toggle.checked ? "on" : "off"));
-  const openKeys = () => { dialog.showModal(); one("#keys-title").focus(); };  // not its last line, where the switch is
+  const openKeys = () => { dialog.showModal(); one("#keys-title").focus(); };  // or the focus would go to the switch in its last line
   one("#keys-open").addEventListener("click", openKeys);
 
   let at = -1, prefix = 0;
@@ -430,12 +430,12 @@
     list[at].scrollIntoView({ block: "nearest" });
   };
   const current = one("[data-queued][aria-current]");
-  // The list alone is scrolled; the page begins at its top, with the name and the risk of what is decided.
+  // Scroll only the list. The page stays at its top, where the name and the risk of the request are.
   if (current) {
     const queue = current.closest(".queue");
     queue.scrollTop = current.offsetTop - (queue.clientHeight - current.offsetHeight) / 2;
   }
-  // What is in sight is not moved: the bar sticks to the edge, inside of the room that is kept free for it.
+  // Focus a part, and scroll only if it is out of view: the bar sticks to the edge, within its scroll padding.
   const reach = (part) => {
     const { top, bottom } = part.getBoundingClientRect();
     part.focus({ preventScroll: top >= 0 && bottom <= innerHeight });
@@ -448,14 +448,14 @@
     const button = ready(key);
     if (button) { reach(button); button.click(); }
   };
-  // A no is final, and its reason is what the program can act on: the key asks for it first, and Ctrl+Enter sends it.
+  // A rejection is final, and the program needs its reason: the key first asks for it, then Ctrl+Enter rejects.
   const note = one("#note"), plain = note && note.placeholder;
   const aim = (button, words) => {
     all(".aimed").forEach((old) => old.classList.remove("aimed"));
     if (button) button.classList.add("aimed");
     note.placeholder = words;
   };
-  // A click asks for the reason as the key does: the first one leads to the note, another one rejects.
+  // A click does the same: the first one focuses the note, the next one rejects.
   const whyNot = say("Why? Reject once more, or Ctrl+Enter, rejects it");
   document.addEventListener("click", (event) => {
     const button = event.target.closest('[data-key="r"]');
@@ -465,7 +465,7 @@
     event.preventDefault();
     aim(button, whyNot);
     reach(note);
-    if (isAimed) return;  // the second click of a double one is none
+    if (isAimed) return;  // ignore the second click of a double click
     button.dataset.soonLive = "";
     setTimeout(() => { delete button.dataset.soonLive; }, 500);
   });
@@ -475,7 +475,7 @@
     aim(button, words);
     reach(note);
   };
-  // In the list a key decides nothing: it leads to the page that lists in full what is selected, and asks.
+  // In a list, a key does not decide: it opens the bulk page, which shows the selected requests in full and asks.
   const pickOf = (row) => row && one("[name=id]:not(:disabled), [name=alike], [name=item]", row);
   const ask = (verb) => {
     const list = one("form[data-list]"), here = pickOf(rows()[at]);
@@ -499,7 +499,7 @@
     },
     z: () => press("z"), s: () => press("s"), e: edit, n: write,
     a: () => {
-      const unwritten = one(".answer :required:invalid");  // an answer is written first
+      const unwritten = one(".answer :required:invalid");  // focus an empty answer first
       if (unwritten) reach(unwritten);
       else if (one('[data-key="a"]')) press("a");
       else ask("approve");
@@ -509,7 +509,7 @@
     m: () => { if (comment && !comment.value.trim()) reach(comment); else press("m"); },
     f: () => refuse("f", say("What should be different? Ctrl+Enter sends it back")),
   };
-  // -- commands: what the page offers, by name; each one is done by its own button or link ---------------------
+  // -- command palette: the page's actions by name, each run through its own button or link --------------------
   const palette = one("#palette"), typed = one("input", palette), found = one("ul", palette);
   const words = (part) => [...part.childNodes].filter((node) => node.nodeName !== "KBD")
     .map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim();
@@ -593,7 +593,7 @@
     const deed = deeds[event.key];
     if (!deed) return;
     event.preventDefault();
-    // A key that is held down moves on, and decides nothing: the next request would open under it.
+    // A held key may navigate but not decide, because the next request opens while it is held.
     if (!event.repeat || "jk".includes(event.key)) deed();
   });
 })();

@@ -1,5 +1,5 @@
-// What an open page is told: one stream of events for all tabs of a browser, which hand on to one another what it says.
-// The tab that holds a lock has the stream; when it closes or moves on, the next one takes it over.
+// Live updates of open pages: one event stream for all tabs of a browser, whose events the tabs pass on to each other.
+// The tab that holds a lock has the stream; when it closes or navigates away, the next one takes over.
 "use strict";
 
 (() => {
@@ -10,7 +10,7 @@
   const me = { id: `${Date.now()} ${Math.random()}`, since: list("since"), rows: list("rows") };
   const one = (selector) => document.querySelector(selector);
 
-  // -- what this page does with what it is told --------------------------------------------------------------
+  // -- applying updates to this page -------------------------------------------------------------------------
   let heard = Date.now(), last = "";
   const show = (state) => {
     box.querySelector("[data-not-live]").hidden = state !== "lost";
@@ -39,8 +39,8 @@
     if (said.part) apply(said.part);
   };
 
-  // -- the tabs among each other ------------------------------------------------------------------------------
-  // A browser that has no locks, or gives none to a page without https, has a stream for each tab.
+  // -- coordination between tabs ------------------------------------------------------------------------------
+  // Without the Web Locks API, which many browsers offer only over https, each tab has a stream of its own.
   const isShared = "locks" in navigator && "BroadcastChannel" in window;
   const name = `sayso live ${address.pathname}`, channel = isShared ? new BroadcastChannel(name) : null;
   const post = (message) => { if (channel) channel.postMessage(message); };
@@ -53,7 +53,7 @@
     take({ state, part });
   };
 
-  // -- the stream, in the tab that has it -----------------------------------------------------------------------
+  // -- the stream, in the tab that holds the lock ---------------------------------------------------------------
   const wanted = () => {
     const all = [...tabs.values()], query = new URLSearchParams();
     for (const what of ["since", "rows"]) {
@@ -73,7 +73,7 @@
     mine.onerror = async () => {
       if (mine !== source) return;
       say("lost");
-      if (mine.readyState !== EventSource.CLOSED) return;  // it tries again by itself
+      if (mine.readyState !== EventSource.CLOSED) return;  // EventSource reconnects by itself
       const status = await fetch(asked).then((answer) => { answer.body.cancel(); return answer.status; }).catch(() => 0);
       if (mine !== source) return;
       if (status === 401) say("signed-out");
@@ -85,7 +85,7 @@
     connect();
     post({ who: true });
     addEventListener("online", connect);
-    return new Promise(() => { /* until this page is gone, and its lock with it */ });
+    return new Promise(() => { /* never resolves, so that the lock is held as long as the page lives */ });
   };
 
   if (channel) channel.onmessage = ({ data }) => {
@@ -104,7 +104,7 @@
     if (Date.now() - heard < SILENT || !box.querySelector("[data-signed-out]").hidden) return;
     show("lost");
     if (source) connect();
-    else queue({ steal: true });  // who has the stream is frozen, as tabs behind others are on a phone, and says nothing
+    else queue({ steal: true });  // the tab with the lock is silent: probably frozen, like background tabs on phones
   }, 5_000);
   const queue = (how) => navigator.locks.request(name, how, lead).catch(() => {
     if (!source) return;

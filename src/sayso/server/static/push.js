@@ -1,4 +1,4 @@
-// Turns notifications on in this browser: asks it for the address under which its push service takes messages for it.
+// Turns notifications on in this browser: subscribes at its push service and sends the subscription to the server.
 "use strict";
 
 (() => {
@@ -14,7 +14,7 @@
     try {
       if (await Notification.requestPermission() !== "granted") { say(fault.dataset.pushDenied); return; }
       const { pushManager } = await navigator.serviceWorker.ready, before = await pushManager.getSubscription();
-      if (before) await before.unsubscribe();  // it may be of another key
+      if (before) await before.unsubscribe();  // it may be for another server key
       const { endpoint, keys } = (await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: form.dataset.push })).toJSON();
       Object.entries({ endpoint, ...keys }).forEach(([name, value]) => { if (form.elements[name]) form.elements[name].value = value; });
       form.submit();

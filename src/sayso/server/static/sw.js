@@ -1,8 +1,8 @@
-// Makes the inbox installable, says so where there is no connection, and shows what the server pushes (push.py).
-// It keeps these files of one version and nothing else: what waits must not stay on a device.
+// Service worker: makes the inbox installable, shows a page when offline, and shows push notifications (push.py).
+// It caches only the static files below, of one version: requests must not stay on a device.
 "use strict";
 
-const BASE = new URL("./", location.href).href;  // the folder of this version, /static/DIGEST/
+const BASE = new URL("./", location.href).href;  // the directory of this version, /static/DIGEST/
 const OFFLINE = `${BASE}offline.html`, KEPT = [OFFLINE, `${BASE}app.css`, `${BASE}icon.svg`];
 
 const CACHE = `sayso ${BASE}`;
@@ -14,7 +14,7 @@ addEventListener("install", (event) => event.waitUntil((async () => {
 addEventListener("activate", (event) => event.waitUntil((async () => {
   const old = (await caches.keys()).filter((name) => name.startsWith("sayso ") && name !== CACHE);
   await Promise.all(old.map((name) => caches.delete(name)));
-  // The browser itself asks for a page: what this worker asks for has other headers, and passes for one of our pages.
+  // Let the browser request pages itself: a request by this worker has other headers, and looks same-origin.
   if (registration.navigationPreload) await registration.navigationPreload.enable();
 })()));
 
@@ -50,7 +50,7 @@ addEventListener("push", (event) => event.waitUntil((async () => {
   });
 })()));
 
-// In the session of this browser, of what this notification showed; who is signed out gets the page.
+// Approve exactly what the notification showed, in this browser's session; if signed out, open the page instead.
 const approve = async (about) => {
   const me = await fetch(page("api/v1/me"));
   if (me.status === 401) return open(about);
