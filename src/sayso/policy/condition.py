@@ -1,8 +1,8 @@
 """Conditions of rules: CEL over `args`, `tool`, `run`, `agent` and `now`, checked against the schema of a tool.
 
 A condition is compiled twice. The first compilation checks it with the types of the schema, where `args.amount` is a
-variable of its own; there a whole number may be compared with a fraction. The second one runs it on values that were
-converted to those types before. Invariant: a condition gives exactly true or false; anything else is `UndecidedError`.
+separate variable and a whole number may be compared with a fraction. The second one runs it, on values that were
+converted to those types. Invariant: a condition gives exactly true or false; anything else is `UndecidedError`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sayso.model.schema import Schema
 
 
 class ConditionError(ValueError):
-    """A condition does not parse, or does not fit the schema of a tool.
+    """A condition does not parse, or does not match the schema of a tool.
 
     Attributes:
         problems: Line, column (from 1, in the condition) and message of each problem.
@@ -37,7 +37,7 @@ class UndecidedError(ValueError):
     """A condition gave neither true nor false for a call.
 
     Attributes:
-        masked: The arguments that it needs and whose values are masked, by name.
+        masked: The names of the arguments that it needs whose values are masked.
     """
 
     def __init__(self, message: str, masked: tuple[str, ...] = ()) -> None:
@@ -46,14 +46,14 @@ class UndecidedError(ValueError):
 
 
 class Facts(NamedTuple):
-    """What a condition may look at.
+    """What a condition may use.
 
     Attributes:
-        arguments: By name, as plain JSON (see `facts_of`); what could not be converted is missing.
-        refused: Why, of those that are missing.
+        arguments: By name, as plain JSON (see `Facts.of`), without those that could not be converted.
+        refused: Why the missing arguments could not be converted, by name.
         tool: Name of the tool.
-        run: Name of the run, where it has one.
-        agent: Who asks, where that is known.
+        run: Name of the run, if it has one.
+        agent: Who asks, if known.
         now: The time, in UTC.
     """
 
@@ -66,7 +66,7 @@ class Facts(NamedTuple):
 
     @classmethod
     def of(cls, tool: str, arguments: Mapping[str, Any], run: str | None, agent: str | None, now: datetime) -> Facts:
-        """Return the facts about a call; values of Python types are written as JSON, as reviewers see them."""
+        """Return the facts about a call, with Python values as JSON, as reviewers see them."""
         plain: dict[str, Any] = {}
         refused: dict[str, str] = {}
         for name, value in arguments.items():
@@ -86,7 +86,7 @@ class Facts(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """The type of an argument: its name in CEL, the one where it may be null, and what converts JSON to it."""
+    """The type of an argument: its CEL name, its CEL name if it may be null, and the conversion from JSON."""
 
     cel: str
     nullable: str
@@ -95,12 +95,12 @@ class _Kind(NamedTuple):
 
 
 class _Refused(ValueError):
-    """A value is not what the schema says."""
+    """A value does not have the type in the schema."""
 
 
 _INT64 = 1 << 63
 _DIGITS = 15
-"""How many digits two decimals may have that are told apart as binary fractions."""
+"""The maximum number of digits with which two different decimals are also different as binary fractions."""
 
 
 def _text(value: Any) -> str:
@@ -211,7 +211,7 @@ Path = tuple[str, ...]
 
 
 def _shape(schema: Schema) -> tuple[dict[Path, _Kind], set[Path]]:
-    """Return the kind of each argument and of each field of nested objects, and where these objects are."""
+    """Return the kinds of the arguments and of the fields of nested objects, and the paths of these objects."""
     kinds, objects = dict[Path, _Kind](), set[Path]()
 
     def walk(properties: Mapping[str, Any], place: Path) -> None:
@@ -232,7 +232,7 @@ def _shape(schema: Schema) -> tuple[dict[Path, _Kind], set[Path]]:
 
 
 def _without_null(schema: Schema, given: Any) -> tuple[Mapping[str, Any], bool]:
-    """Return what a node is when it is not null, and whether it may be null."""
+    """Return the schema of a node without null, and whether null is allowed."""
     node: Mapping[str, Any] = schema.resolved(given)
     types: Any = node.get("type")
     if isinstance(types, list):
@@ -303,11 +303,11 @@ class Condition:
 
     Args:
         text: The CEL expression.
-        schema: Of the tool's arguments; None where it is not known, and `args` is then a map of anything.
+        schema: The schema of the tool's arguments. If it is None (unknown), `args` is an untyped map.
         tool: The tool's name, for messages.
 
     Raises:
-        ConditionError: It does not parse, or does not fit the schema.
+        ConditionError: The text does not parse, or does not match the schema.
         ConfigError: The CEL library is not installed.
     """
 
@@ -325,14 +325,14 @@ class Condition:
                 path: kind for path, kind in self._kinds.items() if any(c[: len(path)] == path for c in chains)
             }
         self._wanted = [(".".join(path), path, kind) for path, kind in self._kinds.items()]
-        # Each value that is handed over costs half a microsecond of the four that CEL takes.
+        # Pass only the variables that are used: each costs half a microsecond of the four that an evaluation takes.
         self._beside = [name for name in ("tool", "run", "agent", "now") if re.search(rf"\b{name}\b", bare)]
         self._program = self._compiled(code)
 
     def _with_presence(self, objects: set[Path]) -> tuple[str, dict[str, Path]]:
-        """Return the expression with a variable of the same length for each `has(args.x)`, and what each stands for.
+        """Return the expression with each `has(args.x)` replaced by a variable of the same length, and their paths.
 
-        CEL gives no answer to `has()` of a variable with a dotted name.
+        CEL does not support `has()` on a variable with a dotted name.
         """
         given: dict[str, Path] = {}
         problems: list[tuple[int, int, str]] = []
@@ -378,7 +378,7 @@ class Condition:
             result = checked.return_type().name()
             if result not in {"BOOL", "DYN"}:
                 raise ConditionError([(1, 1, f"gives {result.lower()}, and a condition is true or false")])
-            # Dates and spans are values only under their own type; everything else may also be null.
+            # Timestamps and durations keep their own type; any other value may also be null.
             timed = {
                 name: kind for name, kind in typed.items() if "TIMESTAMP" in kind.name() or "DURATION" in kind.name()
             }
@@ -402,10 +402,10 @@ class Condition:
         return line, column, _STATUS.sub("", text.replace("Syntax error: ", ""))
 
     def decide(self, facts: Facts) -> bool:
-        """Return what the condition says of a call.
+        """Evaluate the condition for a call.
 
         Raises:
-            UndecidedError: It gives neither true nor false, or what it needs is missing, masked or not of its type.
+            UndecidedError: The result is neither true nor false, or a value is missing, masked or not of its type.
         """
         values: dict[str, Any] = {name: getattr(facts, name) for name in self._beside}
         missing: dict[str, str] = {}
@@ -423,7 +423,7 @@ class Condition:
             values[name] = _at(facts.arguments, path) is not None or path[0] in facts.refused
         try:
             result = self._program.eval(data=values)
-        except RuntimeError as error:  # CEL ends what takes it too many steps
+        except RuntimeError as error:  # CEL ends an evaluation that takes too many steps
             is_long = "budget" in str(error)
             raise UndecidedError("looks at too many values" if is_long else "could not be evaluated") from None
         value = result.value()
@@ -432,7 +432,7 @@ class Condition:
         raise self._undecided(result, missing)
 
     def _add(self, values: dict[str, Any], missing: dict[str, str], facts: Facts) -> None:
-        """Add the arguments that the condition names, each converted to its type; say why one is missing."""
+        """Add the arguments that the condition uses, converted to their types, or the reasons why they are missing."""
         for name, path, kind in self._wanted:
             found = _at(facts.arguments, path)
             if path[0] in facts.refused:
@@ -466,13 +466,13 @@ class Condition:
             return UndecidedError(f"{name!r} was not given; ask has(args.{name}) first")
         if result.type().name() != "ERROR":
             return UndecidedError(f"gave a {result.type().name().lower()}, and a condition is true or false")
-        # CEL's own text may quote a value; these two never do.
+        # CEL's own message may quote a value; these two never do.
         safe = "divide by zero" in text or "No matching overload" in text
         return UndecidedError(text if safe else f"could not be evaluated ({text.partition(':')[0]})")
 
 
 def _at(arguments: Mapping[str, Any], path: Path) -> Any:
-    """Return the value there; None where it is null or missing."""
+    """Return the value at a path; None if it is null or missing."""
     here: Any = arguments
     for name in path:
         if not isinstance(here, dict):
@@ -486,7 +486,7 @@ def _at(arguments: Mapping[str, Any], path: Path) -> Any:
 
 @cache
 def library() -> Any:
-    """Return the CEL library; raises `ConfigError` where it is not installed."""
+    """Return the CEL library; raises `ConfigError` if it is not installed."""
     try:
         from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]  it has none
     except ImportError:
@@ -507,9 +507,9 @@ _MIXED = (("double", "int"), ("int", "double"))
 
 @cache
 def _lenient() -> Any:
-    """Return the standard functions with comparisons between whole numbers and fractions, which CEL can run.
+    """Return the standard functions, with the comparisons between whole numbers and fractions that CEL can run.
 
-    Its checker refuses `args.amount <= 50` for a fraction, so people would have to write `50.0`.
+    CEL's type checker rejects `args.amount <= 50` for a fraction, so people would have to write `50.0`.
     """
     named = {
         name: [(f"{word}_{k}", _type(t), _type(t)) for k, t in _ORDERED.items()] for name, word in _COMPARED.items()

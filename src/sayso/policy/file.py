@@ -1,7 +1,7 @@
-"""`Policy`: the rules of a file, asked about a call; read again when the file changes.
+"""`Policy`: evaluates the rules of a file for a call, and reads the file again when it changes.
 
-A file that cannot be used lets nothing through: every question raises `PolicyError` with line and column until it is
-mended. Rules are asked in order, the first that matches decides, and a call that none matches is held.
+With an invalid file no call passes: every evaluation raises `PolicyError` with line and column until the file is fixed.
+Rules are evaluated in order; the first that matches decides, and a call that no rule matches is held.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ from sayso.policy.verdict import Verdict, hold
 _NO_RULE = replace(hold(), rule="no rule matches")
 _SETTINGS = "sayso.toml"
 _log = logging.getLogger("sayso")
-_announced: set[str] = set()  # files of which the log has told
-_MOST = 512  # tools with their schemas whose conditions are kept compiled
+_announced: set[str] = set()  # files whose use was logged
+_MOST = 512  # cached conditions, per tool and schema
 
 
 class Step(NamedTuple):
-    """A rule that was asked about a call, and what it said.
+    """A rule that was evaluated for a call, and its result.
 
     Attributes:
         rule: The rule.
-        result: `other tool`, `false` and `true` say what its pattern and condition gave; `undecided`, that the
-            condition gave neither.
+        result: `other tool` if no pattern matches, else the result of its condition: `false`, `true` or `undecided`.
         note: Why it is undecided.
-        masked: The masked arguments that it would need.
+        masked: The masked arguments that the condition needs.
     """
 
     rule: Rule
@@ -50,11 +49,11 @@ class Step(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a policy says of a call.
+    """What a policy decides about a call.
 
     Attributes:
-        verdict: The verdict; None where a condition could not be decided, and then the call does not run.
-        steps: The rules that were asked, in order; the last one decided, unless none matched.
+        verdict: The verdict; None if a condition could not be decided, so that the call does not run.
+        steps: The evaluated rules, in order. The last one decided, unless none matched.
     """
 
     verdict: Verdict | None
@@ -70,7 +69,7 @@ class _Compiled(NamedTuple):
 
 @dataclass(eq=False)
 class _Rules:
-    """The rules of a file as it was read, with their conditions compiled for the tools that were asked about."""
+    """The rules of a file at one reading, with their conditions compiled for the tools seen so far."""
 
     label: str
     rules: tuple[Rule, ...]
@@ -81,11 +80,11 @@ class _Rules:
 
     @cached_property
     def policy(self) -> Policy:
-        """These rules as they are, whatever becomes of the file."""
+        """A policy with exactly these rules, whatever happens to the file."""
         return Policy(None, self)
 
     def usable(self) -> Self:
-        """Return this, or raise `PolicyError` for what is wrong with the file."""
+        """Return these rules; raises `PolicyError` if the file has problems."""
         if self.problems:
             raise self.error(self.problems)
         return self
@@ -96,7 +95,7 @@ class _Rules:
         return errors.PolicyError(f"{self.label}:{first.line}:{first.column}:", f"{first.message}{rest}")
 
     def for_tool(self, tool: str, name: str, schema: Schema | Mapping[str, Any] | None) -> list[_Compiled]:
-        """Return the rules for a tool, and no others; raise `PolicyError` where a condition does not fit its schema."""
+        """Return the rules for a tool; raises `PolicyError` if a condition or template does not match its schema."""
         key = tool, name, _key_of(schema)
         known = self.compiled.get(key)
         if known is None:
@@ -112,13 +111,13 @@ class _Rules:
         return known
 
     def fitting(self, tool: str, name: str) -> list[Rule]:
-        """Return the rules of which a pattern fits a tool."""
+        """Return the rules with a pattern that matches a tool."""
         return [rule for rule in self.rules if any(matches(pattern, tool, name) for pattern in rule.tools)]
 
     def checked(
         self, tool: str, name: str, shape: Schema | None, label: str
     ) -> tuple[list[_Compiled], list[Problem]]:  # fmt: skip
-        """Return the rules for a tool, and which conditions do not fit its schema; `label` is for messages."""
+        """Return the rules for a tool, and the conditions that do not match its schema; `label` is for messages."""
         made: list[_Compiled] = []
         problems: list[Problem] = []
         for rule in self.fitting(tool, name):
@@ -137,7 +136,7 @@ def _shape(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
 
 
 def _budget_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[Problem]:
-    """Yield what a budget sums up that the tool does not take; at a gate such a call is held."""
+    """Yield the budgets that sum up a field that the tool does not take. At a gate, such a call is held."""
     from difflib import get_close_matches
 
     for budget in rule.verdict.budgets:
@@ -174,9 +173,9 @@ def _key_of(schema: Schema | Mapping[str, Any] | None) -> str:
 
 
 class Policy:
-    """The rules of a policy file; `when=policy` puts them in front of a gate or a held call.
+    """The rules of a policy file; `when=policy` applies them to a gate or a held call.
 
-    Made by `Policy.load`; `str(policy)` names its file.
+    Created by `Policy.load`; `str(policy)` is the name of its file.
     """
 
     def __init__(self, path: Path | None, rules: _Rules | None = None) -> None:
@@ -187,12 +186,12 @@ class Policy:
         """Return the policy of a file.
 
         Args:
-            path: The file; when not given, the `[[rules]]` of the settings file in effect (the one that `SAYSO_CONFIG`
-                names, else the nearest `sayso.toml` from the working folder upwards), or the file that its
-                `[policy] file =` names. Where there are no rules either, every call is held.
+            path: The file. Defaults to the `[[rules]]` of the settings file in effect (the one that `SAYSO_CONFIG`
+                names, else the nearest `sayso.toml` from the working folder upwards), or to the file that its `[policy]
+                file =` names. If there are no rules at all, every call is held.
 
         Raises:
-            PolicyError: The file is not there, is not the user's own, or has mistakes; with line and column.
+            PolicyError: The file does not exist, may be written by others, or has mistakes; with line and column.
         """
         policy = cls.of_file(path)
         _ = policy.rules
@@ -200,27 +199,27 @@ class Policy:
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str] | None = None) -> Policy:
-        """Return the policy of a file as `load` does, also where it has mistakes; `problems` lists them."""
+        """Return the policy of a file as `load` does, even if it has mistakes; `problems` lists them."""
         return cls(None if path is None else Path(path).absolute())
 
     @property
     def label(self) -> str:
-        """Path of the file, as messages say it."""
+        """Path of the file, as messages show it."""
         return self._rules().label
 
     @property
     def path(self) -> str:
-        """Absolute path of the file that has the rules; empty where there is none."""
+        """Absolute path of the file with the rules; empty if there is none."""
         return self._rules().path
 
     @classmethod
     def of_text(cls, text: str, name: str = "policy.toml") -> Policy:
-        """Return the policy of a file's text, for tests; raises `PolicyError` where it has mistakes."""
+        """Return the policy with this text, for tests; raises `PolicyError` if it has mistakes."""
         rules, problems = parse(text, is_settings=False)
         return cls(None, _Rules(name, tuple(_labelled(rule, name) for rule in rules), tuple(problems)).usable())
 
     def let_through(self, name: str) -> None:
-        """Log at the first call that it lets through which file decides."""
+        """Log which file decides, at the first call that passes without a person."""
         file = str(self._path) if self._fixed is None else self._fixed.path
         if file not in _announced:
             _announced.add(file)
@@ -239,7 +238,7 @@ class Policy:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules as the file has them now; raises `PolicyError` where it cannot be used."""
+        """The rules that are now in the file; raises `PolicyError` if it cannot be used."""
         return self._rules().usable().rules
 
     def problems(
@@ -248,12 +247,12 @@ class Policy:
         *,
         asked_by: Mapping[str, str] | None = None,
     ) -> list[Problem]:
-        """Return all that is wrong with the file.
+        """Return the problems of the file.
 
         Args:
-            tools: Known tools, by name, with the schemas of their arguments: conditions, budgets and templates are
-                checked with each that their rule's patterns match.
-            asked_by: Which program asked for these tools, for messages.
+            tools: Known tools by name, with the schemas of their arguments. Conditions, budgets and templates are
+                checked with each tool that their rule's patterns match.
+            asked_by: The program that asked for each of these tools, for messages.
 
         Raises:
             PolicyError: The file cannot be read.
@@ -265,14 +264,14 @@ class Policy:
     def notes(
         self, tools: Mapping[str, Schema | Mapping[str, Any]], *, asked_by: Mapping[str, str] | None = None
     ) -> list[Problem]:
-        """Return templates that do not fit a tool which may be of another project, as no pattern names its module."""
+        """Return templates that do not match a tool whose module no pattern names: it may belong to another project."""
         return sorted({one for one, is_note in _about(self._rules(), tools, asked_by or {}) if is_note})
 
     def explain(
         self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
         run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Answer:  # fmt: skip
-        """Return what the policy says of a call, and which rules it asked for that; see `verdict`."""
+        """Return what the policy decides about a call, with the rules that it evaluated; see `verdict`."""
         rules, steps = self._rules().usable(), list[Step]()
         name = short_name(tool, is_function=is_function)
         facts = Facts.of(name, arguments, run, agent, now or clock.now())
@@ -295,23 +294,23 @@ class Policy:
         self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
         run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Verdict:  # fmt: skip
-        """Return what the first rule that matches a call says of it; a call that no rule matches is held.
+        """Return the verdict of the first rule that matches a call; a call that no rule matches is held.
 
         Args:
             tool: Name of the tool, `module:function` for a function.
             arguments: By name.
-            schema: Of the arguments: a JSON Schema. Conditions are checked with it before they are asked.
+            schema: The JSON Schema of the arguments. Conditions are checked against it before they are evaluated.
             run: Name of the run.
             agent: Who asks.
             now: The time, for tests.
-            is_function: Whether the tool is a Python function, which patterns without a colon may name without its
-                module; None where only its name is known. A name that somebody else chose is none.
+            is_function: Whether the tool is a Python function, which a pattern without a colon matches without its
+                module; None if only the name is known. A name that somebody else chose is not a function.
 
         Raises:
-            PolicyError: The file cannot be used, a condition does not fit the schema, or it gives neither true nor
-                false. The call is not to be run.
+            PolicyError: The file cannot be used, a condition does not match the schema, or it gives neither true nor
+                false. The call must not run.
         """
-        # The loop of `explain` without its steps: this is asked at every call of a gate.
+        # The loop of `explain` without its steps, because this runs at every call of a gate.
         rules = self._rules().usable()
         facts, name = None, short_name(tool, is_function=is_function)
         for rule, condition in rules.for_tool(tool, name, schema):
@@ -332,7 +331,7 @@ class Policy:
 def _about(
     rules: _Rules, tools: Mapping[str, Schema | Mapping[str, Any]], asked_by: Mapping[str, str]
 ) -> Iterator[tuple[Problem, bool]]:
-    """Yield what does not fit known tools, and whether that is only worth a note."""
+    """Yield what does not match known tools, and whether that is only worth a note."""
     for tool, given in tools.items() if not rules.problems else ():
         name, shape = short_name(tool), _shape(given)
         label = f"{tool} (asked by {asked_by[tool]})" if tool in asked_by else name
@@ -347,7 +346,7 @@ def _about(
 
 
 def in_effect() -> Policy | None:
-    """Return the policy of the settings file in effect; None where there is none, or it has no rules.
+    """Return the policy of the settings file in effect; None if there is no such file, or it has no rules.
 
     Raises:
         PolicyError: The file cannot be used.
@@ -368,11 +367,11 @@ _known: dict[str, tuple[tuple[Any, ...], _Rules]] = {}
 
 
 def _settings() -> tuple[str, os.stat_result | None] | None:
-    """Return the settings in effect, as `config.settings_file` does; this is asked at every call of a gate."""
+    """Return the settings file in effect, as `config.settings_file` does, but fast: it runs at every call of a gate."""
     if (pinned := config.pinned) is not None:
         paths = () if pinned[0] is None else (str(pinned[0]),)
     elif (named := config.named_file()) is not None:
-        return named, None  # whether it is there or not: one that is gone lets nothing through
+        return named, None  # even if it does not exist: a missing file lets nothing through
     else:
         here = config.working_folder()
         paths = _candidates.get(here)
@@ -381,10 +380,10 @@ def _settings() -> tuple[str, os.stat_result | None] | None:
             _candidates.clear()
             paths = _candidates[here] = tuple(str(one / _SETTINGS) for one in (folder, *folder.parents))
     for path in paths:
-        if not _access(path, _F_OK, effective_ids=_AS_EFFECTIVE):  # mostly it is not there, and `stat` would raise
+        if not _access(path, _F_OK, effective_ids=_AS_EFFECTIVE):  # usually it does not exist, and `stat` would raise
             continue
         try:
-            there = os.stat(path)  # noqa: PTH116  the same
+            there = os.stat(path)  # noqa: PTH116  faster, as above
         except OSError:
             continue
         return (path, there) if stat.S_ISREG(there.st_mode) else None
@@ -393,14 +392,14 @@ def _settings() -> tuple[str, os.stat_result | None] | None:
 
 def _stamp(path: str, found: os.stat_result | None) -> tuple[Any, ...]:
     try:
-        found = os.stat(path) if found is None else found  # noqa: PTH116  the same
+        found = os.stat(path) if found is None else found  # noqa: PTH116  faster, as above
     except OSError as error:
         return (type(error).__name__,)
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
 
 
 def _read(path: str, found: os.stat_result | None = None) -> _Rules:
-    """Return the rules of a file, or of the one that its `[policy] file =` names; read again where it has changed."""
+    """Return the rules of a file, or of the one that its `[policy] file =` names, read again if it has changed."""
     rules = _read_one(path, found)
     if rules.points_to is None or rules.problems:
         return rules
@@ -409,7 +408,7 @@ def _read(path: str, found: os.stat_result | None = None) -> _Rules:
 
 
 def _read_one(path: str, found: os.stat_result | None = None) -> _Rules:
-    # Taken before the file is read: one that changes meanwhile is read again at the next call.
+    # Taken before the file is read, so that a file that changes meanwhile is read again at the next call.
     stamp = _stamp(path, found)
     known = _known.get(path)
     if known is None or known[0] != stamp:
@@ -433,7 +432,7 @@ def _parsed(path: Path) -> _Rules:
 
 
 def _pointer(path: Path, text: str, *, has_rules: bool) -> tuple[Path | None, list[Problem]]:
-    """Return the file that `[policy] file =` names, and what is wrong with that table."""
+    """Return the file that `[policy] file =` names, and the problems of that table."""
     from sayso.policy.rules import Positions
 
     positions = Positions(text)
@@ -457,7 +456,7 @@ def _pointer(path: Path, text: str, *, has_rules: bool) -> tuple[Path | None, li
 
 
 def _labelled(rule: Rule, file: str) -> Rule:
-    """Return a rule whose verdict says where it stands, if it has no name of its own."""
+    """Return a rule whose verdict names its place in the file, if it has no name of its own."""
     if rule.is_named:
         return rule
     return replace(rule, verdict=replace(rule.verdict, rule=f"{rule.name} ({file}:{rule.line})"))

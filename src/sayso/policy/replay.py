@@ -1,4 +1,4 @@
-"""What a policy would have decided on past requests, compared with what happened to them or what another one says."""
+"""What a policy would have decided about past requests, compared with what happened or with another policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = Literal["allow", "hold", "deny", "uncertain", "error"]
 
 
 class Past(NamedTuple):
-    """What a policy would have decided on a past call, and the masked arguments for which it cannot be told."""
+    """What a policy would have decided about a past call, and the masked arguments that prevent an answer."""
 
     outcome: Outcome
     masked: tuple[str, ...] = ()
@@ -23,15 +23,15 @@ class Past(NamedTuple):
 
 @dataclass
 class Replay:
-    """What was found.
+    """The result of a replay.
 
     Attributes:
-        asked: How many past calls the policy was asked about.
-        verdicts: How many it would have allowed, held and denied; `uncertain` needs a masked value, and `error` would
-            not have run.
-        changes: The ids of the calls that are decided otherwise, by what was and what would be.
+        asked: The number of past calls that were evaluated.
+        verdicts: How many the policy would have allowed, held and denied. `uncertain` depends on a masked value;
+            `error` would not have run.
+        changes: The ids of the calls with another decision, by the old and the new one.
         masked: The masked arguments that made verdicts uncertain, by name, and how often.
-        left_out: How many requests are no calls, or were purged.
+        left_out: The number of requests that are not calls, or were purged.
     """
 
     asked: int = 0
@@ -50,12 +50,12 @@ class Replay:
 
 
 def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = None) -> Replay:
-    """Ask a policy about past calls, with what people were shown of them and the time at which they were asked.
+    """Evaluate a policy for past calls, with the arguments that people saw and the time at which they were asked.
 
     Args:
-        requests: The requests; those that are no calls, or whose content was purged, are counted and left out.
+        requests: The requests. Those that are not calls, or whose content was purged, are counted and left out.
         policy: The policy.
-        before: What it is compared with; when not given, what happened: each was held, unless a budget allowed it.
+        before: The policy to compare with. Defaults to what happened: each was held, unless a budget allowed it.
     """
     found = Replay()
     for request in requests:
@@ -74,7 +74,7 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
 
 
 def verdict_on(policy: Policy, request: Request) -> Past:
-    """Ask a policy about a past call, with what people were shown of it and the time at which it was asked."""
+    """Evaluate a policy for a past call, with the arguments that people saw and the time at which it was asked."""
     call = request.call
     try:
         answer = policy.explain(
@@ -94,5 +94,5 @@ def _happened(request: Request) -> Outcome:
 
 
 def _run_of(request: Request) -> str | None:
-    """Return the run's name, as a condition sees it: none where the program gave none."""
+    """Return the run's name as conditions see it; None if the program gave none."""
     return None if request.process is not None else request.run_id

@@ -1,7 +1,7 @@
-"""Reads the rules of a policy file, and says of each mistake in which line and column it stands.
+"""Parses the rules of a policy file, and reports each mistake with its line and column.
 
-`tomllib` parses the file; `Positions` finds where tables, keys and values stand, which `tomllib` does not tell. Nothing
-is guessed: an unknown key, a rule that no call reaches or a condition that does not parse makes the file unusable.
+`tomllib` parses the file; `Positions` finds the positions of tables, keys and values, which `tomllib` does not report.
+Nothing is guessed: an unknown key, an unreachable rule or a condition that does not parse makes the file unusable.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Problem(NamedTuple):
     """A mistake in a policy file.
 
     Attributes:
-        line: Where it stands, from 1.
+        line: Its line, from 1.
         column: From 1.
-        message: What is wrong, and what would be right.
+        message: What is wrong and what would be right.
     """
 
     line: int
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A call that a rule's author expects a verdict for; `sayso policy test` asks the policy about it."""
+    """A call and the verdict that the rule's author expects; `sayso policy test` evaluates it."""
 
     line: int
     tool: str
@@ -56,11 +56,11 @@ class Rule:
 
     Attributes:
         name: Its `name`, or `rule 3`.
-        line: Where it begins in the file.
-        tools: Patterns; the rule is for a tool that one of them matches.
-        when: Its condition, as CEL; None for every call of these tools.
-        verdict: What it says of a call.
-        examples: What its author expects.
+        line: Its first line in the file.
+        tools: Patterns; the rule applies to a tool that one of them matches.
+        when: Its condition in CEL; None for every call of these tools.
+        verdict: What it decides.
+        examples: Calls with their expected verdicts.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Rule:
     is_named: bool = True
 
     def at(self, key: str, line: int = 1, column: int = 1) -> tuple[int, int]:
-        """Return line and column in the file of a place in the text of a key."""
+        """Return the line and column in the file of a position in the text of a key."""
         return self.positions.inside((*self.place, key), line, column)
 
 
@@ -87,10 +87,10 @@ _FUNCTION = re.compile(r"(?!MCP:)[^\W\d]\w*(\.\w+)*:[^\W\d][\w.<>]*")
 
 
 def short_name(tool: str, *, is_function: bool | None = None) -> str:
-    """Return what a tool is called without its module, which only a Python function has: `module:name`.
+    """Return a tool's name without its module, which only the name of a Python function has: `module:name`.
 
-    A name that a foreign server chooses may have a colon in it as well, and is never cut there. Who knows of the tool
-    only its name (`is_function` is None) goes by its shape; Cursor calls the tools of all servers `MCP:NAME`.
+    A name that a foreign server chooses may contain a colon too, and is never cut there. If only the name is known
+    (`is_function` is None), its form decides; Cursor names the tools of all servers `MCP:NAME`.
     """
     if is_function is None:
         is_function = _FUNCTION.fullmatch(tool) is not None
@@ -98,7 +98,7 @@ def short_name(tool: str, *, is_function: bool | None = None) -> str:
 
 
 def matches(pattern: str, tool: str, name: str) -> bool:
-    """Say whether a pattern is for a tool: `*` stands for any text; without a colon, it is for the short name, too.
+    """Return whether a pattern matches a tool. `*` is any text; a pattern without a colon also matches the short name.
 
     A function is `module:name`, so that `refund` matches `payments.api:refund`.
     """
@@ -112,7 +112,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _covers(wider: str, pattern: str) -> bool:
-    """Say whether every tool that `pattern` matches is matched by `wider`; a star in it is any text."""
+    """Return whether `wider` matches every tool that `pattern` matches; `*` is any text."""
     return _matches(wider, pattern) or ("*" not in pattern and matches(wider, pattern, short_name(pattern)))
 
 
@@ -127,7 +127,7 @@ _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[ \t
 
 
 class Positions:
-    """Where the tables, keys and values of a TOML document stand; the document is one that `tomllib` has read."""
+    """The positions of tables, keys and values in a TOML document that `tomllib` has parsed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -144,7 +144,7 @@ class Positions:
                 at = _end_of_line(text, found.end())
             elif (found := _KEY.match(text, at)) is not None:
                 place = (*table, *map(_unquoted, _PART.findall(found[1])))
-                for end in range(len(table) + 1, len(place) + 1):  # a dotted key names the tables that it is in
+                for end in range(len(table) + 1, len(place) + 1):  # a dotted key also names its tables
                     self._keys.setdefault(place[:end], found.start(1))
                 self._values.setdefault(place, found.end())
                 at = _end_of_value(text, found.end())
@@ -152,7 +152,7 @@ class Positions:
                 at = _end_of_line(text, at)
 
     def _entered(self, found: re.Match[str]) -> Place:
-        """Return the place of a table; an array of tables has its number behind its name."""
+        """Return the place of a table; in an array of tables, the number follows the name."""
         place: Place = ()
         parts = [_unquoted(part) for part in _PART.findall(found[2])]
         for number, part in enumerate(parts):
@@ -166,17 +166,17 @@ class Positions:
         return place
 
     def has(self, place: Place) -> bool:
-        """Say whether a key or a table stands there with its own name, and not inside of a value."""
+        """Return whether a key or table has its own name at this place, and is not inside a value."""
         return place in self._keys
 
     def of(self, place: Place) -> tuple[int, int]:
-        """Return line and column of a key or table, else of what it stands in."""
+        """Return the line and column of a key or table, else of what contains it."""
         while place and place not in self._keys:
             place = place[:-1]
         return self._line_column(self._keys.get(place, 0))
 
     def inside(self, place: Place, line: int, column: int) -> tuple[int, int]:
-        """Return where a place in a text stands in the file, the text being the value of a key."""
+        """Return the position in the file of a position in the text that is a key's value."""
         begin = self._values.get(place)
         found = None if begin is None else _STRING.match(self._text, begin)
         if found is None or begin is None:
@@ -204,7 +204,7 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _end_of_value(text: str, at: int) -> int:
-    """Return where the line after a value begins; brackets and texts may go over several lines."""
+    """Return the start of the line after a value, which may span several lines."""
     depth = 0
     while at < len(text):
         char = text[at]
@@ -222,11 +222,11 @@ def _end_of_value(text: str, at: int) -> int:
 
 
 def _offsets(token: str) -> list[tuple[int, str]]:
-    """Return each character that a TOML string means, with where it stands in its token."""
+    """Return each character of a TOML string's value, with its offset in the token."""
     width = 3 if token[:3] in {'"""', "'''"} else 1
     at, end, found = width, len(token) - width, list[tuple[int, str]]()
     if width == 3 and token[at:].startswith(("\n", "\r\n")):
-        at = token.index("\n") + 1  # a newline right behind the quotes is not part of the text
+        at = token.index("\n") + 1  # a newline right after the quotes is not part of the text
     while at < end:
         escape = _ESCAPE.match(token, at) if token[0] == '"' else None
         if escape is None:
@@ -254,7 +254,7 @@ def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) for one in cast("list[Any]", value))
 
 
-_Check = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is expected
+_Check = tuple[Callable[[Any], bool], str]  # whether a value is valid, and what is expected
 _Keys = Mapping[str, _Check]
 _TEXT = _is_text, "a text"
 _TEXTS = _is_texts, "a list of texts"
@@ -262,7 +262,7 @@ _ONE_OR_MORE: _Check = (lambda value: isinstance(value, str) or _is_texts(value)
 _SPAN = _is_text, "a span of time such as '24h'"
 _FLAG: _Check = (lambda value: type(value) is bool), "true or false"
 _VERDICT: _Check = (lambda value: value in ("allow", "hold", "deny")), "'allow', 'hold' or 'deny'"
-# What each key takes; those of a hold are the arguments of `hold`.
+# The valid keys; those of a hold are the arguments of `hold`.
 _OF_HOLD: _Keys = {
     "prompt": _TEXT, "quorum": (lambda value: type(value) is int and value > 0, "a number of people from 1"),
     "roles": _TEXTS, "expires": _SPAN, "risk": _TEXT, "summary": _TEXT, "redact": _TEXTS, "channels": _TEXTS,
@@ -285,11 +285,11 @@ _CHANNEL = re.compile(r"[a-z0-9_-]{1,40}")
 
 
 def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
-    """Return the rules of a policy file, and everything that is wrong with it, in order.
+    """Return the rules of a policy file and all its problems, in order.
 
     Args:
         text: The file.
-        is_settings: It is a `sayso.toml`, which has other tables too.
+        is_settings: Whether it is a `sayso.toml`, which also has other tables.
     """
     try:
         content = tomllib.loads(text)
@@ -323,7 +323,7 @@ def _of_toml(text: str, error: tomllib.TOMLDecodeError) -> Problem:
 
 
 class _Reader:
-    """Reads rules and gathers what is wrong with them."""
+    """Reads rules and collects their problems."""
 
     def __init__(self, positions: Positions) -> None:
         self.problems: list[Problem] = []
@@ -334,7 +334,7 @@ class _Reader:
         self.problems.append(Problem(*self._positions.of(place), message))
 
     def rule(self, number: int, given: dict[str, Any]) -> Rule | None:
-        """Return the rule in a table; None where it cannot be used, and then there are problems."""
+        """Return the rule of a table; None if it has problems."""
         place, before = ("rules", number), len(self.problems)
         table = self._checked(place, given, _OF_RULE, "a rule")
         name = self._name(place, table, number)
@@ -361,7 +361,7 @@ class _Reader:
         return Rule(name, line, tools, table.get("when"), verdict, told, self._positions, place, "name" in table)
 
     def _checked(self, place: Place, table: Mapping[str, Any], known: _Keys, what: str) -> dict[str, Any]:
-        """Return what of a table can be used; the rest is a problem."""
+        """Return the valid keys of a table; the others become problems."""
         from difflib import get_close_matches
 
         found: dict[str, Any] = {}
@@ -451,7 +451,7 @@ class _Reader:
             self.wrong((*place, key), f"{key} names {hidden[0]!r}, which is no argument")
 
     def _check_condition(self, place: Place, when: str) -> None:
-        """Gather what is wrong with a condition whatever the tool; it is checked again with each tool's schema."""
+        """Collect the problems of a condition that do not depend on the tool; each tool's schema is checked later."""
         try:
             Condition(when, None)
         except ConditionError as error:
@@ -475,8 +475,8 @@ class _Reader:
         return Example(line, tool, table.get("args", {}), table["expect"], *rest)
 
     def check_reached(self, rules: list[Rule]) -> None:
-        """Gather the rules that no call can reach, because an earlier one without a condition takes all of them."""
-        # By condition: which rules have a tool by its name, and which by a pattern with a star.
+        """Collect the rules that no call reaches, because an earlier one matches all of their calls."""
+        # By condition: the rules that have a tool by name, and those that have it by a pattern with a star.
         named, starred = defaultdict[Any, set[int]](set), defaultdict[Any, list[tuple[str, int]]](list)
         for number, rule in enumerate(rules):
             takers: set[int] | None = None
@@ -499,7 +499,7 @@ class _Reader:
 
 
 def template_fields(text: str) -> list[str]:
-    """Return the fields of a template, in order; raises `ValueError` where it is none."""
+    """Return the fields of a template, in order; raises `ValueError` if it is invalid."""
     found: list[str] = []
     for _, part, spec, _ in string.Formatter().parse(text):
         if part is not None:

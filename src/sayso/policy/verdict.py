@@ -19,28 +19,28 @@ from sayso.model.reviewer import Escalation, Quorum, Reviewer
 
 @dataclass(frozen=True)
 class Verdict:
-    """A rule's answer; made by `allow`, `hold` and `deny`.
+    """A rule's answer; created by `allow`, `hold` and `deny`.
 
     Attributes:
-        kind: What is to happen to the call.
+        kind: What happens to the call.
         reason: Why; reviewers see it on a hold, the program gets it on a denial.
-        prompt: For a hold, what the reviewer is to read first, instead of the gate's.
+        prompt: For a hold, what the reviewer should read first, instead of the gate's.
         expires: For a hold, how long the request waits, instead of the gate's.
-        quorum: For a hold, who must agree, instead of the gate's.
+        quorum: For a hold, who must approve, instead of the gate's.
         risk: For a hold, the risk word, instead of the gate's.
-        context: For a hold, facts for the reviewer's front end: JSON values, and nothing that may not be shown.
-        escalation: For a hold, who else may decide later, instead of the gate's; a hold with a quorum of its own has
-            no other than this one.
-        budgets: For a call that is let through, within which limits; it is recorded then, and where there is no room a
-            person is asked: what is said of a hold counts for that one.
-        always: For a hold, that a person decides each call, and no grant stands in.
+        context: For a hold, facts for the reviewer's front end: JSON values that may be shown.
+        escalation: For a hold, who else may decide later, instead of the gate's; a hold with its own quorum does not
+            use the gate's.
+        budgets: For an allowed call, its limits. The call is recorded; if a limit is used up, it is held, with the
+            options of a hold given here.
+        always: For a hold, that a person decides each call, and no grant can.
         summary: For a hold, what the call does, in one line; a template, instead of the gate's.
-        redact: For a hold, more names of arguments and fields to mask, beside the gate's.
-        channels: For a hold, the only channels that are told of it; empty for all.
-        effect: For a hold, the effect of the call; a template, where the gate names none.
-        approve_from_notification: For a hold, that its push notification may carry an Approve button.
-        log: For a call that is let through, that the journal notes it.
-        rule: Name of the rule, where it has one; it is recorded.
+        redact: For a hold, more names of arguments and fields to mask, in addition to the gate's.
+        channels: For a hold, the only channels that are notified; empty for all.
+        effect: For a hold, the effect of the call; a template, used if the gate has none.
+        approve_from_notification: For a hold, that its push notification may have an Approve button.
+        log: For an allowed call, that it is written to the journal.
+        rule: Name of the rule, if it has one; it is recorded.
     """
 
     kind: Literal["allow", "hold", "deny"]
@@ -62,7 +62,7 @@ class Verdict:
     rule: str | None = None
 
     def __post_init__(self) -> None:
-        # Rules are written by users, and a verdict that cannot be kept must be told as the rule's fault.
+        # Users write rules, so an invalid verdict must be reported as the rule's fault.
         kinds = {
             "reason": str, "prompt": str, "expires": timedelta, "quorum": Quorum, "risk": str, "context": dict,
             "escalation": Escalation, "budgets": tuple, "always": bool, "summary": str, "redact": tuple,
@@ -86,7 +86,7 @@ class Verdict:
             raise ValueError(
                 "approve_from_notification is for a hold that says risk='low' and asks for no quorum and no roles"
             )
-        # What would not count is refused, and not dropped.
+        # An option that would have no effect is rejected, not ignored.
         needs = {"summary": self.summary, "redact": self.redact, "channels": self.channels, "effect": self.effect}
         may_be_held = self.kind == "hold" or bool(self.budgets)
         lost = [name for name, value in needs.items() if value is not None and value != () and not may_be_held]
@@ -100,16 +100,16 @@ class Verdict:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the call becomes a request: it is held, or let through within a budget."""
+        """Whether the call becomes a request: it is held, or allowed within a budget."""
         return self.kind == "hold" or bool(self.budgets)
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What a `verify=` hook returns when the call had its effect, and what the call then returns.
+    """Returned by a `verify=` hook if the call had its effect, with the call's result.
 
     Attributes:
-        result: The value that the call would have returned; a hook that knows none may return `True` instead.
+        result: The value that the call would have returned. A hook that does not know it may return `True` instead.
     """
 
     result: Any = None
@@ -121,17 +121,17 @@ _ALLOW, HOLD = Verdict("allow"), Verdict("hold")
 def allow(
     *, budget: Budget | str | Iterable[Budget | str] | None = None, otherwise: Verdict | None = None, log: bool = False
 ) -> Verdict:  # fmt: skip
-    """Return the verdict that lets the call through; nothing is written without a budget.
+    """Return the verdict that lets the call run. Without a budget, nothing is recorded.
 
     Args:
-        budget: A limit, or several, on what is let through, such as `"sum(args.amount) <= 1000 per 24h per agent"`.
-            The call is recorded and takes its part when it starts; where there is no room, it waits for a person.
-        otherwise: What such a hold needs, a `hold(...)`; else what the gate says.
-        log: The journal notes the call, too.
+        budget: One or several limits, such as `"sum(args.amount) <= 1000 per 24h per agent"`. The call is recorded and
+            uses its part when it starts; if a limit would be exceeded, it waits for a person.
+        otherwise: A `hold(...)` with the options of such a hold; defaults to the gate's.
+        log: Whether the call is also written to the journal.
 
     Raises:
-        ConfigError: A text says no budget.
-        ValueError: `otherwise` is no hold, or stands without a budget.
+        ConfigError: A text is not a budget.
+        ValueError: `otherwise` is not a hold, or is given without a budget.
     """
     if otherwise is not None and (otherwise.kind != "hold" or otherwise.always or budget is None):
         raise ValueError("otherwise= is a hold() without always=, for a call that has no room in budget=")
@@ -153,20 +153,20 @@ def hold(
 
     Args:
         reason: Why, shown to the reviewer.
-        prompt: What the reviewer is to read first.
+        prompt: What the reviewer should read first.
         expires: How long the request waits, e.g. `"24h"`.
         quorum: How many distinct reviewers must approve.
         roles: Each of them must have one of these.
-        risk: A word of yours, e.g. `high`.
-        escalate_after, escalate_to: After this time those with one of these roles, and these reviewers, may decide too.
-            A hold that says `quorum` or `roles` and not this is not escalated, whatever the gate says.
-        always: A person decides each call: no grant stands in.
+        risk: A word of your own, e.g. `high`.
+        escalate_after, escalate_to: After this time, people with one of these roles and these reviewers may also
+            decide. A hold with `quorum` or `roles` and without these is not escalated, whatever the gate says.
+        always: Whether a person decides each call, so that no grant can.
         summary: What the call does, in one line: a template over the arguments.
         redact: More names of arguments and fields to mask.
-        channels: Only these channels are told of the request.
+        channels: The only channels that are notified.
         effect: What the call does to the world: a template over the arguments, as for `sayso.gate`.
-        approve_from_notification: Its push notification may carry an Approve button; with `risk="low"` only, and not
-            with a quorum or roles.
+        approve_from_notification: Whether its push notification may have an Approve button; only with `risk="low"`,
+            and without quorum and roles.
     """
     wanted: dict[str, Any] = {"count": quorum, "roles": roles}
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -187,22 +187,22 @@ def _names(option: str, given: Collection[str]) -> tuple[str, ...]:
 
 
 def deny(reason: str) -> Verdict:
-    """Return the verdict that refuses the call without asking anybody; the program gets `reason`."""
+    """Return the verdict that refuses the call without asking a person; the program gets `reason`."""
     return Verdict("deny", reason)
 
 
 def describe(rule: Any, option: str = "when") -> str:
-    """Return how a rule is named to people; `option` is what its author calls it."""
+    """Return a rule's name for messages; `option` is the name of the option that takes it."""
     if isinstance(rule, bool):
         return f"{option}={rule}"
     return f"{option}={getattr(rule, '__name__', type(rule).__name__)}"
 
 
 def verdict_of(answer: object, rule: str) -> Verdict:
-    """Return the verdict that a rule's answer means; `rule` is how the rule is named to people.
+    """Return the verdict for a rule's result; `rule` is the rule's name for messages.
 
     Raises:
-        PolicyError: It is neither a bool nor a `Verdict`: `None`, `1`, `"no"` and `{}` are errors, not truth.
+        PolicyError: It is neither a bool nor a `Verdict`. `None`, `1`, `"no"` and `{}` are errors, not booleans.
     """
     match answer:
         case True:

@@ -1,6 +1,6 @@
-"""The person's door: list what waits, look at a request, decide it, and share the work with others.
+"""What reviewers do: list requests, look at one, decide it, and share the work with others.
 
-`sayso.Review` is its public API. `review` has the decisions, `teamwork` comments, snoozing, assignment and delegation.
+`sayso.Review` is the public API. `review` has the decisions, `teamwork` comments, snoozing and delegation.
 """
 
 from sayso.reviews.review import RequestPage, Review

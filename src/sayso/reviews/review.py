@@ -1,8 +1,8 @@
 """The API of reviewers: list what waits, look at a request, and decide it.
 
-Each verb reads the request, validates the reviewer's input, and has the store take the decision in one transaction,
-which checks everything again. A refused decision raises a `sayso.errors.DecisionRefusedError` and changes nothing.
-`sayso.aio.Review` is the async version.
+Each verb reads the request, validates the reviewer's input, and calls the store, which checks everything again and
+records the decision in one transaction. A refused decision raises a `sayso.errors.DecisionRefusedError` and changes
+nothing. `sayso.aio.Review` is the async version.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _MOST_EARLIER = 2_000
 
 @dataclass(frozen=True)
 class RequestPage(Page):
-    """A page of a list. A `for` loop over it goes through the whole list and fetches further pages as it goes.
+    """A page of a list. A `for` loop over it iterates the whole list and fetches further pages as needed.
 
-    Where the list was asked for with `limit=`, the loop ends with this page. A page is true if it holds a request.
-    It has no length and no index, because both could mean the page or the list: `len(page.requests)` and
-    `page.requests[0]` are the page's, `Review.count(...)` counts the list.
+    If the list was requested with `limit=`, the loop ends with this page. A page is true if it has a request. It has no
+    length and no index, because both could mean the page or the list: `len(page.requests)` and `page.requests[0]` are
+    the page's, `Review.count(...)` counts the list.
 
     Attributes:
-        requests: Those of this page.
+        requests: The requests of this page.
         cursor: Where the next page begins; None at the end.
     """
 
@@ -60,7 +60,7 @@ class RequestPage(Page):
     def __bool__(self) -> bool:
         return bool(self.requests)
 
-    if not TYPE_CHECKING:  # type checkers say by themselves that there is neither
+    if not TYPE_CHECKING:  # type checkers know that there is neither
 
         def __len__(self) -> NoReturn:
             raise TypeError("a page has no length: len(page.requests) is this page's, Review.count(...) the list's")
@@ -78,16 +78,16 @@ class Review(Teamwork):
     """The verbs of a reviewer on one store.
 
     What a verb changes is durable on return, and a refused decision changes nothing. Verbs take `by=`, who decides, and
-    `channel=`, and return the request as it is then where they do not say otherwise.
+    `channel=`. Unless they say otherwise, they return the request after the change.
 
     Args:
         store: A store or its address; None is the configured one.
-        by: Who decides where a verb's own `by=` names nobody; None is the configured one (see `sayso.config`).
-        reviewer: The same; the older name of it.
-        channel: Through which channel the decisions come, as the record will say.
-        sweeps: Whether looking first writes down what has expired or was broken off. Where looking must change
-            nothing, as for a page that a browser reads ahead, it is shown so all the same, and decided by.
-        undo_within: How long an approval can be undone; its call does not start before. None: it starts at once.
+        by: Who decides if a verb's own `by=` is not given; None is the configured reviewer (see `sayso.config`).
+        reviewer: The older name of `by`.
+        channel: The channel that the record names for the decisions.
+        sweeps: Whether reading first records what has expired or was interrupted. If it is False, reading changes
+            nothing (e.g. for a page that a browser prefetches), but gives the same results.
+        undo_within: How long an approval can be undone; its call cannot start earlier. None: it can start at once.
     """
 
     def __init__(
@@ -112,32 +112,32 @@ class Review(Teamwork):
         cursor: str | None = None, limit: int | None = None, newest: bool = False, run_id: str | None = None,
         name: str | None = None,
     ) -> RequestPage:  # fmt: skip
-        """Return requests, oldest first: a page of them, which a `for` loop follows to the end of the list.
+        """Return requests, oldest first: one page, over which a `for` loop iterates the whole list.
 
-        What has expired, and what was started by a process that is gone, is written down first (see `sweeps`). The
-        filters have the same names in `sayso ls` and in the HTTP API; all that are given must fit.
+        Requests that have expired, and those started by a process that is gone, are recorded first (see `sweeps`). The
+        filters have the same names in `sayso ls` and in the HTTP API; a request must match all that are given.
 
         Args:
-            state: One state or several; by default all that are not final. `"all"` for every one.
-            run: Only of this run.
-            tool: Only of this function, by its name or `module:name`.
-            risk: Only with this risk word.
-            agent: Only what this program asked, by its name or `issuer:name`.
+            state: One state or several; by default all that are not final. `"all"` for every state.
+            run: Only requests of this run.
+            tool: Only calls of this function, by its name or `module:name`.
+            risk: Only requests with this risk word.
+            agent: Only requests of this program, by its name or `issuer:name`.
             kind: Only calls, or only questions.
-            text: Only with this in id, run, function, arguments, prompt or question.
-            claimed_by: Only those that this reviewer has claimed.
-            older_than: Only what was asked at least so long ago: `"1h"`, `"7d"` or a `timedelta`.
-            cursor: `cursor` of the page before.
-            limit: How many at most, up to 1,000, on the page and in a loop. Without it a page has 50, and a loop over
-                it goes on with the next one until the list ends.
+            text: Only requests with this text in id, run, function, arguments, prompt or question.
+            claimed_by: Only requests that this reviewer has claimed.
+            older_than: Only requests that were asked at least this long ago: `"1h"`, `"7d"` or a `timedelta`.
+            cursor: The `cursor` of the previous page.
+            limit: The maximum number of requests, up to 1,000, both on the page and in a loop. Without it a page has
+                50, and a loop over it continues to the end of the list.
             newest: Newest first.
             run_id: The old name of `run`.
             name: The old name of `tool`.
 
         Raises:
-            TypeError: A filter that there is not, or one under both of its names.
-            ValueError: A state, cursor or limit that there is not.
-            ConfigError: `older_than` is no span of time.
+            TypeError: A filter does not exist, or is given under both of its names.
+            ValueError: A state, cursor or limit is not valid.
+            ConfigError: `older_than` is not a duration.
         """
         if limit is not None and not 0 < limit <= 1000:
             raise ValueError(f"limit must be between 1 and 1,000, not {limit}")
@@ -153,7 +153,7 @@ class Review(Teamwork):
         kind: Literal["call", "question"] | None = None, text: str | None = None,
         claimed_by: Reviewer | str | None = None, older_than: timedelta | str | None = None,
     ) -> int:  # fmt: skip
-        """Return how many requests `list` would give with these filters, on all pages together; raises as it does."""
+        """Return how many requests `list` would return with these filters, on all pages; raises as it does."""
         if self.sweeps:
             self.store.sweep()
         search = self._search(
@@ -184,26 +184,26 @@ class Review(Teamwork):
         return RequestPage(requests, page.cursor, following)
 
     def get(self, request_id: str) -> Request:
-        """Return a request by its id or by a beginning of it that fits no other; `rq_` may be left out.
+        """Return a request by its id or a unique prefix of it; `rq_` may be left out.
 
         Raises:
-            TypeError: It is no text.
-            RequestNotFoundError: There is none.
-            AmbiguousIdError: There are several.
+            TypeError: The id is not a text.
+            RequestNotFoundError: No request has this id.
+            AmbiguousIdError: Several requests begin with it.
         """
         _must_be_id(request_id)
         try:
             request = self.store.get(request_id)
         except errors.RequestNotFoundError:
             request = self.store.get(self.find(request_id))
-        # Only what time or a dead worker may have changed needs to be written down first.
+        # Only what time or a dead worker may have changed must be recorded first.
         now = clock.now()
         if request.state is State.RUNNING or lifecycle.is_due(request, now) or lifecycle.escalate(request, now):
             return self.store.settle(request.id) if self.sweeps else self._as_it_stands(request)
         return request
 
     def _as_it_stands(self, request: Request) -> Request:
-        """Return what `Store.settle` would write, and write nothing."""
+        """Return the request that `Store.settle` would write, without writing."""
         now, execution = clock.now(), request.execution
         change = lifecycle.expire(request, now) or lifecycle.escalate(request, now)
         is_started = change is None and request.state is State.RUNNING
@@ -214,7 +214,7 @@ class Review(Teamwork):
         return request if change is None else change.request
 
     def find(self, request_id: str) -> str:
-        """Return the whole id for an id or the beginning of one; raises as `get` does."""
+        """Return the full id for an id or a prefix of it; raises as `get` does."""
         _must_be_id(request_id)
         prefix = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
         if prefix == "rq_":
@@ -227,19 +227,19 @@ class Review(Teamwork):
         raise errors.AmbiguousIdError(request_id, matches)
 
     def program_is_gone(self, request: Request) -> bool:
-        """Say whether the program that asked has surely ended, and its run had no name.
+        """Return whether the program that asked has certainly ended, and its run had no name.
 
-        Then nobody comes back for the decision by itself: an approval runs nothing, unless another program takes the
-        request up by its id (`respond_to_confirmation`). False where the request is final, and where it cannot be
-        known from here (another machine, another container).
+        Then no program resumes by itself: an approval runs nothing, unless another program takes the request up by its
+        id (`respond_to_confirmation`). False if the request is final, or if this process cannot tell (the program is on
+        another machine or in another container).
         """
         return request.process is not None and not request.is_final and worker.is_gone(request.process)
 
     def same_effect(self, request: Request) -> Sequence[Request]:
-        """Return the other requests with the effect of this one, in the order they were asked.
+        """Return the other requests with the effect of this one, in the order in which they were asked.
 
-        While one of them runs, was done, is unknown, or is open and was asked earlier, this one does not start
-        unless it is approved with `again`.
+        While one of them is running, done or unknown, or is open and was asked earlier, this one cannot start unless it
+        is approved with `again`.
         """
         found = () if request.effect is None else self.store.by_effect(request.effect)
         return [other for other in found if other.id != request.id]
@@ -251,40 +251,40 @@ class Review(Teamwork):
         arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
         again: bool = False, channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Approve a call, as it stands or with other arguments. Durable on return.
+        """Approve a call, unchanged or with other arguments. Durable on return.
 
-        Where the gate asks for a quorum, the request stays `pending` until enough distinct reviewers have approved
-        the same call; changed arguments begin the count anew.
+        If the gate requires a quorum, the request stays `pending` until enough distinct reviewers have approved the
+        same call; changing arguments restarts the count.
 
         Args:
-            request_id: Id, or a beginning of it that fits no other.
+            request_id: Id, or a unique prefix of it.
             by: Who approves.
-            changes: New values for some arguments, merged over the call as it stands.
-            arguments: All arguments, in place of those that stand; `{}` leaves only defaults. A value that equals
-                the masked one shown stays what it really is.
-            comment: The program is told, and the record keeps it.
-            seen: Fingerprint of what was looked at (`Request.current_fingerprint`); refused if it changed since.
-            again: Let the call start although another request with its effect runs, was done or may have happened;
-                `comment` has to say why. Where a quorum is needed, all who approve have to say it.
-            channel: Through which channel, instead of this review's.
+            changes: New values for some arguments, merged over those of the current call.
+            arguments: All arguments, replacing the current ones; `{}` leaves only defaults. A shown mask
+                stands for its real value.
+            comment: Sent to the program and recorded.
+            seen: Fingerprint of what the reviewer saw (`Request.current_fingerprint`); refused if it changed since.
+            again: Let the call start although another request with its effect is running, was done or may have
+                happened; `comment` must say why. With a quorum, everybody who approves must give it.
+            channel: The channel, if it is not this review's.
 
         Raises:
             ReasonMissingError: `again` has no comment.
             InvalidChangesError: The arguments do not fit the function's types.
-            DecisionRefusedError: Another of its kinds.
-            RequestNotFoundError: There is no such request.
+            DecisionRefusedError: Or a subclass.
+            RequestNotFoundError: No request has this id.
         """
         if not isinstance(again, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise TypeError(f"again is True or False, not {again!r}; nothing was decided")
         if changes is None and arguments is None:
             return self._decide(request_id, "approve", by, comment, seen, channel, again=again)
         request = self.get(request_id)
-        if request.state is not State.PENDING:  # let the store say who was first
+        if request.state is not State.PENDING:  # the store reports who decided first
             return self._decide(request.id, "approve", by, comment, seen, channel, again=again)
         edited = edited_call(request, changes, arguments)
         if edited.digest == request.effective.digest:
-            edited = None  # nothing was changed: a plain approval
-        # Without `seen` it is this edit's base that must still stand when the decision is taken.
+            edited = None  # nothing was changed, so it is a plain approval
+        # Without `seen`, the call that this edit is based on must still be current when the decision is recorded.
         looked_at = request.current_fingerprint if seen is None else seen
         return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited, again=again)
 
@@ -292,7 +292,7 @@ class Review(Teamwork):
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         seen: str | None = None, channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Say no to a call or question; the program gets `comment` as the reason.
+        """Reject a call or question; the program gets `comment` as the reason.
 
         Durable on return; raises as `approve`.
         """
@@ -302,18 +302,18 @@ class Review(Teamwork):
         self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
         channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Send a call back with words to the program; it does not run. Durable on return; raises as `approve`."""
+        """Send a call back with a message to the program; it does not run. Durable on return; raises as `approve`."""
         return self._decide(request_id, "feedback", by, comment, seen, channel)
 
     def answer(
         self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
         channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Answer a question; the value is validated by the question's type first. Durable on return.
+        """Answer a question. The value is first validated by the question's type. Durable on return.
 
         Raises:
-            InvalidAnswerError: The value does not fit; the question still waits.
-            DecisionRefusedError: Another of its kinds.
+            InvalidAnswerError: The value does not fit the type; the question is still pending.
+            DecisionRefusedError: Or a subclass.
         """
         request = self.get(request_id)
         if request.kind != "question" or request.state is not State.PENDING:
@@ -330,28 +330,28 @@ class Review(Teamwork):
         self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
         channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Abort the run at this request, also where it was approved and not started.
+        """Abort the run at this request, even if it was approved and has not started.
 
         Durable on return; raises as `approve`.
         """
         return self._decide(request_id, "cancel", by, comment, None, channel)
 
     def undo(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
-        """Take back an approval, or a vote, of one's own within `undo_within`: it waits again. Durable on return.
+        """Undo one's own approval or vote within `undo_within`; the request is pending again. Durable on return.
 
         Raises:
-            NotUndoneError: It is somebody else's, the time is over, or the call has started; nothing changed.
+            NotUndoneError: It is somebody else's, its time is over, or the call has started; nothing changed.
         """
         return self.store.undo(self.find(request_id), self._who(by).identity, channel=channel or self.channel)
 
     # -- care --------------------------------------------------------------------------------------------------
 
     def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
-        """Take a pending request on: until it is released, nobody else can decide it. Durable on return.
+        """Claim a pending request: until it is released, nobody else can decide it. Durable on return.
 
         Raises:
-            ClaimedError: Somebody else has it.
-            DecisionRefusedError: Another of its kinds.
+            ClaimedError: Somebody else has claimed it.
+            DecisionRefusedError: Or another subclass.
         """
         who = self._who(by)
         return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
@@ -360,10 +360,10 @@ class Review(Teamwork):
         self, request_id: str, to: Reviewer | Identity | str, *, by: Reviewer | str | None = None,
         force: bool = False, channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Let another reviewer take a pending request on, as if they had claimed it. Durable on return.
+        """Claim a pending request for another reviewer. Durable on return.
 
-        A `Reviewer` must have the roles that it needs; of an `Identity` or a name of this machine, they are not known
-        before it decides. `force` takes it from somebody else who has it. Raises as `claim`.
+        A `Reviewer` must have a required role. The roles of an `Identity`, or of a name of this machine, are checked
+        only when they decide. `force` takes it from another reviewer who has claimed it. Raises as `claim`.
         """
         who, roles = self._who(by), to.roles if isinstance(to, Reviewer) else None
         return self.store.assign(
@@ -374,11 +374,11 @@ class Review(Teamwork):
     def release(
         self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None
     ) -> Request:
-        """Give a claimed request back; `force` frees what somebody else claimed, and the record says so.
+        """Release a claimed request. `force` releases another reviewer's claim, and the record says so.
 
         Raises:
-            NotClaimedError: Nobody has it.
-            ClaimedError: Somebody else has it, and `force` was not given.
+            NotClaimedError: Nobody has claimed it.
+            ClaimedError: Somebody else has claimed it, and `force` was not given.
         """
         who = self._who(by)
         return self.store.release(
@@ -388,7 +388,7 @@ class Review(Teamwork):
     def extend(
         self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None, channel: str | None = None
     ) -> Request:
-        """Let a pending request, or an unused approval, end `span` from now. Durable on return; raises as `approve`."""
+        """Let a pending request or unused approval end `span` from now. Durable on return; raises as `approve`."""
         who = self._who(by)
         return self.store.extend(
             self.find(request_id), who.identity, roles=who.roles, span=duration.parse(span),
@@ -399,16 +399,16 @@ class Review(Teamwork):
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
         force: bool = False, channel: str | None = None,
     ) -> Request:  # fmt: skip
-        """Say whether a call had its effect whose outcome is unknown. Durable on return.
+        """Record whether a call with an unknown outcome had its effect. Durable on return.
 
-        If it did not, its approval is spent all the same, unless the gate allows further tries. A call whose worker
-        ran on another machine or in another container stays `running` when that worker dies, because nobody can see
-        it from here; `force` takes your word that it is gone.
+        If it did not, its approval is used up nevertheless, unless the gate allows retries. A call whose worker ran on
+        another machine or in another container stays `running` when that worker dies, because this process cannot
+        check; `force` takes your word that the worker is gone.
 
         Raises:
-            TypeError: `happened` is no bool: `"no"` would be true.
+            TypeError: `happened` is not a bool. (`"no"` would count as true.)
             NotUnknownError: The outcome is not unknown.
-            DecisionRefusedError: Another of its kinds.
+            DecisionRefusedError: Or another subclass.
         """
         if not isinstance(happened, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise TypeError(f"happened is True or False, not {happened!r}; nothing was decided")
@@ -426,28 +426,28 @@ class Review(Teamwork):
         here: bool = False, without: Collection[str] = (), at_most: Mapping[str, Any] | None = None,
         exactly: Collection[str] = (), channel: str | None = None,
     ) -> Grant:  # fmt: skip
-        """Approve a call, and the next ones like it. Durable on return.
+        """Approve a call and the next ones like it. Durable on return.
 
-        The next calls keep all fields as they are in this one, and numbers may be smaller, from 0 on; a number whose
-        name is that of an id stays equal. Where the gate needs two people, the grant does: whoever approves the same
-        request with the same terms agrees to it.
+        In the next calls, fields must be equal to those of this one, and numbers may be smaller, down to 0; a number
+        that is named like an id must be equal. If the gate needs two people, so does the grant: a reviewer who approves
+        the same request with the same terms agrees to it.
 
         Args:
-            request_id: Id, or a beginning of it that fits no other.
+            request_id: Id, or a unique prefix of it.
             count: How many more calls may start.
-            lasts: When the grant ends, from now: `"1h"`.
+            lasts: How long the grant lasts, from now: `"1h"`.
             by: Who approves.
-            changes: New values for some arguments; the grant is drawn from the changed call.
-            comment: The program is told, and the record keeps it.
-            seen: Fingerprint of what was looked at.
-            here: Only in the run of this request; else in every run of the same program.
-            without: Paths of fields that may be anything: `["note", "order.remark"]`.
-            at_most: Smaller bounds of numbers, by path.
-            exactly: Paths of numbers that must stay equal.
-            channel: Through which channel, instead of this review's.
+            changes: New values for some arguments; the grant is derived from the changed call.
+            comment: Sent to the program and recorded.
+            seen: Fingerprint of what the reviewer saw.
+            here: Whether it applies in this request's run only, instead of every run of the same program.
+            without: Paths of fields that may have any value: `["note", "order.remark"]`.
+            at_most: Lower upper bounds for numbers, by path.
+            exactly: Paths of numbers that must be equal.
+            channel: The channel, if it is not this review's.
 
         Raises:
-            GrantRefusedError: The gate wants a person for every call, or the terms are wider than the call.
+            GrantRefusedError: The gate requires a person for every call, or the terms are wider than the call.
             DecisionRefusedError: As for `approve`.
         """
         request, who, channel = self.get(request_id), self._who(by), channel or self.channel
@@ -469,9 +469,9 @@ class Review(Teamwork):
         without: Collection[str] = (), at_most: Mapping[str, Any] | None = None, exactly: Collection[str] = (),
         since: timedelta | str = "30d",
     ) -> tuple[Grant, Sequence[Request]]:  # fmt: skip
-        """Return the grant that `grant` would make, and the earlier requests that it would have let through.
+        """Return the grant that `grant` would create, and the earlier requests that it would have allowed.
 
-        Nothing is written. `since` says how far back it looks; of a tool no more than 2,000 requests are read.
+        Nothing is written. `since` limits how far back it looks; at most 2,000 requests of the tool are read.
         """
         request, now = self.get(request_id), clock.now()
         call = request.effective if changes is None else edited_call(request, changes)
@@ -484,24 +484,24 @@ class Review(Teamwork):
         return grant, [one for one in earlier if one.id != request.id and grant.lacks(one) is None]
 
     def grants(self, *, ended: bool = False) -> Sequence[Grant]:
-        """Return the grants that count, newest first; with `ended`, those that were revoked or used up as well."""
+        """Return the grants in force, newest first; with `ended`, also those that were revoked or used up."""
         return self.store.grants(ended=ended)
 
     def agree(self, grant_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Grant:
-        """Agree to a grant of another reviewer, where the gate needs several people. Durable on return."""
+        """Agree to another reviewer's grant, if the gate needs several people. Durable on return."""
         found = self.store.find_grant(grant_id)
         return self.store.agree(found.id, self._who(by), channel=channel or self.channel)
 
     def revoke(
         self, grant_id: str, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None
     ) -> Grant:
-        """End a grant; what it approved and has not started waits for a person. Durable on return."""
+        """End a grant. Calls that it approved and that have not started wait for a person. Durable on return."""
         found, words = self.store.find_grant(grant_id), storable(reason)
         by_whom = self._who(by).identity
         return self.store.revoke_grant(found.id, by_whom, channel=channel or self.channel, reason=words)
 
     def stop(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> Stop:
-        """Block every start, approved ones too, until `go`; no approval is spent. Durable on return."""
+        """Block every start, even of approved calls, until `go`. No approval is used up. Durable on return."""
         words = storable(reason)
         return self.store.stop(self._who(by).identity, channel=channel or self.channel, reason=words)
 
@@ -511,7 +511,7 @@ class Review(Teamwork):
         return self.store.go(self._who(by).identity, channel=channel or self.channel, reason=words)
 
     def stopped(self) -> Stop | None:
-        """Return who stopped every start, when and why; None while calls start."""
+        """Return who stopped every start, when and why; None if calls can start."""
         return self.store.stopped()
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -539,7 +539,7 @@ class Review(Teamwork):
 
 
 def _one(name: str, value: T | None, old: str, old_value: T | None) -> T | None:
-    """Return what was given under one of two names."""
+    """Return the value that was given under one of two names."""
     if value is not None and old_value is not None:
         raise TypeError(f"{old}= is the old name of {name}=; give one of them. Nothing was done")
     return old_value if value is None else value

@@ -1,4 +1,4 @@
-"""The part of `sayso.Review` that decides nothing: comments and mentions, who is away, what somebody has snoozed."""
+"""The part of `sayso.Review` that decides nothing: comments and mentions, delegations, and snoozing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sayso.stores.base import Store
 
 
 class Teamwork(ABC):
-    """What reviewers do among each other; `sayso.Review` has it.
+    """What reviewers do to work together; a base of `sayso.Review`.
 
     Attributes:
-        store: Where the requests are.
-        channel: Through which channel it is done, as the record will say.
+        store: The store with the requests.
+        channel: The channel that the record names.
     """
 
     store: Store
@@ -28,11 +28,11 @@ class Teamwork(ABC):
 
     @abstractmethod
     def get(self, request_id: str) -> Request:
-        """Return a request by its id, or by a beginning of it."""
+        """Return a request by its id or a unique prefix of it."""
 
     @abstractmethod
     def find(self, request_id: str) -> str:
-        """Return the whole id for the beginning of one."""
+        """Return the full id for a prefix of it."""
 
     @abstractmethod
     def _who(self, by: Reviewer | str | None) -> Reviewer: ...
@@ -40,13 +40,13 @@ class Teamwork(ABC):
     def comment(
         self, request_id: str, text: str, *, by: Reviewer | str | None = None, channel: str | None = None
     ) -> Request:
-        """Say something about a request to its other reviewers, in whatever state it is. Durable on return.
+        """Comment on a request in any state, for its other reviewers. Durable on return.
 
-        The journal keeps it, with the names after an `@` as mentions. It decides nothing, is not told to the program,
+        The journal stores it, with the names after an `@` as mentions. It decides nothing, is not sent to the program,
         and values that are masked in the call are masked in it.
 
         Raises:
-            ValueError: It is empty, or has more than 20,000 characters; nothing was written.
+            ValueError: The text is empty or longer than 20,000 characters; nothing was written.
         """
         words = storable(text).strip()
         if is_blank(words) or len(words) > LONGEST:
@@ -60,9 +60,9 @@ class Teamwork(ABC):
         return comments_in(audit.entries(self.store, run_id=request.run_id, request_id=request.id))
 
     def mentions(self, *, by: Reviewer | str | None = None) -> frozenset[str]:
-        """Return the ids of requests in whose comments this reviewer is mentioned and has not commented since.
+        """Return the ids of requests with a comment that mentions this reviewer, without a later comment by them.
 
-        While they stand in for somebody, those in which that one is mentioned as well.
+        While they stand in for somebody, mentions of that person count too.
         """
         return self.store.mentions(self._who(by).identity)
 
@@ -70,21 +70,21 @@ class Teamwork(ABC):
         self, to: Reviewer | Identity | str, until: datetime | timedelta | str, *, by: Reviewer | str | None = None,
         channel: str | None = None,
     ) -> Delegation:  # fmt: skip
-        """Say that this reviewer is away, and that `to` stands in meanwhile. Durable on return.
+        """Record that this reviewer is away and that `to` stands in. Durable on return.
 
-        What is assigned to them can then be decided by `to`, and is found by `to` together with their mentions. It
-        gives no role and no vote: `to` decides in their own name, and only what they may decide anyway. It ends by
-        itself, takes the place of an earlier one, and is followed one step.
+        `to` can then decide what is assigned to this reviewer, and sees it in lists together with the reviewer's
+        mentions. It gives no role and no vote: `to` decides in their own name, and only what they may decide anyway. It
+        ends automatically, replaces an earlier one, and is not followed further than one step.
 
         Args:
-            to: Who stands in; a name is one of this machine.
-            until: An instant, a span from now, or ISO 8601, in UTC where it has no zone: `"3d"`, `"2026-11-27 09:00"`.
+            to: Who stands in; a text is the name of a person of this machine.
+            until: An instant, a duration from now, or ISO 8601 (UTC if it has no offset): `"3d"`, `"2026-11-27 09:00"`.
             by: Who is away.
-            channel: Through which channel, instead of this review's.
+            channel: The channel, if it is not this review's.
 
         Raises:
-            ConfigError: `until` is no time and no span.
-            ValueError: The time is past, or they name themselves; nothing was changed.
+            ConfigError: `until` is neither a time nor a duration.
+            ValueError: The time is past, or they named themselves; nothing was changed.
         """
         end = duration.until(until, self.store.now())
         return self.store.delegate(
@@ -92,30 +92,30 @@ class Teamwork(ABC):
         )  # fmt: skip
 
     def end_delegation(self, *, by: Reviewer | str | None = None, channel: str | None = None) -> bool:
-        """Say that this reviewer is back; return whether they were away. Durable on return."""
+        """Record that this reviewer is back; return whether they were away. Durable on return."""
         return self.store.end_delegation(self._who(by).identity, channel=channel or self.channel)
 
     def delegations(self) -> Sequence[Delegation]:
-        """Return who is away now, until when, and who stands in."""
+        """Return the delegations that are in force."""
         return self.store.delegations()
 
     def snooze(
         self, request_id: str, span: datetime | timedelta | str | None, *, by: Reviewer | str | None = None
     ) -> Request:  # fmt: skip
-        """Keep a pending request out of this reviewer's inbox for so long; None brings it back. Durable on return.
+        """Hide a pending request from this reviewer's inbox for a while; None shows it again. Durable on return.
 
-        `span` may be an instant, as in `delegate`. The request stays as it is, with its end, for everybody; raises
-        `DecisionRefusedError` where it ends before.
+        `span` may also be an instant, as in `delegate`. For everybody else the request is unchanged, and so is its end.
+        Raises `DecisionRefusedError` if it would expire before.
         """
         until = None if span is None else duration.until(span, self.store.now())
         return self.store.snooze(self.find(request_id), self._who(by).identity, until=until)
 
     def snoozed(self, *, by: Reviewer | str | None = None) -> Mapping[str, datetime]:
-        """Return the ids of what this reviewer has snoozed, and until when."""
+        """Return the ids of the requests that this reviewer has snoozed, and until when."""
         now, found = self.store.now(), self.store.snoozes(self._who(by).identity)
         return {request_id: until for request_id, until in found.items() if now < until}
 
 
 def identity_of(who: Reviewer | Identity | str) -> Identity:
-    """Return whom somebody means; a name is one of this machine."""
+    """Return the identity of a reviewer; a text is the name of a person of this machine."""
     return Identity(LOCAL, who) if isinstance(who, str) else who.identity if isinstance(who, Reviewer) else who
