@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ import pytest
 
 import sayso
 from sayso import clock
+from sayso.gates.scope import requester
 from sayso.server import login_path
 from sayso.stores.memory import MemoryStore
 from tests.server.believable import fill
@@ -70,6 +72,9 @@ def inbox() -> Iterator[tuple[Serving, dict[str, str]]]:
         store = MemoryStore()
         sayso.configure(store=store)
         fill(store)
+        named = pytest.MonkeyPatch()  # a program has the name of its file, which is that of whoever runs the tests
+        named.setattr(sys, "argv", ["shop.py"])
+        requester.cache_clear()
         alike = [held(pay, amount) for amount in (1, 2, 3, 4, 90)]
         waiting = sayso.Review(store).list(state="pending").requests
         first = next(one for one in waiting if one.risk == "high")
@@ -85,6 +90,8 @@ def inbox() -> Iterator[tuple[Serving, dict[str, str]]]:
             "settings": "/settings",
         }  # fmt: skip
         server.end()
+        named.undo()
+        requester.cache_clear()
 
 
 def taken(page: Any, address: str, change: str = "") -> bytes:
