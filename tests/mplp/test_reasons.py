@@ -15,7 +15,7 @@ from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Request, State
 from sayso.mplp import create_confirm, submit_for_approval
-from sayso.mplp.call import carry_out_plan, use_target
+from sayso.mplp.document import carry_out_plan, use_target
 from sayso.mplp.schema import id_of
 from sayso.server import create_app
 from sayso.stores.base import Store

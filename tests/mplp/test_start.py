@@ -33,8 +33,8 @@ from sayso.mplp import (
     submit_for_approval,
     submit_plan_for_approval,
 )
-from sayso.mplp.call import Step
 from sayso.mplp.confirm import round_facts
+from sayso.mplp.document import Step
 from sayso.mplp.schema import id_of
 from sayso.stores.memory import MemoryStore
 from tests.support.acting import approved
@@ -152,7 +152,7 @@ def test_an_edit_of_what_a_program_calls_a_plan_never_breaks_a_check() -> None:
 
 
 def test_the_person_s_door_knows_the_calls_of_targets_by_their_names() -> None:
-    from sayso.mplp.call import carry_out_plan, use_target
+    from sayso.mplp.document import carry_out_plan, use_target
 
     assert canonical.function_name(carry_out_plan) == PLAN_TOOL
     assert canonical.function_name(use_target) == TARGET_TOOL
@@ -186,7 +186,7 @@ def test_a_programs_own_request_is_not_started_from_here() -> None:
 
 
 def test_the_built_in_call_does_nothing_by_itself() -> None:
-    from sayso.mplp.call import carry_out_plan
+    from sayso.mplp.document import carry_out_plan
 
     with pytest.raises(RuntimeError, match="nothing was done"):
         carry_out_plan("t", "o", [])

@@ -19,8 +19,8 @@ from sayso.model.redaction import Redaction, conceal, has_gap, restored
 from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
 
-PLAN_TOOL = "sayso.mplp.call:carry_out_plan"
-TARGET_TOOL = "sayso.mplp.call:use_target"
+PLAN_TOOL = "sayso.mplp.document:carry_out_plan"
+TARGET_TOOL = "sayso.mplp.document:use_target"
 READ_ONLY = "readOnly"
 """The JSON Schema keyword that marks a call whose program does not accept changed arguments."""
 

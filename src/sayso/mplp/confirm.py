@@ -22,8 +22,9 @@ from sayso.model.escaping import is_blank, storable
 from sayso.model.request import Call, Request, State
 from sayso.model.request import Decision as RecordedDecision
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, edited_plan, is_ours, target_of
 from sayso.mplp.document import (
+    PLAN_TOOL,
+    TARGET_TOOL,
     ConfirmStatus,
     Decision,
     DecisionStatus,
@@ -37,8 +38,11 @@ from sayso.mplp.document import (
     StageEvent,
     TargetType,
     Trace,
+    edited_plan,
     fresh_meta,
+    is_ours,
     repeated_ids,
+    target_of,
     time_text,
 )
 from sayso.mplp.schema import (

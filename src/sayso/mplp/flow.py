@@ -28,7 +28,6 @@ from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import confirm as documents
-from sayso.mplp.call import PLAN_TOOL, TARGET_TOOL, gate_for, plan_with, running_as
 from sayso.mplp.confirm import (
     SUBMITTED,
     Confirm,
@@ -46,7 +45,21 @@ from sayso.mplp.confirm import (
     run_of,
     stage_of,
 )
-from sayso.mplp.document import ConfirmStatus, Decision, DecisionStatus, Event, Plan, PlanStatus, StageEvent, TargetType
+from sayso.mplp.document import (
+    PLAN_TOOL,
+    TARGET_TOOL,
+    ConfirmStatus,
+    Decision,
+    DecisionStatus,
+    Event,
+    Plan,
+    PlanStatus,
+    StageEvent,
+    TargetType,
+    gate_for,
+    plan_with,
+    running_as,
+)
 from sayso.mplp.lookup import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
