@@ -24,7 +24,7 @@ from sayso.gates import scope
 from sayso.gates.held import HeldBase
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
-from sayso.model.ids import new_run_id
+from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, State, not_run
 
@@ -290,8 +290,10 @@ def call_tool(
 async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:
     try:
         return await aio.hold(tool, arguments, **options)
-    except asyncio.CancelledError:  # it may have been asked all the same: find it, and take it back
-        if options.get("withdraw_on_exit"):
+    except (
+        asyncio.CancelledError
+    ):  # in a run with a name it may have been asked all the same: find it, and take it back
+        if options.get("withdraw_on_exit") and not is_random(options.get("run") or scope.current().run_id):
             async with await aio.hold(tool, arguments, **options):
                 pass
         raise

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sayso import errors
+from sayso import config, errors
 from sayso.integrations.functions import held_tool
 from sayso.model.request import State
 from sayso.stores.base import Store
@@ -184,6 +184,30 @@ def test_cancelled_run_withdraws_and_starts_nothing(as_tool: Any, memory: Store)
 
     asyncio.run(main())
     assert [request.state for request in everything(memory)] == [State.CANCELLED]
+    assert till.refunds == []
+
+
+@pytest.mark.parametrize("run", [None, "order-4721"])
+def test_cancelled_while_the_request_is_recorded_asks_once_and_withdraws(
+    run: str | None, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = config.open_store(f"sqlite:///{place / 'cancelled.db'}")
+    till = Till()
+
+    async def main() -> None:
+        loop, ask = asyncio.get_running_loop(), store.ask
+        task = asyncio.ensure_future(till.tool(store=store, run=run)(**ARGUMENTS))
+
+        def cancel_and_ask(*words: Any, **more: Any) -> Any:
+            loop.call_soon_threadsafe(task.cancel)
+            return ask(*words, **more)
+
+        monkeypatch.setattr(store, "ask", cancel_and_ask)
+        await asyncio.gather(task, return_exceptions=True)
+        await HELP.until(lambda: bool(everything(store)) and not pending(store))
+
+    asyncio.run(main())
+    assert [request.state for request in everything(store)] == [State.CANCELLED]
     assert till.refunds == []
 
 
