@@ -1,1 +1,1 @@
-"""The stores of requests: `base` defines the contract; `memory`, `jsonl`, `sqlite` and `http` implement it."""
+"""The stores of requests: `base` defines the contract; `memory`, `jsonl`, `sqlite`, `postgres`, `http` implement it."""

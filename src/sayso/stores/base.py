@@ -1,8 +1,8 @@
-"""The contract of a store: both doors together, and the small records beside them.
+"""The contract of a store: the verbs of programs and of people, and the records beside requests.
 
-A verb is one transaction: it reads, checks with `sayso.model.lifecycle`, and writes the change and its journal row. The
-change is durable when the verb returns. If the verb raises `DecisionRefusedError` or `StartRefusedError`, nothing has
-changed, with one exception: a request found past its end is stored as `expired`. Times are compared inside the
+A verb is one transaction: it reads, checks with `sayso.model.lifecycle`, and writes the change and its journal entry.
+The change is durable when the verb returns. If the verb raises `DecisionRefusedError` or `StartRefusedError`, nothing
+has changed, with one exception: a request found past its end is stored as `expired`. Times are compared inside the
 transaction, by the store's clock (`Transaction.now`).
 
 A new store implements `Transaction`, `_transact` and the readers, and must pass `sayso.testing.StoreContract`.
@@ -31,27 +31,27 @@ T = TypeVar("T")
 
 
 class Store(ProgramStore, ReviewStore, GrantVerbs, PeopleVerbs):
-    """Where requests and runs live: both doors, grants, and small rows beside them."""
+    """Stores requests, runs, grants and records."""
 
     @abstractmethod
     def _due(self) -> Sequence[str]:
-        """Return the ids of requests whose end is reached, and of all that are running."""
+        """Return the ids of requests that have reached their end, and of all that are running."""
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
-        """Do several works that know nothing of each other; durable on return.
+        """Run several independent works; durable on return.
 
-        Each is given this store, or a view of it in which the verbs of one work are one transaction, and sees what the
-        works before it wrote. A store whose commits cost more than its statements commits many works together. A work
-        may be done again, where it met what another process wrote; only what it returned last counts.
+        Each gets this store, or a view of it in which the verbs of one work are a single transaction, and sees what the
+        works before it wrote. A store whose commits are expensive commits many works at once. A work may run again if
+        it conflicts with another process's write; only its last result counts.
 
         Returns:
-            For each what it returned, or the exception that ended it and no other one.
+            For each work its result, or the exception that it raised; the other works are not affected.
         """
         found: list[T | BaseException] = []
         for work in works:
             try:
                 found.append(work(self))
-            except Exception as error:  # noqa: BLE001  it belongs to whoever wanted this work, and to nobody else
+            except Exception as error:  # noqa: BLE001  the exception belongs to this work alone
                 found.append(error)
         return found
 
@@ -61,7 +61,7 @@ class Store(ProgramStore, ReviewStore, GrantVerbs, PeopleVerbs):
         return text if isinstance(text, str) else None
 
     def sweep(self) -> int:
-        """Do as `RequestStore.sweep` says."""
+        """See `RequestStore.sweep`."""
         changed = 0
         for request_id in self._due():
             with _leaving_altered("settled"):
@@ -74,13 +74,13 @@ class Store(ProgramStore, ReviewStore, GrantVerbs, PeopleVerbs):
 
     def _escalate(self, request_id: str) -> bool:
         before, now = self.get(request_id), self.settle(request_id)
-        self.drop(ESCALATION, request_id)  # only after it is written: who is broken off here does it again
+        self.drop(ESCALATION, request_id)  # only after the write: if this is interrupted, it happens again
         return now.escalated_at is not before.escalated_at
 
 
 @contextmanager
 def _leaving_altered(done: str) -> Generator[None]:
-    """Leave a request as it is, with a line in the log, whose row was altered or cannot be read."""
+    """Skip a request whose row was altered or cannot be read, and log a warning."""
     try:
         yield
     except errors.StoreCorruptError as error:

@@ -29,14 +29,14 @@ _HOW = "`sayso doctor --seal` seals what was written before the key was set, if 
 
 
 class Seal:
-    """Closes and opens texts; without a key it lets them through as they are."""
+    """Encrypts and decrypts texts; without a key it returns them unchanged."""
 
     def __init__(self, key: str | None = None) -> None:
         self.is_open = key is None
         self._cipher: Any = None if key is None else _cipher(key)
 
     def close(self, text: str, owner: str, column: str) -> str:
-        """Return what may be written to disk in this column of this request (of this run, where there is none)."""
+        """Encrypt a text for one column of one request (or run, or record), to which the result is bound."""
         if self.is_open:
             return text
         nonce = os.urandom(_NONCE)
@@ -44,11 +44,11 @@ class Seal:
         return _MARK + base64.b64encode(nonce + sealed).decode("ascii")
 
     def open(self, text: str, owner: str, column: str) -> str:
-        """Return what was closed.
+        """Decrypt a text.
 
         Raises:
-            StoreSealedError: It was sealed with another key, or for another place; it is not sealed though there is
-                a key; or there is no key here.
+            StoreSealedError: It was encrypted with another key or for another place, is not encrypted although there is
+                a key, or is encrypted and there is no key.
         """
         if self.is_open:
             if text.startswith(_ANY):
@@ -63,7 +63,7 @@ class Seal:
         return self._opened(text, owner, column)
 
     def open_any(self, text: str, owner: str, column: str) -> str:
-        """Return what was closed, or written without a seal; for `sayso.stores.seal_store` alone."""
+        """Decrypt a text, or return it if it was written in plain; only for `sayso.stores.seal_store`."""
         return self.open(text, owner, column) if text.startswith(_ANY) else text
 
     def _opened(self, text: str, owner: str, column: str) -> str:
@@ -81,14 +81,14 @@ def _place(owner: str, column: str) -> str:
 
 
 def _owner(owner: str, column: str) -> str:
-    """Return whose text it is, for a message: a record, a step of a run, or a request."""
+    """Describe the owner of a text in a message: a record, a step of a run, or a request."""
     table, _, name = column.partition("/")
     return f"the {name} record {owner}" if table == "record" else f"{'run' if table == 'step' else 'request'} {owner}"
 
 
 def _cipher(key: str) -> Any:
     try:
-        raw = base64.b64decode(key, altchars=b"-_", validate=True)  # a mistyped key must not become another one
+        raw = base64.b64decode(key, altchars=b"-_", validate=True)  # a mistyped key must be an error, not another key
     except (ValueError, binascii.Error):
         raw = b""
     if len(raw) != 32:
@@ -107,14 +107,14 @@ _SEALED_WORDS = ("comment", "reason")
 
 
 def sealed(detail: dict[str, Any], owner: str, seal: Seal) -> dict[str, Any]:
-    """Return a row's detail with people's words sealed; the chain then covers them as they are kept."""
+    """Return an entry's detail with people's words encrypted; the chain covers the encrypted words."""
     words = {name: detail[name] for name in _SEALED_WORDS if isinstance(detail.get(name), str)}
     return detail | {name: seal.close(text, owner, f"journal/{name}") for name, text in words.items()}
 
 
 def legible(entry: Entry, seal: Seal) -> Entry:
-    """Return a row with people's words to read, or a note where they do not open; the link covers the sealed ones."""
-    # Somebody may have written bytes into the file.
+    """Return an entry with people's words decrypted, or a note if that fails. Its link covers the encrypted words."""
+    # Somebody may have written bytes into the file, so check the type.
     is_sealed = type(entry.detail) is str and '"sealed:' in entry.detail
     return entry._replace(detail=_opened(entry, seal)) if is_sealed else entry
 
@@ -135,7 +135,7 @@ def _opened(entry: Entry, seal: Seal) -> str:
 
 
 _MICROSECOND = timedelta(microseconds=1)
-# The fields of what was asked that are written as they are, with the JSON type that each has.
+# The fields of a request that are stored unchanged, with the JSON type of each.
 _PLAIN: dict[str, type] = {
     "process": str, "key": str, "effect": str, "title": str, "summary": str, "prompt": str, "description": str,
     "rule": str, "context": dict, "place": str, "retries": int, "idempotent": bool, "redact": list, "channels": list,
@@ -144,7 +144,7 @@ _PLAIN: dict[str, type] = {
 _PLAIN_VALUES = attrgetter(*_PLAIN)
 _NOT_SAID: dict[str, Any] = {name: getattr(Request, name) for name in _PLAIN}
 _KINDS: dict[str, type] = {**_PLAIN, "window": int, "schema_id": str, "purged": int}
-_KEPT_EMPTY = {str, dict}  # what else is empty, zero or None is what a field is when its key is missing
+_KEPT_EMPTY = {str, dict}  # other types: an empty, zero or None field equals the default for a missing key
 
 
 class Row(NamedTuple):
@@ -184,9 +184,9 @@ _PROGRESS = Row._fields.index("progress")
 
 
 def insert_values(request: Request, seal: Seal, detail: dict[str, Any]) -> tuple[tuple[Any, ...], str]:
-    """Return the values of all columns of a new request but the link, and the digest of what never changes.
+    """Return the column values of a new request except the link, and the digest of what never changes.
 
-    `detail`, that of its first row in the journal, gets the digests.
+    Adds the digests to `detail`, the detail of the request's first journal entry.
     """
     values, progress = asked_values(request), _progress_values(request)
     digest = detail["asked"] = digest_of_asked(values)
@@ -199,19 +199,19 @@ def insert_values(request: Request, seal: Seal, detail: dict[str, Any]) -> tuple
 def update_values(
     old: Sequence[Any], before: Request, after: Request, seal: Seal, detail: dict[str, Any], asked: str | None = None
 ) -> tuple[dict[str, Any], tuple[Any, ...], str]:
-    """Return what a transition changes in a row; `detail`, that of its row in the journal, gets the digests.
+    """Return what a transition changes in a row; adds the digests to `detail`, that of its journal entry.
 
     Args:
-        old: The row as it is, at least its `ASKED_COLUMNS`.
-        before: What it means.
+        old: The current row, at least its `ASKED_COLUMNS`.
+        before: The request of that row.
         after: The request after the transition.
-        seal: Seals and opens texts.
-        detail: Of the transition.
-        asked: The digest of what never changes, where it is known; what was asked may be long.
+        seal: Encrypts and decrypts texts.
+        detail: The transition's detail.
+        asked: The digest of what never changes, if it is known; computing it is slow for long requests.
 
     Returns:
-        Columns of what was asked, by name: what is searched has notes, too, and a purge removes what was asked; the
-        values of `PROGRESS_COLUMNS`; and the digest of what never changes, from now on.
+        The changed columns of what was asked, by name (the search text also has notes, and a purge removes content);
+        the values of `PROGRESS_COLUMNS`; and the new digest of what never changes.
     """
     again: dict[str, Any] = {}
     if after.purged_at is not before.purged_at:
@@ -233,7 +233,7 @@ def update_values(
 
 
 def asked_values(request: Request) -> tuple[Any, ...]:
-    """Return the values of `ASKED_COLUMNS`, with nothing sealed."""
+    """Return the values of `ASKED_COLUMNS`, unencrypted."""
     subject, request_id = request.subject, request.id
     if isinstance(subject, Call):
         tool, name, form, masked = subject.tool, subject.name, subject.form, subject.masked
@@ -264,27 +264,27 @@ def _sealed_progress(values: tuple[Any, ...], request_id: str, seal: Seal) -> tu
 
 
 def digest_of_asked(values: Sequence[Any]) -> str:
-    """Return the digest of what never changes, as the `asked` row of the journal carries it.
+    """Return the digest of what never changes, as in the journal's `asked` entry.
 
-    `values` are those of `ASKED_COLUMNS`, opened: what they say is covered, not how it is sealed. `search` is not, for
-    it follows from the rest, and from people's words.
+    `values` are those of `ASKED_COLUMNS`, decrypted, so that the digest does not depend on the encryption. `search` is
+    not covered, because it follows from the rest and from people's words.
     """
     return hashlib.sha256(dumps((*values[:_SEARCH], *values[_SEARCH + 1 :])).encode()).hexdigest()
 
 
 def _digest_of_row(asked: str, progress: Sequence[Any]) -> str:
-    """Return the digest of a whole row, as every row of the journal about its request carries it.
+    """Return the digest of a whole row, as in every journal entry of its request.
 
-    `progress` are the values of `PROGRESS_COLUMNS`, opened. The link is not covered, for it covers this.
+    `progress` are the values of `PROGRESS_COLUMNS`, decrypted. The link is not covered, because it covers this digest.
     """
     return hashlib.sha256(f"{asked}{tuple(progress[:-1])!a}{progress[-1]}".encode()).hexdigest()
 
 
 def asked_digest(values: Sequence[Any], seal: Seal) -> str:
-    """Return the `digest_of_asked` of the values of `ASKED_COLUMNS` as they are stored, perhaps sealed.
+    """Return the `digest_of_asked` of stored values of `ASKED_COLUMNS`, which may be encrypted.
 
     Raises:
-        StoreSealedError: They do not open.
+        StoreSealedError: They cannot be decrypted.
     """
     request_id, asked, form, masked = values[0], values[_ASKED], values[_FORM], values[_MASKED]
     asked, form = seal.open(asked, request_id, "asked"), seal.open(form, request_id, "form")
@@ -294,17 +294,17 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
 
 
 def row_digest(values: Sequence[Any], seal: Seal) -> str:
-    """Return the digest of a whole row as it is stored, perhaps sealed.
+    """Return the digest of a whole stored row, which may be encrypted.
 
     Raises:
-        StoreSealedError: It does not open.
+        StoreSealedError: It cannot be decrypted.
     """
     progress = seal.open(values[_PROGRESS], values[0], "progress")
     return _digest_of_row(asked_digest(values[:_ASKED_END], seal), (*values[_ASKED_END:_PROGRESS], progress))
 
 
 def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
-    """Say whether a whole row matches the newest row of the journal about it, given as link and detail."""
+    """Return whether a whole row matches the newest journal entry of its request, given as link and detail."""
     row = Row._make(values)
     if newest is None or newest[0] != row.link:
         return False
@@ -312,7 +312,7 @@ def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal
 
 
 def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
-    """Return the fault of a verb on a row that does not match the journal."""
+    """Return the error for a verb on a row that does not match the journal."""
     if is_start:
         return errors.AlteredRequestError(request_id, "its row does not match the journal")
     return errors.StoreCorruptError(
@@ -322,7 +322,7 @@ def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
 
 
 def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
-    """Return how a whole row is tied to the journal, whatever somebody wrote into it."""
+    """Return how a whole row is tied to the journal; works for any content of the row."""
     row = Row._make(values)
     asked, whole = (_tied(digest, row, seal) for digest in (_digest_of_asked, row_digest))
     return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, whole)
@@ -342,7 +342,7 @@ def _tied(digest: Callable[[Row, Seal], str], row: Row, seal: Seal) -> str | Non
 
 
 def sealed_search(request_id: str, run_id: str, tool: str) -> str:
-    """Return what can be searched for where people's words are sealed."""
+    """Return the search text of a request whose words are encrypted."""
     return f"{request_id}\n{run_id}\n{tool}".casefold()
 
 
@@ -387,7 +387,7 @@ def _pair(identity: Identity) -> tuple[str, str]:
     return identity.issuer, identity.subject
 
 
-_identity = lru_cache(maxsize=1024)(Identity)  # a long list names the same few people and programs
+_identity = lru_cache(maxsize=1024)(Identity)  # cached, because a long list names the same few people and programs
 
 
 @lru_cache(maxsize=64)
@@ -414,16 +414,16 @@ def _execution(packed: list[Any]) -> Execution:
 
 @lru_cache(maxsize=256)
 def schema_id(text: str) -> str:
-    """Return the key under which a store keeps the text of a schema: a digest of all of it, descriptions included."""
+    """Return the key under which a store keeps a schema: a digest of its whole text, descriptions included."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def request_of(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
-    """Return the request that a row holds; `schema` looks the text of a schema up by its `schema_id`.
+    """Return the request in a row; `schema` returns the text of a schema by its `schema_id`.
 
     Raises:
-        StoreCorruptError: The row is not as this module writes it.
-        StoreSealedError: It does not open with this key.
+        StoreCorruptError: This module did not write the row like this.
+        StoreSealedError: It cannot be decrypted with this key.
     """
     try:
         return _read(row, seal, schema)
@@ -465,7 +465,7 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
 
 
 def _plain(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `_PLAIN`."""
+    """Return the fields of `_PLAIN`, with defaults."""
     fields = _NOT_SAID | {name: value for name, value in asked.items() if name in _PLAIN}
     fields["redact"], fields["channels"] = tuple(fields["redact"]), tuple(fields["channels"])
     fields["budgets"] = tuple((text, name) for text, name in fields["budgets"])
@@ -473,7 +473,7 @@ def _plain(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request that stand in its `progress`."""
+    """Return the fields of a request that are stored in its `progress`."""
     decision = _decision(progress["decision"]) if "decision" in progress else None
     votes = [_decision(vote) for vote in progress.get("votes") or progress.get("earlier") or ()]
     if "earlier" in progress and decision is not None:
@@ -516,13 +516,11 @@ def _edited(row: Row, packed: list[Any] | None, subject: Call | Question) -> Cal
     return Call(row.tool, row.name, form, masked, digest, subject.schema, row.schema_digest)
 
 
-_PROGRESS_WORDS = {
-    state: state.value for state in State
-}  # plain texts: SQLite's driver looks long at what is only like one
+_PROGRESS_WORDS = {state: state.value for state in State}  # plain str: SQLite's driver is slow with subclasses
 
 
 def _progress_values(request: Request) -> tuple[Any, ...]:
-    """Return the values of `PROGRESS_COLUMNS`, with nothing sealed."""
+    """Return the values of `PROGRESS_COLUMNS`, unencrypted."""
     state, claimed_by, decision, votes = request.state, request.claimed_by, request.decision, request.votes
     ends, approval_ends = microseconds(request.expires_at), None
     fields: dict[str, Any] = {"ends": ends}
@@ -548,7 +546,7 @@ def _progress_values(request: Request) -> tuple[Any, ...]:
         1 if request.holds else None,
         _PROGRESS_WORDS[state],
         1 if state in LIVE else None,
-        # Until when what it waits for now can come.
+        # The time until which its next step is possible.
         ends if state is State.PENDING else approval_ends if state is State.APPROVED else None,
         None if claimed_by is None else claimed_by.folded,
         dumps(fields),

@@ -1,10 +1,10 @@
 """Delegations: who is away until when, and who stands in for them.
 
-A delegation routes attention, never rights: what is assigned to somebody who is away can be decided by who stands in,
-as far as that one may decide it anyway, and their mentions and messages are seen there too. It adds no role and no
-vote. It counts from when it is written until its end by the store's clock, and is followed one step: of a delegate who
-is away as well, nobody looks for the next one. Each is a record; the journal says who made and ended it, in a chain of
-each person. What has ended goes with the next one that is written, or with a purge; the journal keeps it.
+A delegation routes attention, never rights. What is assigned to the person who is away can be decided by the person who
+stands in, who must be allowed to decide it anyway, and who also sees their mentions and messages. It adds no role and
+no vote. It is in force from when it is written until its end by the store's clock. It is followed one step: if the
+delegate is away too, their own delegation is not used. Each one is a record, and each person has a chain in the journal
+for them. An ended one is dropped when the next one is written, or by a purge; the journal keeps it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sayso.stores.records import Record, RecordRow, RecordTransaction, record_of
 
 AWAY = "away"
 MOST = 1_000
-"""How many people who are away are looked through."""
+"""How many delegations are read at most."""
 
 
 def read(row: RecordRow) -> Delegation:
-    """Return the delegation in a record; raises `StoreCorruptError` where somebody altered it."""
+    """Return the delegation in a record; raises `StoreCorruptError` if the record was altered."""
     record = record_of(row)
     try:
         by, to = (Identity(*map(str, record.body[name])) for name in ("by", "to"))
@@ -36,14 +36,14 @@ def read(row: RecordRow) -> Delegation:
 
 
 def chain_of(who: Identity) -> str:
-    """Return the chain of the journal in which it stands when somebody was away."""
+    """Return the journal chain for a person's delegations."""
     return f"sayso:away:{who.folded}"
 
 
 def delegate(
     tx: RecordTransaction, by: Identity, to: Identity, until: datetime, channel: str, now: datetime
 ) -> Delegation:
-    """Write that somebody is away, in place of what was there; raises `ValueError`, and nothing is changed."""
+    """Write a delegation in place of the person's earlier one; raises `ValueError`, and then nothing is changed."""
     if to.is_same(by):
         raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
     if until <= now:
@@ -58,7 +58,7 @@ def delegate(
 
 
 def end(tx: RecordTransaction, by: Identity, channel: str, now: datetime) -> bool:
-    """End what somebody delegated; return whether it still counted."""
+    """End a person's delegation; return whether it was in force."""
     row = tx.find_record(AWAY, by.folded)
     if row is None:
         return False
@@ -70,7 +70,7 @@ def end(tx: RecordTransaction, by: Identity, channel: str, now: datetime) -> boo
 
 
 def drop_ended(tx: RecordTransaction, before: datetime) -> int:
-    """Drop what ended before an instant; return how many. Those that count are looked for among few, therefore."""
+    """Drop the delegations that ended before an instant, to keep few of them; return how many."""
     rows = [tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)]
     old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
     for row in old:
@@ -79,7 +79,7 @@ def drop_ended(tx: RecordTransaction, before: datetime) -> int:
 
 
 def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | None:
-    """Return who stands in for somebody now; None where nobody does, or the record was altered."""
+    """Return who stands in for somebody now; None if nobody does, or the record was altered."""
     row = tx.find_record(AWAY, who.folded)
     with suppress(errors.StoreCorruptError):
         found = None if row is None else read(row)
@@ -88,7 +88,7 @@ def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | 
 
 
 def counting(tx: RecordTransaction, now: datetime) -> list[Delegation]:
-    """Return who is away now, and who stands in; altered rows are left out."""
+    """Return the delegations that are in force; altered records are left out."""
     found: list[Delegation] = []
     for key in tx.record_keys(AWAY)[:MOST]:
         row = tx.find_record(AWAY, key)
@@ -99,5 +99,5 @@ def counting(tx: RecordTransaction, now: datetime) -> list[Delegation]:
 
 
 def stood_in_for(tx: RecordTransaction, who: Identity, now: datetime) -> list[Identity]:
-    """Return for whom somebody stands in now."""
+    """Return the people for whom somebody stands in now."""
     return [one.by for one in counting(tx, now) if one.to.is_same(who)]

@@ -14,12 +14,12 @@ from sayso.model.run import RunState
 _SEARCHED = 4_000
 
 NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})
-"""In these states a request lets no run that waits for it go on."""
+"""The states of a request in which a run that waits for it cannot continue."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which requests to list; an empty field does not restrict.
+    """Which requests to list; an empty field does not restrict the list.
 
     Attributes:
         states: Any of these states.
@@ -27,11 +27,11 @@ class Filter:
         name: Of the function with this name, or this qualified name (`module:function`).
         risk: With this risk word.
         claimed_by: Claimed by this identity, by folded comparison.
-        text: With this text in id, run, function name, arguments as they were asked, masked, or title, summary, effect,
-            prompt, question or the notes of decisions; not case-sensitive. Of long arguments the first 4,000 characters
-            count. In a sealed store only id, run and function are looked at.
+        text: With this text in id, run, function name, masked arguments as they were asked, title, summary, effect,
+            prompt, question or the notes of decisions; not case-sensitive. Only the first 4,000 characters of arguments
+            are searched; in an encrypted store, only id, run and function.
         kind: Calls or questions only.
-        at: An instant at which whatever has reached its end counts as expired, though nobody wrote that down yet.
+        at: Treat requests as expired that have reached their end at this instant, even if that is not recorded yet.
     """
 
     states: frozenset[State] = field(default=frozenset[State]())
@@ -46,7 +46,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs to list; an empty field does not restrict.
+    """Which runs to list; an empty field does not restrict the list.
 
     Attributes:
         states: Any of these states.
@@ -62,8 +62,8 @@ class Page:
     """A part of a list, in the order in which the requests were asked.
 
     Attributes:
-        requests: At most as many as were asked for.
-        cursor: Give it back to get what follows; None at the end. It stays good while requests come and change.
+        requests: At most as many as were requested.
+        cursor: Where the next page begins; None at the end. It stays valid while requests are added and change.
     """
 
     requests: tuple[Request, ...]
@@ -71,7 +71,7 @@ class Page:
 
 
 def read_cursor(cursor: str | None) -> int | None:
-    """Return the place that a cursor names; raises `ValueError` for what is none."""
+    """Return the position of a cursor; raises `ValueError` if it is not valid."""
     if cursor is None:
         return None
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:
@@ -80,13 +80,13 @@ def read_cursor(cursor: str | None) -> int | None:
 
 
 def notes_of(request: Request) -> list[str]:
-    """Return what those who decided wrote, where a purge has not taken it out of the search."""
+    """Return the notes of those who decided; none if they were purged."""
     decisions = (*request.votes, request.decision) if request.purged_at is None else ()
     return [one.comment for one in decisions if one is not None and one.comment is not None]
 
 
 def search_text(request: Request) -> str:
-    """Return what `Filter.text` is looked for in: of an argument what people are shown of it, never what is masked."""
+    """Return the text that `Filter.text` searches; it never has masked values."""
     subject = request.subject
     found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
     is_new = request.decision is None and not request.votes
@@ -96,7 +96,7 @@ def search_text(request: Request) -> str:
 
 
 def matches(request: Request, wanted: Filter) -> bool:
-    """Say whether a request passes a filter."""
+    """Return whether a request passes a filter."""
     subject = request.subject
     names = (subject.name, subject.tool) if isinstance(subject, Call) else ()
     return (

@@ -1,9 +1,9 @@
-"""What lets a call start without a person at that moment, and what keeps every call from it: grants, budgets, the stop.
+"""Grants, budgets and the stop: what starts a call without a person, and what blocks every start.
 
-All of it stands in records, is read and written in the transaction of `ask`, `start` and `finish`, and is looked for
-only where it can matter: a store without grants, budgets and a stop pays for one look. `GrantVerbs` are the verbs of
-people. Invariants: a start that takes from a grant or a budget commits together with what it took; and each record has
-a chain of the journal, whose newest row carries its digest, so that one which somebody altered lets nothing through.
+They are records, read and written in the transaction of `ask`, `start` and `finish`. A store without any of them pays
+for one look-up only. `GrantVerbs` are the verbs of people. Invariants: a start that uses a grant or a budget commits
+together with what it used; and each record has a chain in the journal whose newest entry has its digest, so that an
+altered record lets nothing start.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from sayso.stores.transaction import Transaction, changed, update
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
-"""The chain of the journal in which it stands who stopped every start, and who let them go on."""
-_PAGE = 1000  # rows of the journal that are read at once
-_DIGITS = 100  # of the sum of a budget
+"""The journal chain of the stop: who stopped every start, and who allowed them again."""
+_PAGE = 1000  # journal entries per read
+_DIGITS = 100  # precision of a budget's sum
 KINDS = (GRANT, ENDED_GRANT, BUDGET, STOP)
-"""The kinds of records whose digest stands in a chain."""
+"""The kinds of records whose digest is in a chain."""
 
 
 class Stop(NamedTuple):
-    """That nothing starts: who said so, when and why."""
+    """Every start is blocked: by whom, when and why."""
 
     by: Identity
     at: datetime
@@ -49,12 +49,12 @@ class Stop(NamedTuple):
 
 
 def chain_of(kind: str, key: str) -> str:
-    """Return the chain of the journal that says what a record is; a grant keeps its own when it ends."""
+    """Return the journal chain of a record; a grant keeps its chain when it ends."""
     return CHAIN if kind == STOP else f"sayso:{GRANT if kind == ENDED_GRANT else kind}:{key}"
 
 
 def digest_in(detail: str) -> str | None:
-    """Return the digest of the record that a row of the journal left; None where it left none."""
+    """Return the record's digest in a journal entry; None if it has none."""
     digest = detail_of(detail).get("record")
     return digest if isinstance(digest, str) else None
 
@@ -66,8 +66,8 @@ def _put(tx: Transaction, record: Record, event: str, by: Identity, channel: str
 
 
 def _is_as_written(tx: Transaction, kind: str, key: str) -> bool:
-    """Say whether a record, or that there is none, is as the newest row of its chain left it."""
-    newest = tx.newest(chain_of(kind, key))  # first: it holds up who writes both at the same moment
+    """Return whether a record, or its absence, matches the newest entry of its chain."""
+    newest = tx.newest(chain_of(kind, key))  # first, because it blocks others who write both at the same moment
     row = tx.find_record(kind, key)
     return (None if row is None else digest_of(row)) == (None if newest is None else digest_in(newest.detail))
 
@@ -78,7 +78,7 @@ def _is_as_written(tx: Transaction, kind: str, key: str) -> bool:
 def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequence[Transition]]:
     """Return a new request, and the approvals that a budget or a grant gives it.
 
-    A budget without room leaves the request to a person, who is told why it waits.
+    If a budget is used up, the request waits for a person, who is told why.
     """
     if request.always or request.kind != "call":
         return request, ()
@@ -101,9 +101,9 @@ def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequen
 
 
 def _approvals(tx: Transaction, grant: Grant, request: Request) -> Sequence[Transition]:
-    """Return the votes of those behind a grant where they approve the request; else none at all.
+    """Return the votes of a grant's grantors if they approve the request, else none.
 
-    Each is taken as if they decided it now, so that nobody approves what they ask for, and roles and quorum count.
+    Each vote is checked as if they decided now, so that nobody approves their own request, and roles and quorum apply.
     """
     found: list[Transition] = []
     for grantor in grant.grantors:
@@ -122,7 +122,7 @@ def _approvals(tx: Transaction, grant: Grant, request: Request) -> Sequence[Tran
 
 
 def _standing(tx: Transaction, grant_id: str) -> Grant | None:
-    """Return a grant that has not ended; None where it has, or cannot be read: then a person decides."""
+    """Return a grant that has not ended; None if it has, or cannot be read, so that a person decides."""
     try:
         row = tx.find_record(GRANT, grant_id)
         return None if row is None else Grant.from_body(grant_id, record_of(row).body)
@@ -139,7 +139,7 @@ def _ended_by_time(tx: Transaction, grant: Grant) -> bool:
 
 
 def _end(tx: Transaction, grant: Grant, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-    # Under another kind, so that what asks and starts looks only at those that count.
+    # Under another kind, so that `ask` and `start` read only grants in force.
     tx.drop_record(GRANT, grant.id)
     _put(tx, Record(ENDED_GRANT, grant.id, grant.body()), event, by, channel, {"grant": grant.id, **detail})
 
@@ -148,17 +148,17 @@ def _end(tx: Transaction, grant: Grant, event: str, by: Identity, channel: str, 
 
 
 def must_not_be_stopped(tx: Transaction, request: Request) -> None:
-    """Raise `StoppedError` while every start is stopped."""
+    """Raise `StoppedError` if every start is blocked."""
     stop = _stop_in(tx)
     if stop is not None:
         raise errors.StoppedError(request.id, by=str(stop.by), at=stop.at, reason=stop.reason)
 
 
 def take(tx: Transaction, request: Request, under: str, now: datetime) -> None:
-    """Take the start of a call from the grant or the budgets that approved it (see `Decision.under`).
+    """Charge the start of a call to the grant or the budgets that approved it (see `Decision.under`).
 
     Raises:
-        GrantEndedError: They do not any more. The call waits for a person then, unless it was started before.
+        GrantEndedError: They no longer approve it. The call now waits for a person, unless it was started before.
     """
     why = _take_budgets(tx, request, now) if under == "budget" else _take_from_grant(tx, request, under, now)
     if why is None:
@@ -179,7 +179,7 @@ def _take_from_grant(tx: Transaction, request: Request, grant_id: str, now: date
         return _why_ended(tx, grant_id, now, is_first=is_first)
     if _ended_by_time(tx, grant):
         return f"the grant {grant_id} has expired"
-    if is_first:  # a further start of one approval is the same call
+    if is_first:  # a retry under the same approval is the same call
         after, by = replace(grant, used=grant.used + 1), request.requester
         detail = {"grant": grant_id, "request": request.id, "left": after.left}
         if after.left < 1:
@@ -198,7 +198,7 @@ def _why_ended(tx: Transaction, grant_id: str, now: datetime, *, is_first: bool)
     except errors.StoreCorruptError:
         return f"the grant {grant_id} cannot be read"
     if grant.ended == "used up" and not is_first and now < grant.until:
-        return None  # this approval took from it at its first start
+        return None  # this approval was charged at its first start
     by = f"by {grant.ended_by}" if grant.ended_by is not None else "meanwhile"
     return f"the grant {grant_id} was revoked {by}" if grant.ended == "revoked" else f"the grant {grant_id} has ended"
 
@@ -216,7 +216,7 @@ def _no_room(tx: Transaction, request: Request, now: datetime) -> str | None:
 
 def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | None:
     why = _no_room(tx, request, now)
-    if why is not None:  # of any; nothing is taken from the others then
+    if why is not None:  # in one of them; then nothing is taken from the others
         return why
     for budget in _budgets(request):
         takings, amount = _takings(tx, budget, budget.account(request), now), budget.amount(request)
@@ -226,7 +226,7 @@ def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | Non
 
 
 def give_back(tx: Transaction, request: Request) -> None:
-    """Give back what a call took that surely had no effect."""
+    """Return to the budgets what a call took that certainly had no effect."""
     if request.state is State.FAILED and request.decision is not None and request.decision.under == "budget":
         for budget in _budgets(request):
             takings = _takings(tx, budget, budget.account(request), tx.now())
@@ -240,7 +240,7 @@ def _budgets(request: Request) -> Iterator[Budget]:
 
 
 def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) -> str | None:
-    """Return why a call has no room in a budget; None where it has, or has taken its part already."""
+    """Return why a call has no room in a budget; None if it has, or was charged already."""
     amount = budget.amount(request)
     if takings is None:
         return f"the account of the budget {budget} is not as the journal says, or cannot be read"
@@ -261,13 +261,13 @@ def _used(tx: Transaction, budget: Budget, account: str) -> Decimal | None:
 
 
 def _sum(takings: Sequence[Taking], more: Decimal = Decimal(0)) -> Decimal:
-    """Return what was taken, and `more`; what has too many digits is rounded up, so that no budget is exceeded."""
-    exact = Context(prec=_DIGITS, rounding=ROUND_CEILING)  # the program's own context may keep three digits
+    """Return the sum of what was taken and `more`, rounded up at the last digit so that no budget is exceeded."""
+    exact = Context(prec=_DIGITS, rounding=ROUND_CEILING)  # the program's own decimal context may have fewer digits
     return reduce(exact.add, (one.amount for one in takings), more)
 
 
 def _takings(tx: Transaction, budget: Budget, account: str, now: datetime) -> Sequence[Taking] | None:
-    """Return what was taken inside the span; None where it cannot be read, and then nothing is allowed."""
+    """Return what was taken inside the span; None if it cannot be read, and then nothing is allowed."""
     if not _is_as_written(tx, BUDGET, account):
         return None
     row = tx.find_record(BUDGET, account)
@@ -292,40 +292,40 @@ def _write(tx: Transaction, budget: Budget, request: Request, takings: Sequence[
 
 
 class GrantVerbs(RecordVerbs):
-    """The part of `sayso.stores.base.Store` that is about grants and the stop."""
+    """The verbs of `sayso.stores.base.Store` for grants, budgets and the stop."""
 
     @abstractmethod
     def get(self, request_id: str) -> Request:
-        """As `RequestStore.get`."""
+        """See `RequestStore.get`."""
 
     def grant(
         self, request_id: str, decision: Decision, *, who: Reviewer, seen: str | None, edited: Call | None,
         lasts: timedelta, **terms: Any,
     ) -> tuple[Request, Grant]:  # fmt: skip
-        """In one transaction, take an approval, and make the grant that is drawn from the call, or agree to it.
+        """In one transaction, record an approval, and create a grant that is derived from the call, or agree to it.
 
-        `terms` are those of `Grant.of`. Where another reviewer of the quorum made a grant from this request with the
-        same terms, this one agrees to that.
+        `terms` are those of `Grant.of`. If another reviewer has created a grant from this request with the same terms,
+        this reviewer agrees to that one.
 
         Raises:
-            GrantRefusedError: The terms cannot be used; nothing was decided.
-            DecisionRefusedError: Another of its kinds; nothing was decided.
+            GrantRefusedError: The terms are invalid; nothing was decided.
+            DecisionRefusedError: Or another subclass; nothing was decided.
         """
         return self._transact(_granted, request_id, decision, who, seen, edited, lasts, terms)
 
     def agree(self, grant_id: str, who: Reviewer, *, channel: str) -> Grant:
-        """In one transaction, put one more person behind a grant; raises `DecisionRefusedError` where they may not."""
+        """In one transaction, add a grantor to a grant; raises `DecisionRefusedError` if they may not approve it."""
         return self._transact(_agreed, grant_id, who, channel)
 
     def revoke_grant(self, grant_id: str, by: Identity, *, channel: str, reason: str | None = None) -> Grant:
-        """In one transaction, end a grant; what it approved and has not started waits for a person.
+        """In one transaction, end a grant. Calls that it approved and that have not started wait for a person.
 
-        Does nothing to one that has ended already; raises `GrantNotFoundError`.
+        Does nothing if it has already ended; raises `GrantNotFoundError`.
         """
         return self._transact(_revoked, grant_id, by, channel, reason)
 
     def grants(self, *, ended: bool = False) -> Sequence[Grant]:
-        """Return the grants that count, newest first; with `ended`, those that have ended as well."""
+        """Return the grants in force, newest first; with `ended`, also those that have ended."""
         now, found = clock.now(), list[Grant]()
         for kind in (GRANT, ENDED_GRANT) if ended else (GRANT,):
             for record in records_in(self, kind):
@@ -337,7 +337,7 @@ class GrantVerbs(RecordVerbs):
         return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
     def find_grant(self, grant_id: str) -> Grant:
-        """Return a grant by its id or a beginning of it that fits no other; raises `GrantNotFoundError`."""
+        """Return a grant by its id or a unique prefix of it; raises `GrantNotFoundError`."""
         wanted = grant_id if grant_id.startswith("gr_") else f"gr_{grant_id}"
         found = [grant for grant in self.grants(ended=True) if grant.id.startswith(wanted)]
         if len(found) > 1 and len(wanted) > len("gr_"):
@@ -347,39 +347,39 @@ class GrantVerbs(RecordVerbs):
         return found[0]
 
     def budget_used(self, budget: Budget, account: str) -> Decimal | None:
-        """Return how much of an account is used now, and write nothing; None where a call would be held for it.
+        """Return how much of an account is used now, without writing; None if a call would be held because of it.
 
-        That is where its record cannot be read or is not as the journal says. `account` is of `Budget.account_of`.
+        That is so if its record cannot be read or does not match the journal. `account` is from `Budget.account_of`.
         """
         return self._transact(_used, budget, account)
 
     def budgets(self) -> Iterator[BudgetUse]:
-        """Yield each account that something was taken from, with how much of it is used now; write nothing."""
+        """Yield each used account, with how much of it is used now, without writing."""
         for record in records_in(self, BUDGET):
             takings = cast("list[list[Any]]", record.body.get("takings") or [])
             try:
                 budget = Budget(str(record.body.get("budget")))
-            except errors.ConfigError:  # somebody altered it
+            except errors.ConfigError:  # the record was altered
                 continue
             newest = None
-            with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):  # one row holds up no list
+            with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):  # one bad row fails no list
                 newest = self.get(str(takings[-1][0])) if takings else None
             yield BudgetUse(budget, self.budget_used(budget, record.key), newest)
 
     def stop(self, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
-        """In one transaction, block every start; where they are blocked already, return who did that."""
+        """In one transaction, block every start; if they are already blocked, return that earlier stop."""
         return self._transact(_stopped, by, channel, reason)
 
     def go(self, by: Identity, *, channel: str, reason: str | None = None) -> bool:
-        """In one transaction, let calls start again; return whether they were stopped."""
+        """In one transaction, allow starts again; return whether they were blocked."""
         return self._transact(_went_on, by, channel, reason)
 
     def stopped(self) -> Stop | None:
-        """Return who stopped every start; None while calls start."""
+        """Return the stop; None if calls can start."""
         record = self.record(STOP, STOP)
         if record is not None:
             return _stop_of(record)
-        # Somebody may have taken the record away by hand, and only the newest row of the chain tells how it stands.
+        # The record may have been deleted by hand; then only the newest entry of the chain tells.
         last: Entry | None = None
         while rows := self.journal(run_id=CHAIN, after=None if last is None else (last.run_id, last.seq), limit=_PAGE):
             last = rows[-1]
@@ -392,7 +392,7 @@ class GrantVerbs(RecordVerbs):
         self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
-        """Return rows of the journal, as `sayso.stores.review.ReviewStore.journal` says."""
+        """Return journal entries; see `sayso.stores.review.ReviewStore.journal`."""
 
 
 def _granted(
@@ -410,7 +410,7 @@ def _granted(
     standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
     same = next((grant for grant in standing if grant is not None and grant.has_same_terms(drawn)), None)
     if same is not None and not _is_as_written(tx, GRANT, same.id):
-        raise _altered(same.id)  # and undo the decision
+        raise _altered(same.id)  # this also undoes the decision
     return found, _agree(tx, (same or drawn).agreed_by(grantor), grantor)
 
 
@@ -461,7 +461,7 @@ def _revoked(tx: Transaction, grant_id: str, by: Identity, channel: str, reason:
     grant = replace(Grant.from_body(grant_id, record_of(row).body), ended="revoked", ended_by=by, ended_at=tx.now())
     detail: dict[str, Any] = {"used": grant.used, "left": grant.count - grant.used}
     if not _is_as_written(tx, GRANT, grant_id):
-        detail["altered"] = True  # what its own row says from now on would hide it
+        detail["altered"] = True  # otherwise the next entry's digest would hide it
     if reason is not None:
         detail["reason"] = reason
     _end(tx, grant, "grant_revoked", by, channel, detail)
@@ -487,7 +487,7 @@ def _went_on(tx: Transaction, by: Identity, channel: str, reason: str | None) ->
 
 
 def _stop_in(tx: Transaction) -> Stop | None:
-    """Return the stop: the record says so, or the journal, where somebody took the record away."""
+    """Return the stop from its record, or from the journal if the record was deleted."""
     row = tx.find_record(STOP, STOP)
     if row is not None:
         return _stop_of(record_of(row))
@@ -496,7 +496,7 @@ def _stop_in(tx: Transaction) -> Stop | None:
 
 
 def _stop_told(newest: Entry) -> Stop | None:
-    """Return the stop of which the journal tells, where the newest row of its chain is one."""
+    """Return the stop that a chain's newest entry records, if it is one."""
     if newest.event != "stopped":
         return None
     reason = "its record was taken away by hand; `sayso go` ends it, and `sayso log --verify` names what differs"
@@ -504,7 +504,7 @@ def _stop_told(newest: Entry) -> Stop | None:
 
 
 def _stop_of(record: Record) -> Stop:
-    """Return the stop of a record; whatever else stands there, starts are stopped."""
+    """Return the stop of a record. Starts are blocked even if its content is invalid."""
     try:
         body = record.body
         return Stop(Identity(*body["by"]), instant(body["at"]), cast("str | None", body["reason"]))

@@ -1,8 +1,8 @@
 """`HttpStore`: the store of a sayso server, used by programs on other machines through its HTTP API.
 
-Each verb sends one message; the server validates it again and takes the requester from the token. Whether a process of
-this machine is still alive is checked here, because only this machine can know. Decisions are not sent through this
-store: people decide on the server. If the server does not confirm a verb, the verb raises and nothing runs.
+Each verb sends one message; the server validates it again and takes the requester from the token. Whether a process on
+this machine is alive is checked here, because the server cannot. Decisions are not sent through this store, because
+people decide on the server. If the server does not confirm a verb, the verb raises and nothing runs.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class HttpStore(Store):
     """The requests and runs of one token's program on a sayso server.
 
     Args:
-        address: `https://host`; `http://` on this machine alone.
-        token: Of the kind `ask`, from `sayso token new`.
-        patience: For how many seconds a call's verbs try again while the server is away; each may be sent twice without
-            harm. What only looks around (lists, the journal) gives up after five at most. A server that answers 429 is
-            asked for twenty times as long. Who stops waiting withdraws its request within two seconds, or leaves it.
+        address: `https://host`; `http://` only for this machine.
+        token: A token of the kind `ask`, from `sayso token new`.
+        patience: For how many seconds the verbs of a call are retried while the server is away; each is safe to send
+            twice. Reads (lists, the journal) give up after five seconds at most. After a 429 it retries twenty times as
+            long. A program that stops waiting withdraws its request within two seconds, or leaves it.
 
     Raises:
-        ConfigError: The address or the token cannot be one.
+        ConfigError: The address or the token is invalid.
     """
 
-    look_again = 30.0  # the listener says what changed, and many who look cost much
+    look_again = 30.0  # the listener reports changes, and polling by many is expensive
 
     def __init__(self, address: str, token: str, *, patience: float = 60.0) -> None:
         self.url = address.rstrip("/")
@@ -69,7 +69,7 @@ class HttpStore(Store):
         self._listener = Listener(self._bell, self._transport)
 
     def after_fork(self) -> None:
-        """Forget locks, threads and connections in a forked child."""
+        """Drop locks, threads and connections in a forked child."""
         self._transport.after_fork()
         self._begin_afresh()
 
@@ -117,13 +117,13 @@ class HttpStore(Store):
             execution = started.execution
             if started.state is not State.RUNNING or execution is None or execution.token != token:
                 raise
-            # Nobody else knows the token: this message arrived twice, or its first answer was lost.
+            # Only this process knows the token: the message arrived twice, or its first answer was lost.
         if by is None:
             worker.hold(self, request_id, token)
         return started
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
-        # Not for long: what is in time is tried again, and what is late is lost anyway.
+        # Not for long: a renewal in time is retried later, and one that is late is lost anyway.
         lost, rest = list[str](), list(starts)
         while rest:
             message, rest = messages.Renew.of(starts=rest[:_MOST_RENEWED]), rest[_MOST_RENEWED:]
@@ -144,7 +144,7 @@ class HttpStore(Store):
             execution = request.execution
             is_ours = execution is not None and (execution.token, execution.resolved_by) == (token, None)
             if is_ours and execution is not None and execution.finished_at is not None:
-                return request  # by our own try, whose answer was lost
+                return request  # recorded by our own earlier attempt, whose answer was lost
             raise
         finally:
             worker.release(self, token)
@@ -167,12 +167,12 @@ class HttpStore(Store):
         return self._request(messages.Get.of(request_id=request_id))
 
     def as_heard(self, request_id: str) -> Request:
-        """Return how a request stands, for one who waits for it: as the last news said, or else as the server says.
+        """Return a request for a caller that waits for it: from the last change message, or else from the server.
 
-        It ends within two seconds, so that a wait that is cancelled meanwhile does.
+        It returns within two seconds, so that a cancelled wait ends in time.
 
         Raises:
-            StoreUnavailableError: The server is away, or tells this program to come later; neither ends a wait.
+            StoreUnavailableError: The server is away or asks this program to come later; neither ends a wait.
         """
         heard = self._listener.heard(request_id)
         if heard is not None:
@@ -183,7 +183,7 @@ class HttpStore(Store):
             raise errors.StoreUnavailableError(str(limited)) from limited
 
     def asks_first(self, fingerprint: str) -> bool:
-        return True  # a look is a message, as the ask is
+        return True  # looking first costs a message, as asking does
 
     def find(self, fingerprint: str) -> Request | None:
         found = self._send(messages.Find.of(fingerprint=fingerprint), messages.Found).found
@@ -203,7 +203,7 @@ class HttpStore(Store):
         return self._look(messages.Match.of(prefix=prefix, limit=limit), messages.Ids).ids
 
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
-        read_cursor(cursor)  # raises here what a store raises
+        read_cursor(cursor)  # raises here as other stores do
         message = messages.List.of(wanted=wanted, cursor=cursor, limit=limit, newest=newest)
         found = self._look(message, messages.Requests)
         return Page(tuple(found.requests), found.cursor)
@@ -233,7 +233,7 @@ class HttpStore(Store):
         self._listener.listen(None, None)
         return remove
 
-    # -- runs: whether a holder still lives is judged on both sides, as each sees its own processes alone ---------
+    # -- runs: both sides check whether a holder is alive, because each sees only its own processes ----------------
 
     def get_run(self, run_id: str) -> RunSnapshot:
         return self._snapshot(messages.GetRun.of(run_id=run_id), run_id)
@@ -241,7 +241,7 @@ class HttpStore(Store):
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
-        read_cursor(cursor)  # raises here what a store raises
+        read_cursor(cursor)  # raises here as other stores do
         found = self._look(messages.Runs.of(wanted=wanted, cursor=cursor, limit=limit), messages.RunsPage)
         return found.runs, found.cursor
 
@@ -293,14 +293,14 @@ class HttpStore(Store):
         return RunSnapshot(snapshot.run, tuple(snapshot.steps))
 
     def _noted(self, message: messages.RequestMessage) -> Request:
-        """Return a request that came, and remember what was seen of it."""
+        """Return the request of a message, and remember its ETag."""
         if len(self._etags) >= _MAX_ETAGS:
             self._etags.clear()
         self._etags[message.request.id] = message.etag
         return message.request
 
     def _after_loss(self, refusal: errors.StartRefusedError, request_id: str) -> Request:
-        """Return what a request became; raises the refusal again unless the answer to an earlier try was lost."""
+        """Return the current request if the answer to an earlier attempt was lost; else raise the refusal again."""
         if not isinstance(refusal.__cause__, AnswerLostError):
             raise refusal
         return self.get(request_id)
@@ -333,23 +333,23 @@ def _people_decide() -> NoReturn:
 # -- waiting -----------------------------------------------------------------------------------------------------
 
 _WAIT = 25.0
-_TURN = 0.25  # where there are too many for one question, each part is asked for no longer than this
+_TURN = 0.25  # if there are too many for one message, each part waits at most this long
 _MOST = 2_000
-_TOGETHER = 0.005  # who begin to wait at the same time are asked for together
-_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # many programs wait for a server that is away, and are to hear soon when it is back
+_TOGETHER = 0.005  # callers that begin to wait at the same time share a message
+_PAUSE, _LONGEST_PAUSE = 0.1, 1.0  # many programs wait for an absent server, and should notice soon that it is back
 
 
 class Listener:
-    """One thread that rings the bell when the server says that something changed. It ends when nobody waits.
+    """A thread that rings the bell when the server reports a change. It ends when nobody waits.
 
-    It sends what was last seen of every request that somebody waits for, and the server answers as soon as one of them
-    differs. So nothing is lost while a connection is down: what changed meanwhile differs when it is up again. Who
-    begins to wait while the thread stands there makes it ask anew, by breaking its connection. The answer brings along
-    how the changed requests stand, so that many who wait do not each ask for it.
+    It sends the last seen ETag of every request that somebody waits for, and the server answers as soon as one differs.
+    So nothing is lost while a connection is down: a change during that time still differs afterwards. A caller that
+    begins to wait meanwhile breaks the connection, so that the thread asks again. The answer includes the changed
+    requests, so that the waiting callers need not each fetch theirs.
 
     Args:
-        bell: Who waits.
-        transport: To the server.
+        bell: Wakes the callers that wait.
+        transport: The connection to the server.
     """
 
     def __init__(self, bell: Bell, transport: Transport) -> None:
@@ -363,33 +363,33 @@ class Listener:
         self._asking: HTTPConnection | None = None
 
     def listen(self, request_id: str | None, seen: str | None) -> None:
-        """Have the thread ask for a request too, of which the program saw this; None is any change at all."""
+        """Make the thread ask for another request, last seen with this ETag; None means any change at all."""
         with self._lock:
             if request_id is not None:
                 self._seen.setdefault(request_id, seen)
-                self._requests.pop(request_id, None)  # of one who has left
+                self._requests.pop(request_id, None)  # left over from an earlier caller
             self._break_off()
             if self._thread is None:
                 self._thread = started("sayso-listener", self._run)
 
     def heard(self, request_id: str) -> messages.RequestMessage | None:
-        """Return what came with the last news of a request, once; None where there is none."""
+        """Return the request from the last change message, once; None if there is none."""
         with self._lock:
             return self._requests.pop(request_id, None)
 
     def close(self) -> None:
-        """Have the thread look whether anybody still waits."""
+        """Make the thread check whether anybody still waits."""
         with self._lock:
             self._break_off()
 
     def _break_off(self) -> None:
         self._news.set()
         if self._asking is not None and self._asking.sock is not None:
-            with suppress(OSError):  # its answer may just have come
+            with suppress(OSError):  # its answer may just have arrived
                 socket.socket.shutdown(self._asking.sock, socket.SHUT_RDWR)
 
     def _is_over(self) -> bool:
-        with self._lock:  # so that `listen` either finds this thread or starts another, never neither
+        with self._lock:  # so that `listen` either finds this thread or starts another
             if not self._bell.is_idle:
                 return False
             self._thread = None
@@ -414,14 +414,14 @@ class Listener:
             except BROKEN:
                 if not self._news.is_set() and not self._news.wait(jittered(pause)):
                     pause = min(2 * pause, _LONGEST_PAUSE)
-            except Exception:  # noqa: BLE001  whatever is wrong, the waiters look for themselves when woken, and hear it
+            except Exception:  # noqa: BLE001  whatever is wrong, the woken waiters look for themselves, and get it
                 self._bell.ring_all()
                 self._news.wait(_LONGEST_PAUSE)
             connection = _hung_up(connection)
         _hung_up(connection)
 
     def _put_off(self, seconds: float) -> None:
-        """Ask nothing for so long, whoever comes meanwhile; leave early only when nobody waits any more."""
+        """Send nothing for some seconds, even if more callers wait; return early only if nobody waits any more."""
         until = time.monotonic() + seconds
         while not self._bell.is_idle and (left := until - time.monotonic()) > 0:
             self._news.clear()
@@ -433,7 +433,7 @@ class Listener:
         for part in parts:
             with self._lock:
                 if self._news.is_set() or self._bell.is_idle:
-                    return  # somebody came since `watched` was read, or the last one left with nothing to break off
+                    return  # `watched` is out of date: somebody came, or the last one left before a break-off
                 self._seen = {one: self._seen.get(one) for one in watched}
                 seen = {one: self._seen[one] for one in part}
                 self._asking = connection
@@ -446,7 +446,7 @@ class Listener:
                 with self._lock:
                     self._asking = None
             if not is_news and time.monotonic() - began < wait / 2:
-                self._news.wait(_PAUSE)  # a server that ends, or a proxy, does not let it wait
+                self._news.wait(_PAUSE)  # a server that shuts down, or a proxy, answers at once
 
     def _heard(self, changes: messages.Changes) -> bool:
         with self._lock:

@@ -1,8 +1,8 @@
 """The messages between `HttpStore` and a sayso server: one pydantic class for each verb and for each answer.
 
-They contain the objects of `sayso.model` and no database columns, so a schema change does not change the protocol. Both
-sides reject unknown fields and wrong types; the server's further checks are in `sayso.server.api.validation`. The
-OpenAPI document is generated from these classes.
+They contain the objects of `sayso.model` and no database columns, so that a change of the database schema does not
+change the protocol. Both sides reject unknown fields and wrong types; the server's further checks are in
+`sayso.server.api.validation`. The OpenAPI document is generated from these classes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Message(BaseModel):
-    """A message; a subclass has the fields that it names, of the types that they have, and no other."""
+    """A message. It has exactly the fields that its subclass declares, with exactly their types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     @classmethod
     def of(cls, **fields: Any) -> Self:
-        """Return a message that is not checked here: whoever receives it does."""
+        """Return a message without validating it; the receiver validates it."""
         return cls.model_construct(**fields)
 
     @classmethod
@@ -52,7 +52,7 @@ class Message(BaseModel):
 
 
 class AskedRequest(Message):
-    """A request as a program asks it: the fields of `Request` that are the program's to say.
+    """A request as a program asks it: the fields of `Request` that the program sets.
 
     The server computes the digests and the fingerprint again, and sets the requester and every instant itself.
     """
@@ -92,7 +92,7 @@ class AskedRequest(Message):
 
     @classmethod
     def of_request(cls, request: Request) -> AskedRequest:
-        """Return what a program sends of a new request."""
+        """Return the message for a new request."""
         fields = {name: getattr(request, name) for name in cls.model_fields if name != "lasts"}
         for name in ("title", "summary", "prompt", "description", "rule", "context"):
             fields[name] = storable(fields[name])
@@ -116,7 +116,7 @@ class Ask(Message):
 
 
 class _OfRequest(Message):
-    """What is about one request."""
+    """A message about one request."""
 
     request_id: RequestId
 
@@ -129,21 +129,21 @@ class Operation(Message):
 
 
 class Batch(Message):
-    """Do several things that know nothing of each other, in one round trip and mostly in one commit."""
+    """Run several independent verbs in one round trip, and usually in one commit."""
 
     operations: list[Operation] = Field(max_length=200)
 
 
 class Get(_OfRequest):
-    """Say how a request stands."""
+    """Return a request."""
 
 
 class GetResult(_OfRequest):
-    """Return what a call with a key returned."""
+    """Return the result of a call with a key."""
 
 
 class Settle(_OfRequest):
-    """Write down that a request has reached its end, or that its worker is gone."""
+    """Record that a request has reached its end, or that its worker is gone."""
 
     gone: str | None = Field(None, max_length=500, description="A worker on the program's own machine that has ended.")
 
@@ -153,13 +153,13 @@ class Start(_OfRequest, Begin):
 
 
 class Renew(Message):
-    """Renew the leases of calls that run: each of these would be `unknown` once its worker's lease is over."""
+    """Renew the leases of running calls; a call becomes `unknown` when its worker's lease ends."""
 
     starts: list[tuple[RequestId, Name]] = Field(max_length=1_000, description="Requests, each with its start's token.")
 
 
 class Finish(_OfRequest):
-    """Say how a started call ended, and save the run that it belongs to."""
+    """Record how a started call ended, and save the run that it belongs to."""
 
     token: Name
     outcome: Outcome
@@ -167,19 +167,19 @@ class Finish(_OfRequest):
 
 
 class Withdraw(_OfRequest):
-    """Take a request back, or forget a no."""
+    """Withdraw a request, or forget its rejection."""
 
     reason: str | None = Field(None, max_length=2_000)
 
 
 class SendBack(_OfRequest):
-    """Say why the function's own types refuse an edit that was approved; the request waits again."""
+    """Return an approved edit to its reviewers because the function's own types reject it; it is pending again."""
 
     problems: list[Annotated[str, Field(min_length=1, max_length=1_000)]] = Field(min_length=1, max_length=50)
 
 
 class Verify(_OfRequest):
-    """Say, for the gate's own `verify=` hook, whether a call with an unknown outcome took effect."""
+    """Record, for the gate's own `verify=` hook, whether a call with an unknown outcome took effect."""
 
     happened: bool
     token: OptionalName = Field(None, description="Of the start that the hook looked into; of no later one.")
@@ -192,7 +192,7 @@ class Find(Message):
 
 
 class FindKey(Message):
-    """Find the request that was asked with a key in a run."""
+    """Find the request with a key in a run."""
 
     run_id: Name
     key: Name
@@ -205,7 +205,7 @@ class ByEffect(Message):
 
 
 class Match(Message):
-    """List ids of the program's requests by how they begin."""
+    """List the ids of the program's requests that begin with a prefix."""
 
     prefix: RequestId
     limit: int = Field(10, ge=1, le=100)
@@ -221,7 +221,7 @@ class List(Message):
 
 
 class Wait(Message):
-    """Wait until a request differs from what was seen of it, or until anything changes."""
+    """Wait until a request differs from its ETag, or until anything changes."""
 
     seen: dict[str, str | None] = Field(max_length=2_000, description="ETags by id; null for none yet.")
     version: str | None = Field(None, max_length=200, description="Of the store as a whole, to hear of any change.")
@@ -229,11 +229,11 @@ class Wait(Message):
 
 
 class Sweep(Message):
-    """Write down all ends that were reached."""
+    """Record every end that was reached."""
 
 
 class Note(Message):
-    """Add a row to a run's journal that is about no request."""
+    """Add an entry to a run's journal that is not about a request."""
 
     run_id: Name
     event: Literal[
@@ -249,7 +249,7 @@ class Note(Message):
 
 
 class Journal(Message):
-    """List rows of the journal, of a run or of a request."""
+    """List journal entries of a run or a request."""
 
     run_id: OptionalName = None
     request_id: RequestId | None = None
@@ -278,7 +278,7 @@ class SaveRun(Message):
 
 
 class TakeRun(Message):
-    """Take a run, so that no other process goes on with it."""
+    """Take a run, so that no other process continues it."""
 
     run_id: Name
     holder: Holder
@@ -286,14 +286,14 @@ class TakeRun(Message):
 
 
 class LeaveRun(Message):
-    """Save what is left to save of a run, and hand it back."""
+    """Save the rest of a run, and release it."""
 
     update: RunUpdate
     state: RunState
 
 
 class ReadyRuns(Message):
-    """List runs that can go on, of runnables with one of these names."""
+    """List runs that can continue, of runnables with one of these names."""
 
     names: list[Name] = Field(max_length=1_000)
     limit: int = Field(100, ge=1, le=1_000)
@@ -303,27 +303,27 @@ class ReadyRuns(Message):
 
 
 class RequestMessage(Message):
-    """A request as it stands, with an ETag that each change of it changes."""
+    """A request, with an ETag that differs after every change."""
 
     request: Request
     etag: str
 
 
 class Found(Message):
-    """The request that was looked for, if there is one."""
+    """The request that was found, if there is one."""
 
     found: RequestMessage | None
 
 
 class Requests(Message):
-    """A part of a list; there may be few and still a cursor, which leads to the rest."""
+    """A part of a list. It may be short although there is a cursor to the rest."""
 
     requests: Sequence[Request]
     cursor: str | None = None
 
 
 class Result(Message):
-    """What a call with a key returned, in its canonical form, as JSON text."""
+    """The result of a call with a key, in canonical form, as JSON text."""
 
     result: str
 
@@ -335,9 +335,9 @@ class Ids(Message):
 
 
 class Changes(Message):
-    """The requests that differ from what was seen, by id with their ETags, and the version of the whole store.
+    """The requests that differ from their ETags, by id with the new ETags, and the version of the whole store.
 
-    `requests` holds as many of them as there is room for; the others are to be asked for.
+    `requests` has as many of them as fit; the others must be fetched.
     """
 
     changed: dict[str, str]
@@ -346,36 +346,36 @@ class Changes(Message):
 
 
 class Swept(Message):
-    """How many requests have reached their end."""
+    """How many requests reached their end."""
 
     changed: int
 
 
 class Renewed(Message):
-    """Whose lease was lost: `unknown` by now, resolved, or started by somebody else."""
+    """The calls whose lease was lost: they are `unknown`, were resolved, or were started by another worker."""
 
     lost: list[str]
 
 
 class Done(Message):
-    """Done; there is nothing to tell."""
+    """The verb was done and returns nothing."""
 
 
 class Answered(Message):
-    """What one operation of a batch was answered: the message of its verb, or problem details."""
+    """The answer to one operation of a batch: the message of its verb, or problem details."""
 
     status: int
     body: Any
 
 
 class Answers(Message):
-    """What the operations of a batch were answered, in their order."""
+    """The answers to the operations of a batch, in their order."""
 
     answers: Sequence[Answered]
 
 
 class Entries(Message):
-    """Rows of the journal, each as run, place, instant, request, event, who, channel, detail and link."""
+    """Journal entries, each as run, place, instant, request, event, who, channel, detail and link."""
 
     entries: Sequence[Entry]
 

@@ -1,9 +1,9 @@
 """The HTTP connection to a sayso server: keep-alive, retries, and error responses as exceptions of `sayso.errors`.
 
-Every message is safe to repeat (asking again finds the request, a start and its end carry a token), so it is sent again
+Every message is safe to repeat (asking again finds the request; a start and its end carry a token), so it is retried
 when a connection breaks, until `patience` seconds have passed; then `StoreUnavailableError` is raised. After 429 or 503
-the client waits as long as the server asks. It sends few messages at a time, follows no redirect, and sends the token
-only to the server that it was issued for.
+the client waits as long as the server says. It sends few messages at a time, follows no redirect, and sends the token
+only to the server that issued it.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from sayso.stores.http_messages import Message
 
 _M = TypeVar("_M", bound=Message)
 
-# -- faults: the server names them by their classes in `sayso.errors`, and sends their facts along ----------------
+# -- errors: the server names them by their classes in `sayso.errors`, and sends their attributes ------------------
 
 _NOT_KNOWN, _NOT_LET_IN, _MISDIRECTED = 401, 403, 421
-_LONGEST_WORDS = 200  # bytes of an answer that is no problem document
+_LONGEST_WORDS = 200  # bytes of an answer that is not a problem document
 _INSTANTS = ("at", "expired_at", "until")
 _OF_DOCUMENT = ("type", "title", "status", "detail", "code")
 
 
 def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
-    """Return the error that an answer stands for.
+    """Return the exception for an error response.
 
     Args:
-        status: Of the answer.
+        status: The response's status.
         content: Its content, which should be problem details (RFC 9457).
-        about: The id of the request or run that was spoken of; the server does not repeat one that it does not show.
+        about: The id of the request or run in question; the server does not repeat an id that this token may not see.
     """
     try:
         problem = json.loads(content)
     except ValueError:
-        problem = None  # a proxy's page
+        problem = None  # e.g. a proxy's page
     facts = cast("Mapping[str, Any]", problem if isinstance(problem, dict) else {})
     code, detail = str(facts.get("code", "")), str(facts.get("detail", f"HTTP status {status}"))
     match code:
@@ -83,9 +83,9 @@ def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
 
 @contextmanager
 def beginning_run(run_id: str) -> Generator[None]:
-    """Say inside the block, where a run may be begun, that its name is another's instead of that it is not there.
+    """Inside a block that may begin a run, say that the run's name belongs to another program, not that it is unknown.
 
-    The server answers the same for both; a name that nobody has used is never refused to who begins a run.
+    The server answers both with the same error; an unused name is never refused to a program that begins a run.
     """
     try:
         yield
@@ -104,7 +104,7 @@ def _kind(code: str) -> type[errors.SaysoError] | None:
 
 
 def _rebuilt(kind: type[errors.SaysoError], detail: str, facts: Mapping[str, Any]) -> errors.SaysoError:
-    # The message was made over there, of facts that all come along: the class's own way to make it is not wanted.
+    # The server formatted the message and sent the attributes, so the class's constructor is not used.
     fault = kind.__new__(kind, detail)
     fault.args = (detail,)
     for name, value in facts.items():
@@ -123,29 +123,29 @@ def _instant(value: Any) -> Any:
 # -- the connection ----------------------------------------------------------------------------------------------
 
 BROKEN = (OSError, HTTPException)
-"""What a connection raises that breaks."""
+"""The exceptions of a broken connection."""
 
-_LATER = frozenset({429, 502, 503, 504})  # the server, or a proxy before it, may be asked again
+_LATER = frozenset({429, 502, 503, 504})  # the server, or a proxy in front of it, may be retried
 
 _API = "/api/v1/program"
 _TOO_MANY = 429
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-_SLOWED = 20  # times the patience: a server that says 429 is there, and its limit slows a program down
+_SLOWED = 20  # times the patience: a server that answers 429 is up, and its limit only slows a program down
 _MOST_IDLE = 8
-_AT_ONCE = 16  # verbs of a process under way, of the 64 that a server takes of one token; the others queue here
+_AT_ONCE = 16  # concurrent verbs of a process, of the 64 that a server allows per token; others queue here
 _TIMEOUT = 30.0
 
 
 class _StaleError(ConnectionError):
-    """A connection that was kept open broke."""
+    """A kept-alive connection broke."""
 
 
 class AnswerLostError(Exception):
-    """The cause of a fault that came after the answer to an earlier try was lost: that try may have had its effect."""
+    """The cause of an error after the answer to an earlier attempt was lost: that attempt may have had its effect."""
 
 
 class LaterError(Exception):
-    """The server wants to be asked again after so many seconds."""
+    """The server asks to be called again after some seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"come again in {seconds} s")
@@ -159,14 +159,14 @@ class _Answer(NamedTuple):
 
 
 class Transport:
-    """Connections to one server, for all threads of a process.
+    """The connections of a process to one server, for all its threads.
 
     Args:
-        address: `https://host`, with a port and a path where the server has them; `http://` on this machine alone.
-        token: Of the kind `ask`.
+        address: `https://host`, optionally with a port and a path; `http://` only for this machine.
+        token: A token of the kind `ask`.
 
     Raises:
-        ConfigError: The address or the token cannot be one.
+        ConfigError: The address or the token is invalid.
     """
 
     def __init__(self, address: str, token: str) -> None:
@@ -178,7 +178,7 @@ class Transport:
         self._url = address
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "sayso"}
         self._headers["Content-Type"] = "application/json"
-        if not self._is_tls and _is_local_name(parts.hostname or ""):  # browsers find it, and not every system does
+        if not self._is_tls and _is_local_name(parts.hostname or ""):  # browsers resolve it, not every system does
             self._headers["Host"] = parts.netloc
             self._host = f"127.0.0.1:{parts.port or 80}"
         self._idle: list[HTTPConnection] = []
@@ -187,20 +187,20 @@ class Transport:
         self._tls: ssl.SSLContext | None = None
 
     def after_fork(self) -> None:
-        """Drop the parent's connections: two processes that share one would read each other's answers."""
+        """Drop the parent's connections: two processes on one connection would read each other's answers."""
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(_AT_ONCE)
         self.close()
 
     def close(self) -> None:
-        """Close what is idle; a verb that is under way closes its own."""
+        """Close the idle connections; a verb in progress closes its own."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
     def __del__(self) -> None:
-        for connection in self.__dict__.get("_idle", ()):  # a store that was let go leaves no connection open
+        for connection in self.__dict__.get("_idle", ()):  # a collected store leaves no connection open
             connection.close()
 
     # -- one message -------------------------------------------------------------------------------------------
@@ -208,24 +208,24 @@ class Transport:
     def send(
         self, message: Message, answer: type[_M], about: str = "", *, patience: float = 5.0, is_brief: bool = False
     ) -> _M:
-        """Send a message, and return what the server answers.
+        """Send a message, and return the server's answer.
 
         Args:
-            message: Its class names the endpoint.
-            answer: What comes back.
+            message: Its class determines the endpoint.
+            answer: The class of the answer.
             about: The id of the request or run that it is about.
-            patience: For how many seconds to try again while the server cannot be reached.
-            is_brief: Give up after that time in any case: also while the server says that it is asked too often, or
-                takes the connection and does not answer.
+            patience: For how many seconds to retry while the server cannot be reached.
+            is_brief: Give up after that time in any case, even if the server answers that there are too many messages,
+                or accepts the connection and does not answer.
 
         Raises:
-            StoreError: The server is away, or does not let this token do that.
-            SaysoError: What the store's verb raised over there.
+            StoreError: The server is away, or does not allow this token to do that.
+            SaysoError: The error that the store's verb raised on the server.
         """
         return _read(answer, self.post(message.path(), encoded(message), about, patience=patience, is_brief=is_brief))
 
     def post(self, path: str, body: bytes, about: str = "", *, patience: float = 5.0, is_brief: bool = False) -> bytes:
-        """Send a body to a path below the programs' half of the API; as `send` does."""
+        """Send a body to a path below the API for programs; otherwise as `send`."""
         began, pause, lost = time.monotonic(), _PAUSE, None
         slowed = patience if is_brief else _SLOWED * patience
         while True:
@@ -236,9 +236,9 @@ class Transport:
                 if answer.status < 300:
                     return answer.content
                 wait = max(wait, jittered(answer.retry_after, never_less=True))
-                # No answer at all says that nobody knows; 429 says that the server is there, and did nothing.
+                # Without an answer the state is unknown; 429 means that the server is up and did nothing.
                 until = began + (slowed if answer.status == _TOO_MANY else patience)
-                # A 429 without an instant is about what waits already, and not about how often was asked.
+                # A 429 without a time is about too many pending requests, not about too many messages.
                 is_for_later = answer.status in _LATER and (answer.status >= 500 or answer.retry_after > 0)
                 if not is_for_later or time.monotonic() + wait > until:
                     raise fault_of(answer.status, answer.content, about) from lost
@@ -251,18 +251,18 @@ class Transport:
                     ) from error
                 lost = AnswerLostError(str(error))
                 if isinstance(error, _StaleError):
-                    self.close()  # the server has restarted: the other idle ones are broken as well, a new one may do
+                    self.close()  # the server has restarted: the other idle connections are broken too; try a new one
                     continue
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def send_once(self, connection: HTTPConnection, message: Message, answer: type[_M]) -> _M:
-        """Send a message over a connection, without patience.
+        """Send a message over a connection, without retrying.
 
         Raises:
-            LaterError: The server says when to come again.
-            OSError: The connection broke, or the server is away; like `HTTPException`, one of `BROKEN`.
-            SaysoError: What the server answered instead.
+            LaterError: The server says when to try again.
+            OSError: The connection broke or the server is away; like `HTTPException`, one of `BROKEN`.
+            SaysoError: The error that the server answered.
         """
         found = self.exchange(connection, message.path(), encoded(message))
         if found.status in _LATER:
@@ -279,10 +279,10 @@ class Transport:
             connection = kept or self.connect(timeout)
             try:
                 if connection.sock is not None:
-                    connection.sock.settimeout(timeout)  # one that was kept may have had another
+                    connection.sock.settimeout(timeout)  # a kept-alive one may have another timeout
                 answer = self.exchange(connection, path, body)
             except BaseException as error:
-                connection.close()  # broken off: the answer to this must not be read as another's
+                connection.close()  # interrupted: the answer to this message must not be read as another's
                 if kept is not None and isinstance(error, BROKEN):
                     raise _StaleError(str(error) or type(error).__name__) from error
                 raise
@@ -294,7 +294,7 @@ class Transport:
     # -- connections -------------------------------------------------------------------------------------------
 
     def connect(self, timeout: float = _TIMEOUT) -> HTTPConnection:
-        """Return a new connection; raises one of `BROKEN`."""
+        """Open a new connection; raises one of `BROKEN`."""
         if not self._is_tls:
             connection = HTTPConnection(self._host, timeout=timeout)
         else:
@@ -304,11 +304,11 @@ class Transport:
         return connection
 
     def exchange(self, connection: HTTPConnection, path: str, body: bytes) -> _Answer:
-        """Send one request over a connection and return its answer; raises one of `BROKEN`."""
+        """Send one HTTP request over a connection and return its response; raises one of `BROKEN`."""
         connection.request("POST", self._path + path, body, self._headers)
         response = connection.getresponse()
         content = response.read()
-        if response.status < 300 and not content.startswith(b"{"):  # a proxy's page
+        if response.status < 300 and not content.startswith(b"{"):  # e.g. a proxy's page
             raise HTTPException("this address does not answer as a sayso server")
         return _Answer(response.status, _seconds(response.getheader("retry-after")), content)
 
@@ -325,7 +325,7 @@ class Transport:
 
 
 def encoded(message: Message) -> bytes:
-    """Return a message as JSON; half a character makes it one that the server refuses."""
+    """Return a message as JSON; with half of a surrogate pair in it, it becomes one that the server rejects."""
     try:
         return message.model_dump_json().encode()
     except PydanticSerializationError:
@@ -344,7 +344,7 @@ def _read(answer: type[_M], content: bytes) -> _M:
 
 
 def jittered(seconds: float, *, never_less: bool = False) -> float:
-    """Return about as long a pause, so that programs that were put off together do not come back together."""
+    """Return a random pause of about this length, so that programs that were put off do not all return at once."""
     return seconds * ((1 if never_less else 0.5) + int(new_token()[:8], 16) / (1 << 32))
 
 
@@ -353,14 +353,14 @@ def _seconds(text: str | None) -> float:
 
 
 def _must_be_safe(address: str) -> bool:
-    """Say whether an address is https; raises `ConfigError` for one over which a token could be read by others."""
+    """Return whether an address is https; raises `ConfigError` if others could read a token that is sent to it."""
     parts = urlsplit(address)
     try:
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
     if not host or parts.username or parts.query or parts.fragment or parts.scheme not in {"http", "https"}:
-        shown = re.sub("//[^/]*@", "//", address)  # what stands there may be a token
+        shown = re.sub("//[^/]*@", "//", address)  # this part may be a token
         raise errors.ConfigError(f"{shown!r} is no address of a sayso server; give one like https://approvals.example")
     if parts.scheme == "http" and not _is_this_machine(host):
         raise errors.ConfigError(

@@ -1,8 +1,8 @@
-"""A view of a store inside of one open transaction: what its verbs write becomes durable together, or not at all.
+"""A view of a store inside an open transaction: what its verbs write becomes durable together, or not at all.
 
 A store's verbs are written once, on classes that know only `_transact`. `joined` gives a work a view of the store whose
-`_transact` is the transaction that is open, so that several verbs become one transaction and need no second version. It
-is for stores that read, while a work is under way, what its transaction wrote.
+`_transact` uses the open transaction, so that several verbs become one transaction without a second implementation. It
+requires a store whose reads, during a work, see what its transaction wrote.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 class _Refused(NamedTuple):
-    """What a work raised that undoes nothing: no write came before it, or a verb refused and wrote that down."""
+    """An exception of a work that rolls nothing back: it wrote nothing before, or a verb refused and recorded that."""
 
     error: BaseException
 
 
 class _View:
-    """A store whose verbs join a transaction; what it only reads it reads as ever."""
+    """A store whose verbs join a transaction; its reads are unchanged."""
 
     def __init__(self, store: Store, tx: Transaction) -> None:
         self._store, self._tx = store, tx
@@ -59,15 +59,15 @@ _VERBS = frozenset(
 
 
 def joined(store: Store, work: Callable[[Store], T]) -> Callable[[Transaction], T | _Refused]:
-    """Return a work on a store as one on an open transaction; what comes back is for `result_of`."""
+    """Convert a work on a store to one on an open transaction; pass its result to `result_of`."""
 
     def inside(tx: Transaction) -> T | _Refused:
         view = _View(store, tx)
         try:
             return work(cast("Store", view))
         except Exception as error:
-            # What was written before a refusal stays, as it does where each verb is a transaction of its own. Anything
-            # else undoes the transaction.
+            # What was written before a refusal stays, as if each verb were its own transaction. Any other error rolls
+            # the transaction back.
             if view.has_written and error is not view.refusal:
                 raise
             return _Refused(error)
@@ -76,5 +76,5 @@ def joined(store: Store, work: Callable[[Store], T]) -> Callable[[Transaction], 
 
 
 def result_of(result: T | _Refused) -> T | BaseException:
-    """Return what a work returned, or what it raised."""
+    """Return the result of a work, or the exception that it raised."""
     return result.error if isinstance(result, _Refused) else result

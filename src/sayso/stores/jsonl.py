@@ -33,10 +33,10 @@ _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
 
 
 class JsonlState(Tables):
-    """Requests, the journal, runs and records, as the file says.
+    """Requests, the journal, runs and records, as read from the file.
 
     Attributes:
-        schemas: Texts of schemas, by digest.
+        schemas: Texts of schemas by digest.
     """
 
     def __init__(self, seal: Seal) -> None:
@@ -44,12 +44,12 @@ class JsonlState(Tables):
         self._seal = seal
         self.schemas: dict[str, str] = {}
         self._known: dict[str, Request] = {}
-        self._verified = set[str]()  # requests that surely stand as the journal left them
+        self._verified = set[str]()  # requests that are known to match the journal
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """Take in what a line says; raises `LookupError`, `TypeError` or `ValueError` where it says nothing usable."""
+        """Apply a line; raises `LookupError`, `TypeError` or `ValueError` if it is not valid."""
         self.schemas.update(line.get("schemas", {}))
         for columns in line.get("asked", ()):
             self._put(Row(**{**_NOTHING, **columns}))
@@ -67,7 +67,7 @@ class JsonlState(Tables):
         self.record_table.apply(line.get("records", ()))
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what lines have to say for all this; a file of them says nothing that does not stand any more."""
+        """Yield lines that describe the whole state, and nothing that is no longer true."""
         yield {"schemas": self.schemas}
         for row in self.rows.values():
             yield {"asked": [{name: value for name, value in row._asdict().items() if value is not None}]}
@@ -79,7 +79,7 @@ class JsonlState(Tables):
         yield {"records": self.record_table.everything()}
 
     def remember(self, request: Request) -> None:
-        """Know already what a row means that was just written here and applied."""
+        """Cache the request of a row that was just written and applied."""
         self._known[request.id] = request
         self._verified.add(request.id)
 
@@ -107,7 +107,7 @@ class JsonlState(Tables):
             raise errors.StoreCorruptError(f"the schema {digest[:12]} of a request is missing") from None
 
     def verify(self, request_id: str) -> bool:
-        """Say whether a request is as the newest row about it left it."""
+        """Return whether a request matches its newest journal entry."""
         if request_id in self._verified:
             return True
         row = self.rows[request_id]
@@ -118,7 +118,7 @@ class JsonlState(Tables):
         return True
 
     def head(self, run_id: str) -> tuple[int, str]:
-        """Return place and link of the last row of a chain."""
+        """Return the position and link of the last entry of a chain."""
         chain = self.chains.get(run_id)
         return (chain[-1].seq, chain[-1].link) if chain else (0, first_link(run_id))
 
@@ -126,7 +126,7 @@ class JsonlState(Tables):
         return anchor_of(self.rows[request_id], self._seal)
 
     def marks(self, request_ids: Sequence[str]) -> dict[str, object]:
-        """Return what differs after each change of these requests."""
+        """Return a value for each of these requests that differs after every change."""
         return {request_id: self.rows[request_id].link for request_id in request_ids if request_id in self.rows}
 
     def is_due(self, row: Row, now: datetime) -> bool:
@@ -134,10 +134,10 @@ class JsonlState(Tables):
 
 
 class JsonlTransaction(TableTransaction):
-    """The verbs' view of the state while the store is alone with its file.
+    """The verbs' view of the state, while the store has the file's lock.
 
     Attributes:
-        requests: Those that were written, by id, as they are now.
+        requests: The written requests by id, with their current values.
     """
 
     def __init__(self, state: JsonlState, seal: Seal) -> None:
@@ -149,7 +149,7 @@ class JsonlTransaction(TableTransaction):
         self.requests: dict[str, Request] = {}
 
     def line(self) -> dict[str, Any]:
-        """Return what the line has to say; empty where nothing was written."""
+        """Return the content of the line; empty if nothing was written."""
         if self.runs:
             self._line["runs"] = [run_values(run) for run in self.runs.values()]
         steps = [
@@ -229,25 +229,25 @@ class JsonlStore(Watched, TableStore):
     """The store behind `jsonl:path`.
 
     Args:
-        path: The file; it is made, mode 0600, with its folder, when something is written and it is not there.
-        key: Seals arguments, answers, what is recorded of decisions and outcomes, people's words in the journal, and
+        path: The file. It is created with mode 0600, and its folder too, at the first write.
+        key: Encrypts arguments, answers, the recorded parts of decisions and outcomes, people's words in the journal,
             the steps of runs, and records (see `sayso.stores.codec`).
 
     Raises:
-        StoreError: One of its kinds, at the first use and not before.
+        StoreError: Or a subclass, at the first use and not before.
     """
 
     def __init__(self, path: str | Path, *, key: str | None = None) -> None:
         self._path = Path(path).expanduser().absolute()
         self.url = f"jsonl:{self._path}"
         self.seal = Seal(key)
-        # By one name for all, whatever symbolic links lead there: the lock lies beside the file, under its name.
+        # Symbolic links resolved: the lock file is named after the file, so all processes must use the same name.
         self._file = JsonlFile(Path(os.path.realpath(self._path)))
         self._begin_process()
         forget_after_fork(self)
 
     def _begin_process(self) -> None:
-        # Always taken in this order. Readers need only the second, so that none waits for another process.
+        # Always taken in this order. Readers need only the second lock, so that they do not wait for other processes.
         self._write_lock, self._lock = threading.Lock(), threading.Lock()
         self._bell = Bell()
         self._watcher = Watcher(self._bell, self._file.version, self._marks)
@@ -258,7 +258,7 @@ class JsonlStore(Watched, TableStore):
         self._state = JsonlState(self.seal)
 
     def after_fork(self) -> None:
-        """Forget locks and files in a forked child: the parent's lock must not be let go, or kept, by its child."""
+        """Drop locks and files in a forked child, which must neither release nor keep the parent's lock."""
         self._file.close_all()
         self._begin_process()
 
@@ -279,7 +279,8 @@ class JsonlStore(Watched, TableStore):
                 self._read_on()
                 break
             except errors.StoreCorruptError:
-                # A writer may have cut off what it could not sync after it was read here: then all is read anew.
+                # A writer may have cut off what it could not sync, after this process read it: then read everything
+                # again.
                 if not tries_left:
                     raise
         return self._state
@@ -323,7 +324,7 @@ class JsonlStore(Watched, TableStore):
                 self._state.remember(request)
             is_known = True
         finally:
-            if not is_known:  # broken off, perhaps after it was written: the file says
+            if not is_known:  # interrupted, perhaps after the write: the file tells
                 self._begin_again()
 
     def scrub(self) -> bool:

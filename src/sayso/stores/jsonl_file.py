@@ -1,6 +1,6 @@
 """The file of a JSON-lines store: its lock, its hash chain, reading what was appended, and durable appends.
 
-Each line is a JSON object whose last field, `link`, is a digest of the line and of the link before it; the first line
+Each line is a JSON object whose last field, `link`, is a digest of the line and of the previous link; the first line
 identifies the format. An incomplete last line is left by a crash during a write that was never confirmed; it is
 ignored, and the next writer cuts it off. Invariant: a line is on disk when `append` returns, and a line that was
 changed, removed, moved or inserted is rejected on reading.
@@ -30,12 +30,12 @@ _TAIL = len(',"link":""}') + _LINK
 
 
 class Lines:
-    """How far a file was read.
+    """The position up to which a file was read.
 
     Args:
-        name: Of the file, for the errors.
+        name: The file's name, for errors.
         number: How many lines were read.
-        link: Of the last of them.
+        link: The link of the last of them.
     """
 
     def __init__(self, name: str, number: int = 0, link: str = "") -> None:
@@ -43,14 +43,14 @@ class Lines:
 
     @property
     def end(self) -> bytes:
-        """The last bytes of the last line, which no other line has."""
+        """The last bytes of the last line, which are unique in the file."""
         return _tail(self._link) + b"\n" if self.number else b""
 
     def read(self, line: bytes) -> dict[str, Any]:
-        """Return what the next line says.
+        """Return the content of the next line.
 
         Raises:
-            StoreCorruptError: It is not as it was written, or does not follow the one before.
+            StoreCorruptError: It was altered, or does not follow the line before.
             StoreVersionError: A newer sayso wrote it.
         """
         if self.number == 0:
@@ -61,7 +61,7 @@ class Lines:
             first = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
             if first.get("kind") != _KIND:
                 raise self._foreign()
-            self._check_version(first)  # before its link, which a newer format may compute otherwise
+            self._check_version(first)  # before its link, which a newer format may compute differently
         body, tail = line[:-_TAIL], line[-_TAIL:]
         link = _linked(self._link, body)
         if tail != _tail(link):
@@ -76,18 +76,18 @@ class Lines:
         return record
 
     def first(self) -> Lines:
-        """Return where the first line ends."""
+        """Return the position after the first line."""
         return Lines(self._name, 1, _FIRST_LINK)
 
     def written(self, record: Mapping[str, Any]) -> tuple[bytes, Lines]:
-        """Return the text of the next line, which is not the first, and where it ends."""
+        """Return the text of the next line, which is not the first, and the position after it."""
         body = dumps(record)[:-1].encode("ascii")
         link = _linked(self._link, body)
         return body + _tail(link) + b"\n", Lines(self._name, self.number + 1, link)
 
     def check_remnant(self, text: bytes) -> None:
-        """Check that a line without its end can be what a crash left; raises `StoreCorruptError`."""
-        # The first line is on the disk before another is written; until then, any part of it may be missing.
+        """Check that an incomplete line can be the result of a crash; raises `StoreCorruptError`."""
+        # The first line is on disk before another is written; until then, any part of it may be missing.
         is_ours = len(text) <= len(_FIRST) and all(byte in {0, _FIRST[n]} for n, byte in enumerate(text))
         if self.number == 0 and not is_ours:
             raise self._foreign()
@@ -133,7 +133,7 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class JsonlFile:
-    """One open file and the lock beside it; the store takes care that one thread at a time uses each."""
+    """An open file and the lock beside it. The store ensures that only one thread at a time uses each."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock_path = path, path.with_name(f"{path.name}.lock")
@@ -147,14 +147,14 @@ class JsonlFile:
         self._offset = self._remnant = 0
 
     def close(self) -> None:
-        """Close the file, to read what stands there by then from its beginning."""
+        """Close the file; the next read opens whatever file is at the path then, and begins at its start."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd = None
         self.rewind()
 
     def close_all(self) -> None:
-        """Close the file and the lock; nobody here may hold it."""
+        """Close the file and the lock file; nobody in this process may hold the lock."""
         self.close()
         if self._lock_fd is not None:
             os.close(self._lock_fd)
@@ -166,7 +166,7 @@ class JsonlFile:
         return self._lines.number
 
     def version(self) -> int:
-        """Return another number after every change of the file."""
+        """Return a number that differs after every change of the file."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -177,10 +177,10 @@ class JsonlFile:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep every other process from writing.
+        """Lock the file, so that no other process writes.
 
         Raises:
-            StoreBusyError: Others kept it locked for too long.
+            StoreBusyError: Other processes kept it locked for too long.
         """
         try:
             fd = self._locked()
@@ -189,7 +189,7 @@ class JsonlFile:
         try:
             yield
         finally:
-            fcntl.flock(fd, fcntl.LOCK_UN)  # pyright: ignore[reportOptionalMemberAccess]  # it was there for locking
+            fcntl.flock(fd, fcntl.LOCK_UN)  # pyright: ignore[reportOptionalMemberAccess]  # it was there to lock
 
     def _locked(self) -> int:
         if fcntl is None:
@@ -210,29 +210,29 @@ class JsonlFile:
                 continue
             if _is_there(self._lock_fd, self._lock_path):
                 return self._lock_fd
-            # Somebody removed the lock file, and others may hold another one by now.
+            # Somebody removed the lock file, so others may hold a new one.
             os.close(self._lock_fd)
             self._lock_fd = None
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def is_replaced(self) -> bool:
-        """Say whether another file stands there than the one that was read, or part of what was read is gone."""
+        """Return whether the path now has another file than the one that was read, or a part that was read is gone."""
         if self._fd is None:
             return False
         if not _is_there(self._fd, self._path, self._offset):
             return True
-        # A writer may have cut off what it could not sync after it was read here, and something as long stand there.
+        # A writer may have truncated a line that was read here, and written another one of the same length.
         end = self._lines.end
         return os.pread(self._fd, len(end), self._offset - len(end)) != end
 
     def more(self) -> Iterator[dict[str, Any]]:
-        """Yield what every line says that is whole and was not read yet; on the disk at the end, whoever wrote it.
+        """Yield the content of each complete line that was not read yet; sync it to disk at the end, whoever wrote it.
 
-        Who reads makes no file.
+        Reading never creates the file.
 
         Raises:
-            StoreCorruptError: A line is not as it was written.
+            StoreCorruptError: A line was altered.
             StoreVersionError: A newer sayso wrote it.
         """
         try:
@@ -242,7 +242,7 @@ class JsonlFile:
                 before = self._offset
                 yield from self._read(fd, size)
                 if self._offset > before:
-                    # Its writer may have been killed before it synced: nobody acts on what a power cut could take back.
+                    # Its writer may have been killed before the sync: do not act on what a power cut could undo.
                     _sync(fd)
             else:
                 self._remnant = 0
@@ -258,7 +258,7 @@ class JsonlFile:
             *lines, rest = (rest + chunk).split(b"\n")
             for n, line in enumerate(lines):
                 if b"\0" in line and (self._offset + len(line) + 1 == size or self.number == 0):
-                    # The end of what was appended reached the disk before its beginning did.
+                    # After a crash, the end of an append can be on disk without its beginning.
                     self._stop_at(b"\n".join((*lines[n:], rest)), is_first=is_first)
                     return
                 record = self._lines.read(line)
@@ -276,10 +276,10 @@ class JsonlFile:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a line behind all others; it is on the disk before this returns. Everything was read, and alone.
+        """Append a line; it is on disk on return. The caller holds the lock and has read everything.
 
         Raises:
-            StoreError: It was not written; the file is as it was.
+            StoreError: It was not written; the file is unchanged.
         """
         try:
             fd = self._open()
@@ -295,16 +295,16 @@ class JsonlFile:
             raise self._fault(error) from error
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Put a file with these lines in the place of this one. Everything was read, and alone.
+        """Replace the file by one with these lines. The caller holds the lock and has read everything.
 
         Raises:
-            StoreError: It was not written; the file is as it was.
+            StoreError: It was not written; the file is unchanged.
         """
         new = self._path.with_name(f"{self._path.name}.new")
         lines = self._lines.first()
         try:
             with suppress(FileNotFoundError):
-                new.unlink()  # of one that a crash broke off
+                new.unlink()  # left by a crash during an earlier rewrite
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(_FIRST)
                 for record in records:
@@ -325,7 +325,7 @@ class JsonlFile:
                 written += os.pwrite(fd, text[written:], self._offset + written)
             _sync(fd)
         except OSError:
-            # Whatever of it is there was promised to nobody; who has read it already reads everything anew.
+            # Nothing of it was confirmed; a reader that has already seen it reads everything again.
             with suppress(OSError):
                 os.ftruncate(fd, self._offset)
             raise
@@ -349,19 +349,19 @@ class JsonlFile:
 
 
 def _opened(path: Path, *, may_make: bool = True) -> tuple[int, bool]:
-    """Open a file of ours for reading and writing; make it and its folder, for its owner alone, if it is not there."""
+    """Open the file for reading and writing; create it and its folder, for their owner only, if it does not exist."""
     try:
         fd, is_made = os.open(path, os.O_RDWR | os.O_CLOEXEC), False
     except FileNotFoundError:
         if not may_make:
             raise
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Not with O_EXCL: of two processes that make it at once both then have it.
+        # Without O_EXCL, so that two processes that create it at once both succeed.
         fd, is_made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), True
     found, why = os.fstat(fd), None
     if not stat.S_ISREG(found.st_mode):
         why = "is no ordinary file; nothing was recorded, name another one"
-    elif found.st_nlink > 1:  # each name has a lock of its own: who uses one writes over who uses the other
+    elif found.st_nlink > 1:  # each name has its own lock, so users of two names would overwrite each other's lines
         why = f"has {found.st_nlink} names (hard links); nothing was recorded, remove all names but one"
     if why is not None:
         os.close(fd)
@@ -370,7 +370,7 @@ def _opened(path: Path, *, may_make: bool = True) -> tuple[int, bool]:
 
 
 def _is_there(fd: int, path: Path, least: int = 0) -> bool:
-    """Say whether the open file is the one that stands at this path, and holds at least so many bytes."""
+    """Return whether the open file is the one at this path, and has at least this many bytes."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -380,10 +380,10 @@ def _is_there(fd: int, path: Path, least: int = 0) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    # A new file's name is on the disk only when its folder is.
+    # The name of a new file is on disk only after its folder is synced.
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # some file systems refuse, and then it needs none
+        with suppress(OSError):  # some file systems refuse it and do not need it
             os.fsync(fd)
     finally:
         os.close(fd)

@@ -1,7 +1,7 @@
 """The store in this process's memory, for tests, notebooks and throw-away programs.
 
-It is the reference implementation of the contract: one lock and plain dictionaries. Nothing survives the process, and a
-forked child begins with an empty store, or one approval would start its call in each.
+It is the reference implementation of the contract: one lock and plain dictionaries. Nothing survives the process. A
+forked child begins with an empty store; otherwise one approval would start its call in each process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _asked(request: Request) -> str:
 
 
 class _Chain(Sequence[Entry]):
-    """The journal of one run. Its links are computed when somebody reads them: in memory they prove nothing earlier."""
+    """The journal of one run. Links are computed on demand: in memory they prove nothing earlier."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -59,7 +59,7 @@ class _Chain(Sequence[Entry]):
         return self._entries
 
     def forget(self, request_id: str) -> None:
-        """Keep no request with this id; its rows are written before."""
+        """Release the request object with this id, after computing the entries that need it."""
         self._written()
         for place, (at, about, event, by, channel, detail) in enumerate(self.rows):
             if isinstance(about, Request) and about.id == request_id:
@@ -67,14 +67,14 @@ class _Chain(Sequence[Entry]):
 
 
 class MemoryTables(Tables):
-    """What a memory store holds."""
+    """The content of a memory store."""
 
     def __init__(self) -> None:
         super().__init__(_OPEN)
-        self._places: dict[str, int] = {}  # of each request's last row in its chain
+        self._places: dict[str, int] = {}  # position of each request's last entry in its chain
 
     def keep(self, at: datetime, transition: Transition) -> None:
-        """Keep a request, new or changed, and its row in the journal."""
+        """Store a new or changed request and its journal entry."""
         request, event, by, channel, detail = transition
         before, about, key, effect = self.rows.get(request.id), request.id, None, None
         if before is None:
@@ -90,7 +90,7 @@ class MemoryTables(Tables):
         self.put(request, key, effect)
 
     def chain(self, run_id: str) -> _Chain:
-        """Return the journal of a run, which begins with its first row."""
+        """Return the journal of a run, creating it if needed."""
         chain = self.chains.get(run_id)
         if chain is None:
             chain = self.chains[run_id] = _Chain(run_id)
@@ -129,7 +129,7 @@ class _Memory(TableTransaction):
     insert = update
 
     def verify(self, request: Request) -> bool:
-        return self._tables.rows.get(request.id) is request  # nobody else can have written here
+        return self._tables.rows.get(request.id) is request  # only this process can have written here
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         self.notes += ((run_id, event, by, channel, detail),)
@@ -146,8 +146,8 @@ class MemoryStore(TableStore):
     """The store behind `memory:`.
 
     Attributes:
-        before_wait: Is given a request before a call waits for it, and until when that is, as `time.monotonic` tells
-            it; for tests.
+        before_wait: For tests: called with a request before a call waits for it, and with the end of that wait on the
+            clock of `time.monotonic`.
     """
 
     blocks = False
@@ -159,7 +159,7 @@ class MemoryStore(TableStore):
         forget_after_fork(self)
 
     def after_fork(self) -> None:
-        """Begin empty in a forked child: what was approved, granted or counted here would be so in each of them."""
+        """Begin empty in a forked child: otherwise approvals, grants and budgets here would count in both processes."""
         self._content = MemoryTables()
         self._lock = threading.RLock()
         self._bell = Bell()

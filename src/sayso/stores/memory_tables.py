@@ -31,13 +31,13 @@ class Tables(ABC):
     """Requests, the journal, runs and records of one store.
 
     Attributes:
-        rows: Requests by id, in the order in which they were asked, in the form in which the store keeps them.
-        chains: The journal, by run.
+        rows: Requests by id, in the order in which they were asked, in the store's own form.
+        chains: The journal by run.
         run_table: The runs.
         record_table: The records.
-        ids: Those of the requests; cursors are places here, from 1.
-        live: The places of those to which something can still happen.
-        holders: The ids of those that hold, by fingerprint.
+        ids: The ids of the requests; cursors are positions in this list, from 1.
+        live: The positions of requests that are not final.
+        holders: The ids of requests that hold, by fingerprint.
     """
 
     def __init__(self, seal: Seal) -> None:
@@ -52,7 +52,7 @@ class Tables(ABC):
         self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
 
     def put(self, row: Any, key: str | None, effect: str | None) -> None:
-        """Keep a request, new or changed; the digests of its key and its effect count for a new one."""
+        """Store a new or changed request; the digests of its key and effect matter for a new one only."""
         if row.id not in self.rows:
             self.ids.append(row.id)
             self.live[row.id] = len(self.ids)
@@ -78,7 +78,7 @@ class Tables(ABC):
 
     @abstractmethod
     def is_due(self, row: Any, now: datetime) -> bool:
-        """Say whether a request has reached its end."""
+        """Return whether a request has reached its end."""
 
     def held(self, fingerprint: str) -> Request | None:
         """Return the request that holds a fingerprint."""
@@ -91,11 +91,11 @@ class Tables(ABC):
         return None if request_id is None else self.request(request_id)
 
     def with_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with an effect, in the order they were asked."""
+        """Return the requests with an effect, in the order in which they were asked."""
         return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
 
     def newest(self, run_id: str) -> Entry | None:
-        """Return the newest row of a chain."""
+        """Return the newest entry of a chain."""
         chain = self.chains.get(run_id)
         return chain[-1] if chain else None
 
@@ -105,30 +105,30 @@ class Tables(ABC):
 
 
 class RunTable:
-    """All runs that a store keeps.
+    """The runs of a store.
 
     Args:
-        is_decided: Says whether the request with this id lets a run that waits for it go on.
+        is_decided: Whether the request with this id lets a run continue that waits for it.
     """
 
     def __init__(self, is_decided: Callable[[str], bool]) -> None:
         self._is_decided = is_decided
         self._runs: dict[str, RunRecord] = {}
-        self._ids: list[str] = []  # in the order in which they were first kept; cursors are places here
+        self._ids: list[str] = []  # in the order in which they were first stored; cursors are positions in this list
         self._steps: dict[str, list[Step]] = {}
         self._waits: dict[str, dict[str, str]] = {}
-        self._open: dict[str, None] = {}  # those that have not ended
+        self._open: dict[str, None] = {}  # runs that have not ended
 
     def find(self, run_id: str) -> RunRecord | None:
-        """Return a run, if it is kept."""
+        """Return a run, if there is one."""
         return self._runs.get(run_id)
 
     def count_steps(self, run_id: str) -> int:
-        """Return how many steps of a run are kept."""
+        """Return how many steps a run has."""
         return len(self._steps.get(run_id, ()))
 
     def put(self, run: RunRecord) -> None:
-        """Keep a run, new or changed."""
+        """Store a new or changed run."""
         if run.id not in self._runs:
             self._ids.append(run.id)
         self._runs[run.id] = run
@@ -147,7 +147,7 @@ class RunTable:
                 waits[step.place] = step.waits
 
     def drop(self, run_id: str) -> None:
-        """Take all steps of a run away."""
+        """Remove all steps of a run."""
         self._steps.pop(run_id, None)
         self._waits.pop(run_id, None)
 
@@ -159,11 +159,11 @@ class RunTable:
         return RunSnapshot(run, tuple(self._steps.get(run_id, ())))
 
     def everything(self) -> Iterator[RunSnapshot]:
-        """Yield all runs in the order in which they were first kept."""
+        """Yield all runs in the order in which they were first stored."""
         return map(self.kept, self._ids)
 
     def page(self, wanted: RunFilter, cursor: str | None, limit: int) -> tuple[Sequence[RunRecord], str | None]:
-        """Return runs newest first, as `sayso.stores.base.ProgramStore.runs` says."""
+        """Return runs, newest first; see `sayso.stores.program.ProgramStore.runs`."""
         before = read_cursor(cursor)
         end = len(self._ids) if before is None else min(before - 1, len(self._ids))
         found: list[tuple[int, RunRecord]] = []
@@ -176,7 +176,7 @@ class RunTable:
         return [run for _, run in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
 
     def ready(self, names: Collection[str], limit: int) -> Sequence[str]:
-        """Return the ids of runs that could go on, as `sayso.stores.base.ProgramStore.ready_runs` says."""
+        """Return the ids of runs that can continue; see `sayso.stores.program.ProgramStore.ready_runs`."""
         wanted = frozenset(names)
         runs = (run for run in map(self._runs.__getitem__, self._open) if run.name in wanted)
         found = [run for run in runs if self._is_ready(run)]
@@ -197,13 +197,13 @@ def _passes(run: RunRecord, wanted: RunFilter) -> bool:
 
 
 def run_values(run: RunRecord) -> dict[str, Any]:
-    """Return a run as plain values, for JSON."""
+    """Return a run as JSON values."""
     times = {"created_at": microseconds(run.created_at), "updated_at": microseconds(run.updated_at)}
     return {**vars(run), "state": run.state.value, **times}
 
 
 def run_of(values: Mapping[str, Any]) -> RunRecord:
-    """Return the run whose values these are; raises `LookupError`, `TypeError` or `ValueError` where they are none."""
+    """Return the run with these values; raises `LookupError`, `TypeError` or `ValueError` if they are not valid."""
     fields = dict(values)
     for name in ("created_at", "updated_at"):
         fields[name] = instant(fields[name])
@@ -211,27 +211,27 @@ def run_of(values: Mapping[str, Any]) -> RunRecord:
     return RunRecord(**fields)
 
 
-Written = tuple[str, str, str | None, int | None]  # kind, key, body as it is kept (None: dropped), due
+Written = tuple[str, str, str | None, int | None]  # kind, key, stored body (None: dropped), due
 
 
 def record_column(kind: str) -> str:
-    """Return the place for which the body of a record is sealed, together with its key."""
+    """Return the place, beside the key, to which the encrypted body of a record is bound."""
     return f"record/{kind}"
 
 
 def step_column(n: int, place: str) -> str:
-    """Return the place for which a step's body is sealed, together with its run."""
+    """Return the place, beside the run, to which the encrypted body of a step is bound."""
     return f"step/{n}/{place}"
 
 
 class RecordTable:
-    """All records that a store keeps.
+    """The records of a store.
 
     Args:
-        seal: Seals and opens bodies.
+        seal: Encrypts and decrypts bodies.
 
     Attributes:
-        kinds: By kind, then by key, their bodies as they are kept.
+        kinds: The stored records by kind and key, with encrypted bodies.
     """
 
     def __init__(self, seal: Seal) -> None:
@@ -239,12 +239,12 @@ class RecordTable:
         self.kinds: dict[str, dict[str, RecordRow]] = {}
 
     def find(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record, its body opened."""
+        """Return a record with its body decrypted."""
         row = self.kinds.get(kind, {}).get(key)
         return None if row is None else self._opened(row)
 
     def rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        """Return records, as `sayso.stores.records.RecordVerbs.records` says."""
+        """Return records; see `sayso.stores.records.RecordVerbs.records`."""
         rows = self.kinds.get(kind, {}).values()
         if due_by is None:
             found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)
@@ -254,15 +254,15 @@ class RecordTable:
         return [self._opened(row) for row in found]
 
     def apply(self, written: Iterable[Written]) -> None:
-        """Take in what a transaction wrote; raises `LookupError`, `TypeError` or `ValueError` where it is unusable."""
+        """Apply what a transaction wrote; raises `LookupError`, `TypeError` or `ValueError` if it is not valid."""
         for kind, key, body, due in written:
             if body is None:
-                self.kinds.get(kind, {}).pop(key, None)  # perhaps put and dropped in one transaction
+                self.kinds.get(kind, {}).pop(key, None)  # it may have been put and dropped in one transaction
             else:
                 self.kinds.setdefault(kind, {})[key] = RecordRow(kind, key, body, due)
 
     def everything(self) -> list[RecordRow]:
-        """Return all records, their bodies as they are kept."""
+        """Return all records, with encrypted bodies."""
         return [row for kind in self.kinds.values() for row in kind.values()]
 
     def _opened(self, row: RecordRow) -> RecordRow:
@@ -276,7 +276,7 @@ class TableStore(Store):
 
     @abstractmethod
     def _tables(self) -> Tables:
-        """Return what the store holds now; called with the lock."""
+        """Return the current content of the store; called with the lock held."""
 
     def get(self, request_id: str) -> Request:
         with self._lock:
@@ -323,7 +323,7 @@ class TableStore(Store):
         if after is not None:
             beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
         places: Sequence[int] = beyond
-        if wanted.states and wanted.states <= LIVE:  # what is due is live, too
+        if wanted.states and wanted.states <= LIVE:  # requests that are due are live too
             places = [place for place in tables.live.values() if place in beyond]
         for place in reversed(places) if newest else places:
             request = tables.request(tables.ids[place - 1])
@@ -385,16 +385,16 @@ def _entries(
 
 
 class TableTransaction(Transaction, ABC):
-    """What one transaction reads and writes; nothing is kept before it has succeeded.
+    """The reads and writes of one transaction; nothing is stored before it has succeeded.
 
     Attributes:
-        runs: Those that were written, by id.
-        steps: Those that were added, by id of the run.
-        dropped: Ids of the runs whose steps were taken away.
-        records: Those that were written, by kind and key, as they are now; None where one was dropped.
+        runs: The written runs by id.
+        steps: The added steps by run id.
+        dropped: Ids of the runs whose steps were removed.
+        records: The written records by kind and key, with their current values; None for a dropped one.
     """
 
-    runs: Mapping[str, RunRecord] = MappingProxyType({})  # most transactions write none of these
+    runs: Mapping[str, RunRecord] = MappingProxyType({})  # shared, because most transactions write none of these
     steps: Mapping[str, Sequence[Step]] = MappingProxyType({})
     dropped: Sequence[str] = ()
     records: Mapping[tuple[str, str], RecordRow | None] = MappingProxyType({})
@@ -434,7 +434,7 @@ class TableTransaction(Transaction, ABC):
         self.dropped = (*self.dropped, run_id)
 
     def keep(self) -> None:
-        """Put everything on the tables."""
+        """Store everything in the tables."""
         run_table = self._tables.run_table
         for run in self.runs.values():
             run_table.put(run)
@@ -454,7 +454,7 @@ class TableTransaction(Transaction, ABC):
     def record_keys(self, kind: str) -> Sequence[str]:
         keys = self._tables.record_table.kinds.get(kind, ())
         if not self.records:
-            return sorted(keys) if keys else ()  # asked in nearly every transaction, and mostly there is none
+            return sorted(keys) if keys else ()  # nearly every transaction asks this, and usually there is none
         mine = {key: row for (of, key), row in self.records.items() if of == kind}
         return sorted({key for key in keys if key not in mine} | {key for key, row in mine.items() if row is not None})
 
@@ -465,7 +465,7 @@ class TableTransaction(Transaction, ABC):
         self.records = {**self.records, (kind, key): None}
 
     def sealed_records(self) -> list[Written]:
-        """Return what was written, ready to be kept."""
+        """Return the written records with encrypted bodies."""
         close = self._tables.record_table.seal.close
         return [
             (kind, key, None, None) if row is None else row._replace(body=close(row.body, key, record_column(kind)))

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from sayso import errors
 
-APPLICATION_ID = 0x5A150001  # marks a file as ours, see `PRAGMA application_id`
+APPLICATION_ID = 0x5A150001  # identifies sayso's files, see `PRAGMA application_id`
 
 
 @cache
@@ -36,18 +36,18 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def newest_schema() -> int:
-    """Return the number of the schema that every SQLite store has once it is open."""
+    """Return the schema version that every open SQLite store has."""
     return _scripts()[-1][0]
 
 
 def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a file that is not for this package, before anything is written to it.
+    """Reject a file that is not a sayso store, before anything is written to it.
 
     Raises:
         StoreVersionError: A newer sayso wrote the file.
-        StoreCorruptError: The file is some other program's database.
+        StoreCorruptError: The file is another program's database.
     """
-    # In this order: another process may be setting the file up just now, and what it made, it marked before.
+    # In this order: another process may be creating the file, and marks it before it creates tables.
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     ours = _pragma(connection, "application_id") == APPLICATION_ID
     version, newest = _pragma(connection, "user_version"), _scripts()[-1][0]
@@ -60,13 +60,13 @@ def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Apply what is missing; nothing is written when nothing is. Raises as `refuse_foreign`."""
+    """Apply the missing migrations; write nothing if there are none. Raises as `refuse_foreign`."""
     newest = _scripts()[-1][0]
     if _pragma(connection, "user_version") == newest and _pragma(connection, "application_id") == APPLICATION_ID:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Looked at again under the lock: another process may have done it while this one waited.
+        # Check again under the lock: another process may have migrated while this one waited.
         refuse_foreign(connection, path)
         _apply(connection, _pragma(connection, "user_version"))
         connection.execute("COMMIT")

@@ -1,8 +1,8 @@
-"""What reviewers do together: comment on a request, assign it, find where they are mentioned, and snooze.
+"""What reviewers do together: comment on a request, assign it, find their mentions, and snooze.
 
-A comment is a fact of the record: a row of the journal. That somebody is mentioned is looked up by a small record
-beside it, written in the same transaction; nothing of trust depends on it. What somebody has snoozed is their own
-setting, and stands in no journal. Who is away, and who stands in, does (`sayso.stores.delegations`).
+A comment is a journal entry. A mention is found through a small record that is written in the same transaction; no
+security depends on it. A snooze is a reviewer's own setting, and is not in the journal. Delegations
+(`sayso.stores.delegations`) are.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _LOOKED_THROUGH = 20
 
 
 class PeopleVerbs(RecordVerbs, RequestStore):
-    """The part of `sayso.stores.base.Store` that is about reviewers among each other."""
+    """The verbs of `sayso.stores.base.Store` with which reviewers work together."""
 
     def comment(self, request_id: str, by: Identity, *, text: str, channel: str) -> Request:
-        """In one transaction, write a comment into the journal; the request stays as it is.
+        """In one transaction, write a comment into the journal; the request does not change.
 
-        Whom it mentions finds the request by `mentions` until they comment on it themselves.
+        The people whom it mentions find the request with `mentions` until they comment on it themselves.
 
         Raises:
-            RequestNotFoundError: There is no such request.
+            RequestNotFoundError: No request has this id.
         """
         return self._transact(_commented, request_id, by=by, text=text, channel=channel)
 
@@ -45,16 +45,16 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         self, request_id: str, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
         force: bool, channel: str,
     ) -> Request:  # fmt: skip
-        """In one transaction, let another reviewer take a pending request on; `to_roles` is None where unknown."""
+        """In one transaction, claim a pending request for another reviewer; `to_roles` is None if unknown."""
         return self._transact(
             _assigned, request_id, teamwork.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles,
             force=force, channel=channel,
         )  # fmt: skip
 
     def mentions(self, who: Identity) -> frozenset[str]:
-        """Return the ids of requests in whose comments somebody, or whom they stand in for, is mentioned.
+        """Return the ids of requests with a comment that mentions somebody, or a person for whom they stand in.
 
-        Some may have ended since.
+        Some of these requests may have ended since.
         """
         names = {name for one in (who, *self.stood_in_for(who)) for name in one.names}
         found = (one for name in sorted(names) for one in self.records(_mentioned(name)))
@@ -63,17 +63,17 @@ class PeopleVerbs(RecordVerbs, RequestStore):
     # -- away --------------------------------------------------------------------------------------------------
 
     def delegate(self, by: Identity, *, to: Identity, until: datetime, channel: str) -> Delegation:
-        """In one transaction, write that somebody is away until an instant, and who stands in; see `delegations`.
+        """In one transaction, record that somebody is away until an instant, and who stands in; see `delegations`.
 
-        It takes the place of what they delegated before.
+        It replaces their earlier delegation.
 
         Raises:
-            ValueError: The end is past, or it names the person themselves; nothing was changed.
+            ValueError: The end is past, or the person named themselves; nothing was changed.
         """
         return self._transact(_delegated, by, to, until, channel)
 
     def end_delegation(self, by: Identity, *, channel: str) -> bool:
-        """In one transaction, end what somebody delegated; return whether it still counted."""
+        """In one transaction, end a person's delegation; return whether it was in force."""
         return self._transact(_delegation_ended, by, channel)
 
     def drop_delegations(self, *, before: datetime) -> int:
@@ -81,7 +81,7 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         return self._transact(delegations.drop_ended, before)
 
     def delegations(self) -> list[Delegation]:
-        """Return who is away now, and who stands in, those first that end first; altered rows are left out."""
+        """Return the delegations in force, ordered by their end; altered records are left out."""
         found, now = list[Delegation](), self.now()
         for row in self._record_rows(AWAY, None, "", MOST):
             with suppress(errors.StoreCorruptError):
@@ -89,22 +89,22 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         return sorted((one for one in found if one.counts(now)), key=lambda one: (one.until, one.by.folded))
 
     def stood_in_for(self, who: Identity) -> list[Identity]:
-        """Return for whom somebody stands in now."""
+        """Return the people for whom somebody stands in now."""
         return [one.by for one in self.delegations() if one.to.is_same(who)]
 
     def snooze(self, request_id: str, who: Identity, *, until: datetime | None) -> Request:
-        """In one transaction, keep a pending request out of one person's list until an instant; None brings it back.
+        """In one transaction, hide a pending request from one person's list until an instant; None shows it again.
 
-        It is their own setting: the request stays as it is, with its end, and the journal says nothing.
+        It is a personal setting: the request and its end do not change, and the journal has no entry.
 
         Raises:
-            RequestNotFoundError: There is no such request.
-            DecisionRefusedError: It does not wait, or ends before; nothing was changed.
+            RequestNotFoundError: No request has this id.
+            DecisionRefusedError: It is not pending, or expires before; nothing was changed.
         """
         return self._transact(_snoozed, request_id, who, until)
 
     def snoozes(self, who: Identity) -> dict[str, datetime]:
-        """Return until when somebody has snoozed which requests; those that are back may be among them."""
+        """Return the requests that somebody has snoozed, with the ends of the snoozes, some of which may be past."""
         return {one.key: one.due for one in self.records(_snooze_kind(who)) if one.due is not None}
 
 
@@ -118,9 +118,9 @@ def _assigned(
 
 
 def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: Callable[[Identity], bool]) -> None:
-    """Record a message to a person by each channel that reaches them, and to who stands in for them, in the same way.
+    """Record a message to a person for each channel that reaches them, and likewise to whoever stands in for them.
 
-    Nobody is told what they did themselves. Each message is a delivery of its own beside that of the request.
+    Nobody is notified of their own action. Each message is a delivery beside that of the request.
     """
     now = tx.now()
     stand_ins = {one.to.folded: one.by for one in counting(tx, now) if is_meant(one.by)}
@@ -153,7 +153,7 @@ def _delegation_ended(tx: Transaction, by: Identity, channel: str) -> bool:
 
 
 def _mentioned(name: str) -> str:
-    """Return the kind of record in which it stands, by request, that somebody of this name is mentioned."""
+    """Return the kind of the records, one per request, that mention people with this name."""
     return f"mention/{folded(name)}"
 
 
@@ -183,14 +183,14 @@ def _commented(
     after = changed(tx, request_id, comment, by=by, text=text, channel=channel)
     if isinstance(after, errors.SaysoError):
         return after
-    # Who stands in answers for who is away; that one finds the mention all the same.
+    # A comment by the person who stands in counts for the one who is away, who still finds the mention themselves.
     names = {name for one in (by, *stood_in_for(tx, by, tx.now())) for name in one.names}
     for kind in map(_mentioned, sorted(names)):
         row = tx.find_record(kind, request_id)
-        if row is not None:  # one name may be that of several people, each by another issuer
+        if row is not None:  # people of several issuers may share a name
             answered = sorted(_answered_by(_body(row)) | {by.folded})
             tx.put_record(row_of(Record(kind, request_id, {"answered": answered})))
-    # The names are those of what was written: a mention of a masked value would name it in a record.
+    # Mentions are taken from the masked text: otherwise a record would contain a masked value.
     mentioned = () if after.is_final else mentions_in(without_secrets(after, text))
     if mentioned:
         _owe(tx, after, "mentioned", by, lambda person: any(person.goes_by(name) for name in mentioned))
@@ -203,7 +203,7 @@ def _commented(
 
 
 def _answered_by(body: dict[str, Any]) -> frozenset[str]:
-    """Return who, of those that go by a mentioned name, has commented since."""
+    """Return which of the people with a mentioned name have commented since."""
     found = body.get("answered")
     return frozenset(map(str, cast("list[Any]", found))) if isinstance(found, list) else frozenset()
 
@@ -216,7 +216,7 @@ def _body(row: RecordRow) -> dict[str, Any]:
 
 
 def _is_over(tx: Transaction, request_id: str) -> bool:
-    """Say whether a mention leads nowhere any more: its request has ended, or there is none."""
+    """Return whether a mention is obsolete, because its request has ended or does not exist."""
     try:
         return tx.load(request_id).is_final
     except errors.RequestNotFoundError:

@@ -1,8 +1,8 @@
 """The Postgres store: requests in one database, for any number of processes on any number of machines.
 
-A verb is one statement, or one transaction at READ COMMITTED, and is durable as the database's `synchronous_commit`
-says. The clock is the database's. Also here: connections, what to do when one is lost, and Postgres' errors as
-`sayso.errors`. The tables are made by `sayso.stores.postgres_schema`.
+A verb is one statement, or one transaction at READ COMMITTED, and is as durable as the database's `synchronous_commit`
+says. The clock is the database's. Also here: connections, recovery when one is lost, and Postgres' errors as
+`sayso.errors`. The tables are created by `sayso.stores.postgres_schema`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from sayso.stores.watch import Bell, forget_after_fork
 
 T = TypeVar("T")
 
-_CONNECTIONS = 4  # of a process and store; who finds none waits
-_PATIENCE = 30.0  # seconds for which a verb tries to reach a database that it has reached before
+_CONNECTIONS = 4  # per process and store; a caller waits if all are in use
+_PATIENCE = 30.0  # seconds for which a verb retries to reach a database that it has reached before
 _MOST = 256  # verbs in one commit
-_TRIES = 1000  # of a verb that others overtake; each time one of them was done
+_TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
 _WIDTH = len(Row._fields)
-# A process that is stopped in the middle of a transaction must not keep its locks: others wait for them.
+# A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them.
 _NOT_IDLE = "SET idle_in_transaction_session_timeout = '10s'"
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
@@ -57,9 +57,9 @@ _SECOND = timedelta(seconds=1)
 
 
 class _Connections:
-    """Connections to one database, at most so many; one that was lost is not handed out again.
+    """Connections to one database, up to a maximum. A lost one is not handed out again.
 
-    Not `psycopg_pool`: its threads do not survive a fork, and a store needs no more than this.
+    Not `psycopg_pool`, whose threads do not survive a fork; a store needs no more than this.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
@@ -69,7 +69,7 @@ class _Connections:
 
     @contextmanager
     def one(self) -> Generator[psycopg.Connection[Any]]:
-        """Lend a connection that is in no transaction."""
+        """Lend a connection that is not in a transaction."""
         with self._places:
             try:
                 connection = self._free.pop()
@@ -80,31 +80,31 @@ class _Connections:
             finally:
                 if connection.info.transaction_status is TransactionStatus.IDLE:
                     self._free.append(connection)
-                else:  # lost, or left in the middle of something
+                else:  # lost, or in the middle of a transaction
                     connection.close()
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close the idle connections."""
         while self._free:
             self._free.pop().close()
 
     def __del__(self) -> None:
         for connection in self.__dict__.get("_free", ()):
-            connection.close()  # nobody else is left to do it, and psycopg warns of one that is open
+            connection.close()  # nobody else will, and psycopg warns of an open one
 
 
 class PostgresStore(SqlRequestReads, SqlTableReads, Store):
     """The store behind `postgresql://user@host/database`.
 
     Args:
-        url: As libpq takes it. With `sayso_pooler=transaction` in its query, nothing is used that lives as long as a
-            session: no prepared statements and no LISTEN; changes by others are then found by looking.
-        key: Seals arguments, answers, what is recorded of decisions and outcomes, and people's words in the journal
-            (see `sayso.stores.codec`).
+        url: As for libpq. With `sayso_pooler=transaction` in its query, the store uses nothing that needs a session: no
+            prepared statements and no LISTEN; it then polls for changes by other processes.
+        key: Encrypts arguments, answers, the recorded parts of decisions and outcomes, and people's words in the
+            journal (see `sayso.stores.codec`).
 
     Raises:
-        ConfigError: The address has a setting of ours that it cannot have.
-        StoreError: One of its kinds, at the first use and not before.
+        ConfigError: The address has an invalid sayso setting.
+        StoreError: Or a subclass, at the first use and not before.
     """
 
     selects = SELECTS
@@ -115,7 +115,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
         self._memory = Memory()
-        self._clock: tuple[int, float] | None = None  # the database's, and when it said so
+        self._clock: tuple[int, float] | None = None  # the database's time, and when it was read
         self._left_behind: list[_Connections] = []
         self._is_reached = False
         self._begin_afresh()
@@ -130,7 +130,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         self._feed = Feed(self._bell, self._connect, listens=not self._is_pooled)
 
     def after_fork(self) -> None:
-        """Forget locks and connections in a forked child, which must not use those of its parent, nor close them."""
+        """Drop locks and connections in a forked child, which must neither use nor close its parent's."""
         self._left_behind.append(self._connections)
         self._begin_afresh()
 
@@ -144,7 +144,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             cursor_factory=psycopg.RawCursor,
             application_name="sayso",
         )
-        # Of one type whatever its value, or one statement would be prepared many times.
+        # One type for all values; otherwise one statement would be prepared several times.
         connection.adapters.register_dumper(int, Int8Dumper)
         try:
             if not self._is_pooled:
@@ -170,14 +170,14 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
 
         try:
             if (writing := self._writing) is not None and writing[0] == threading.get_ident():
-                # A work of several verbs sees what it wrote, and what those before it in the same commit wrote.
+                # A work of several verbs sees its own writes, and those of earlier works in the same commit.
                 return writing[1](sql, values).fetchall()
             return self._patiently(read)
-        except (faults.DataError, UnicodeEncodeError):  # asked for a text that no row can hold
+        except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
 
     def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Do work on a connection, and again on another one where the database went away meanwhile."""
+        """Run a work on a connection, and again on another one if the database was lost meanwhile."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -202,7 +202,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         unwatch = self._bell.add(request_id, wake)
         if self._feed.ensure():
-            wake()  # the request may have changed since its waiter looked
+            wake()  # the request may have changed before the feed began to listen
         return unwatch
 
     def watch_all(self, wake: Callable[[], None]) -> Unwatch:
@@ -224,12 +224,12 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         self._clock = told, time.monotonic()
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
-        # The requester's clock said when it was asked and when it ends; everything else is said by the database's.
+        # The requester's clock set when it was asked and when it ends; every other time is the database's.
         shift = self.now() - clock.now()
         if abs(shift) > _SECOND:
             created, ends = request.created_at + shift, request.expires_at + shift
             request = replace(request, created_at=created, expires_at=ends)
-        return Store.ask(self, request, saved)  # also on a view of this store, which is no instance of this class
+        return Store.ask(self, request, saved)  # not `super()`: `self` may be a view of this store (`joined`)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -248,11 +248,11 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         return verb.result
 
     def _wait(self, verb: _Verb) -> None:
-        """Share a commit with whoever else waits."""
+        """Share a commit with other waiting verbs."""
         self._queue.append(verb)
         try:
             with self._write_lock:
-                while not verb.is_done:  # whoever had the lock before may have done it
+                while not verb.is_done:  # the previous holder of the lock may have run it
                     self._lead()
         except BaseException:
             verb.is_done = True  # interrupted: nobody waits for it any more
@@ -261,10 +261,10 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             raise verb.error
 
     def _lead(self) -> None:
-        """Do what waits. Verbs leave the queue when they are done, so that an interrupted leader loses none."""
+        """Run the waiting verbs. A verb leaves the queue when it is done, so that an interrupted leader loses none."""
         batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
         if len(batch) > 1:
-            with suppress(psycopg.Error, errors.StoreError):  # each of them is tried alone then, and hears why
+            with suppress(psycopg.Error, errors.StoreError):  # then each is tried alone and gets its own error
                 self._patiently(partial(self._together, batch))
         for verb in batch:
             if not verb.is_done:
@@ -273,10 +273,10 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             self._queue.popleft()
 
     def _together(self, batch: Sequence[_Verb], connection: psycopg.Connection[Any]) -> None:
-        """Send the statements of many verbs at once, as one transaction; whose wrote nothing is left to be done alone.
+        """Send the statements of many verbs as one transaction; a verb whose statement wrote nothing runs alone later.
 
-        None of them fails because another does: a statement whose comparison fails writes nothing. Where one makes the
-        database raise all the same, nothing of all is written.
+        No verb fails because of another one: a statement whose comparison fails writes nothing. If the database raises
+        nevertheless, the whole transaction is rolled back.
         """
         sent: list[tuple[_Verb, PostgresTransaction, Any, psycopg.Cursor[Any]]] = []
         ready: list[tuple[str, _Verb, PostgresTransaction, Any]] = []
@@ -289,7 +289,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                         if tx.statement is not None:
                             ready.append((tx.entries[0].run_id, verb, tx, result))
             with connection.pipeline():
-                for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, as locks are
+                for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, against deadlocks
                     sql, values = tx.statement or ("", ())
                     sent.append((verb, tx, result, connection.execute(translated(sql), values)))
         except _LOST as error:
@@ -298,7 +298,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                     self._keep_lost(verb, tx, result, error)
             raise
         finally:
-            self._writing = None  # what this thread reads from here on is no part of it
+            self._writing = None  # later reads of this thread are not part of it
         for verb, tx, result, cursor in sent:
             with suppress(Stale, NeedsTransaction):
                 tx.answered(cursor.fetchone())
@@ -320,12 +320,12 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         )  # fmt: skip
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
-        """Do as `Store.together` says: each work is one transaction, and up to 256 share a commit."""
+        """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
         verbs = [_Verb(joined(self, work), is_alone=False) for work in works]
         with self._write_lock:
             for first in range(0, len(verbs), _MOST):
                 batch = verbs[first : first + _MOST]
-                with suppress(Exception):  # each of them is tried alone then, and hears why
+                with suppress(Exception):  # then each is tried alone and gets its own error
                     self._patiently(partial(self._in_one, batch))
                 for verb in batch:
                     if not verb.is_done:
@@ -334,7 +334,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
 
     def _in_one(self, batch: Sequence[_Verb], connection: psycopg.Connection[Any]) -> None:
-        """Do works one after the other in one transaction; where one fails, nothing of all is written."""
+        """Run works one after the other in one transaction; if one fails, all are rolled back."""
         done: list[tuple[_Verb, PostgresTransaction, Any]] = []
         is_sent = is_committed = False
         try:
@@ -357,7 +357,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         finally:
             self._writing = None
             if not is_committed:
-                self._memory.clear()  # of what the works before were to have written
+                self._memory.clear()  # it has what the rolled-back works wrote
                 if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                     connection.execute("ROLLBACK")
         for verb, tx, result in done:
@@ -365,7 +365,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             verb.is_done = True
 
     def _must_be_absent(self, kinds: set[str], connection: psycopg.Connection[Any]) -> None:
-        """Raise `Stale` where somebody made a channel, a grant or a stop after the first work looked for one."""
+        """Raise `Stale` if a channel, grant or stop was created after the first work looked for one."""
         sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
         if kinds and connection.execute(translated(sql), (sorted(kinds),)).fetchone() is not None:
             raise Stale
@@ -373,12 +373,12 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
     def _in_turn(
         self, verb: _Verb, outbox: Outbox, absent: set[str], *, may_guess: bool = True
     ) -> tuple[PostgresTransaction, Any]:
-        """Do one work in an open transaction: on remembered rows, or where that is not enough on the store's."""
+        """Run one work in an open transaction: on remembered rows, or, if that is not enough, on the stored ones."""
         verb.may_guess = may_guess
         tx = self._transaction(verb, outbox, absent)
         try:
             result = verb.work(tx)
-            is_sure = tx.has_written or not tx.has_guessed  # or no compare-and-set has confirmed what was remembered
+            is_sure = tx.has_written or not tx.has_guessed  # else no compare-and-set has confirmed what was remembered
         except Stale:
             if tx.has_written and not tx.wrote_once:
                 raise
@@ -387,13 +387,13 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         if not is_sure:
             tx = self._transaction(verb, outbox, absent)
             result = verb.work(tx)
-        self._memory.committed(tx)  # for the works behind it
+        self._memory.committed(tx)  # for the next works
         return tx, result
 
     def _answered(
         self, verb: _Verb, tx: PostgresTransaction, result: Any, outbox: Outbox, absent: set[str]
     ) -> tuple[_Verb, PostgresTransaction, Any]:
-        """Take the answers to what a work wrote; one that was overtaken, and wrote nothing, is done again."""
+        """Read the answers to what a work wrote. A work that was overtaken, and so wrote nothing, runs again."""
         try:
             tx.settle()
         except Stale:
@@ -405,10 +405,10 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         return verb, tx, result
 
     def _settled(self, verb: _Verb) -> None:
-        """Do a verb alone, and keep what it raised for its caller."""
+        """Run a verb alone, and keep its exception for its caller."""
         try:
             self._done(verb)
-        except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
+        except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
             verb.error = error
         verb.is_done = True
 
@@ -421,7 +421,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             except NeedsTransaction:
                 verb.is_alone = verb.may_guess = False
             except errors.SaysoError:
-                # What stands in its way may be what it wrote itself before the connection was lost.
+                # The conflict may be with its own write, from before the connection was lost.
                 if verb.lost and self._patiently(partial(self._was_taken, verb)):
                     return verb.result
                 if not verb.has_guessed:
@@ -468,7 +468,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             self._set_clock(tx.told)
 
     def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: psycopg.Error) -> None:
-        """Remember what may have been committed, to look for it; raise where there is nothing to look for."""
+        """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
         if tx.entries:
             verb.lost.append((tx, result))
         elif not tx.is_read_only:
@@ -478,7 +478,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             ) from error
 
     def _was_taken(self, verb: _Verb, connection: psycopg.Connection[Any]) -> bool:
-        """Say whether the database took what was sent to it when the connection was lost, and take over what it was."""
+        """Return whether the database committed what was sent before the connection broke; if so, take its result."""
         for tx, result in verb.lost:
             if any(connection.execute(translated(_TOOK), entry[:2] + entry[-1:]).fetchone() for entry in tx.entries):
                 tx.take_pending()
@@ -496,7 +496,7 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         return anchor_of(found[:_WIDTH], self.seal)
 
     def scrub(self) -> bool:
-        # Beside everything else; what the database keeps in free space, its log and backups is told in the guide.
+        # Runs beside everything else. The guide says what stays in free space, the log and backups.
         def vacuum(connection: psycopg.Connection[Any]) -> None:
             connection.execute("VACUUM sayso.asked, sayso.standing, sayso.step, sayso.record")
 
@@ -504,12 +504,12 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
         return True
 
     def heads(self) -> Iterator[Head]:
-        # In one statement, and so of one snapshot: what is committed meanwhile is in none of them or in all.
+        # One statement, and so one snapshot: a concurrent commit is in none of the heads or in all.
         return map(Head._make, self._query(_HEADS, ()))
 
 
 class _Verb:
-    """One caller's verb on its way: how it is tried, and what came of it."""
+    """A caller's verb in progress: how it is tried, and its result."""
 
     __slots__ = ("changed", "error", "has_guessed", "is_alone", "is_done", "lost", "may_guess", "result", "work")
 
@@ -518,18 +518,18 @@ class _Verb:
         self.is_alone, self.may_guess = is_alone, True
         self.has_guessed = self.is_done = False
         self.error: BaseException | None = None
-        self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, and the answer did not come
+        self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, but without an answer
         self.result: Any = None
         self.changed: list[str] = []
 
     def guess_less(self) -> None:
-        """Try it next with what the store holds now; and then in a transaction, which others can only overtake."""
+        """Next, try it with stored rows; and after that in a transaction, which can only be overtaken by others."""
         self.is_alone = self.is_alone and self.may_guess
         self.may_guess = False
 
 
 def _parsed(url: str) -> tuple[str, bool]:
-    """Return the address for libpq, and whether a pooler stands before the database."""
+    """Return the address for libpq, and whether a pooler is in front of the database."""
     parts = urlsplit(url)
     settings = parse_qsl(parts.query, keep_blank_values=True)
     pooler = [value for name, value in settings if name == _POOLER]
@@ -544,7 +544,7 @@ def _said(error: psycopg.Error) -> str:
 
 
 def _fault(error: psycopg.Error, place: str) -> errors.StoreError:
-    """Return the fault to raise for one of psycopg's."""
+    """Return the error to raise for one of psycopg's."""
     said = _said(error)
     match error:
         case faults.QueryCanceled() | faults.LockNotAvailable():

@@ -1,9 +1,9 @@
-"""Tells the callers that wait of changes by any process: one thread and one connection for a process and store.
+"""Wakes callers that wait for changes by any process: one thread and one connection per process and store.
 
-What is asked and what is decided notifies in its own transaction, and is heard at once by LISTEN. Everything else, as
-starts and runs, is found by looking: the journal's rows carry the transaction that wrote them, and each look takes
-those that the snapshot of the look before did not see. An order by time or by number would miss who began earlier and
-committed later. The next look makes good what a lost connection missed.
+Asking and deciding send a notification in their own transaction, which LISTEN receives at once. Everything else, such
+as starts and runs, is found by polling: journal rows carry the transaction that wrote them, and each poll reads those
+that the snapshot of the previous poll did not include. Ordering by time or number would miss a transaction that began
+earlier and committed later. The next poll also finds what a lost connection missed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from sayso.stores.watch import BUSY, IDLE, Bell, started
 
 _log = logging.getLogger("sayso")
 _SINCE = "tx >= pg_snapshot_xmin(CAST(? AS pg_snapshot)) AND NOT pg_visible_in_snapshot(tx, CAST(? AS pg_snapshot))"
-# Nothing from the future: rows that were restored from another server's dump carry that one's transactions.
+# Not from the future: rows restored from another server's dump carry that server's transaction ids.
 _PAST = "tx < pg_snapshot_xmax(pg_current_snapshot())"
 _CHANGES = f"""SELECT pg_current_snapshot()::text,
 ARRAY(SELECT DISTINCT request_id FROM journal WHERE {_SINCE} AND {_PAST} AND request_id <> ''),
 EXISTS (SELECT 1 FROM run WHERE {_SINCE} AND {_PAST})"""
 _SECOND = 1.0
-_LINGER = 100  # looks at the busy pace after the last change, before it slows down
+_LINGER = 100  # polls at the busy pace after the last change, before it slows down
 
 
 class Changes(NamedTuple):
-    """What one look found.
+    """The result of one poll.
 
     Attributes:
-        mark: Give it back to get what follows.
-        requests: Ids of requests about which the journal has new rows; each row is told once.
+        mark: Pass it to the next poll.
+        requests: Ids of requests with new journal entries; each entry is reported once.
         has_runs: Whether a run was written.
     """
 
@@ -46,7 +46,7 @@ class Changes(NamedTuple):
 
 
 def changes_since(connection: psycopg.Connection[Any], mark: str | None) -> Changes:
-    """Return what was committed since a mark; without one, nothing but the mark to begin with."""
+    """Return what was committed since a mark; without a mark, only the first mark."""
     if mark is None:
         ((now,),) = connection.execute("SELECT pg_current_snapshot()::text").fetchall()
         return Changes(now, [], has_runs=False)
@@ -58,9 +58,9 @@ class Feed:
     """The thread that rings the bell. It ends when nobody waits.
 
     Args:
-        bell: Who waits.
+        bell: Wakes the callers that wait.
         connect: Opens a connection.
-        listens: Whether sessions live long enough for LISTEN; where not, it looks as often as for a file.
+        listens: Whether sessions last long enough for LISTEN. If not, it polls as often as for a file.
     """
 
     def __init__(self, bell: Bell, connect: Callable[[], psycopg.Connection[Any]], *, listens: bool) -> None:
@@ -71,7 +71,7 @@ class Feed:
         self._nudge = threading.Event()
 
     def ensure(self) -> bool:
-        """Have the thread running; return whether it hears already. Where not, everybody is woken when it begins to."""
+        """Start the thread if needed. Return whether it already listens; if not, everybody is woken when it begins."""
         with self._lock:
             is_listening = self._is_listening
             if self._thread is None:
@@ -87,7 +87,7 @@ class Feed:
                 if self._listens:
                     connection.execute("LISTEN sayso")
                 self._follow(connection)
-            except Exception:  # noqa: BLE001  whatever is wrong with the store, who waits finds it out when woken
+            except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters get the error when woken
                 _log.debug("the feed of a store begins anew", exc_info=True)
                 self._is_listening = False
                 self._bell.ring_all()
@@ -99,7 +99,7 @@ class Feed:
                         connection.close()
 
     def _has_ended(self) -> bool:
-        with self._lock:  # so that `ensure` either finds this thread or starts another, never neither
+        with self._lock:  # so that `ensure` either finds this thread or starts another
             if not self._bell.is_idle:
                 return False
             self._thread, self._is_listening = None, False
@@ -109,11 +109,11 @@ class Feed:
         mark = changes_since(connection, None).mark
         with self._lock:
             self._is_listening = True
-        self._bell.ring_all()  # what changed before the mark
+        self._bell.ring_all()  # for changes before the mark
         quiet, looked = 0, time.monotonic()
         while not self._bell.is_idle:
             if self._listens:
-                # Who waits for anything at all wants to hear soon of what nobody is notified of, too.
+                # A caller that waits for any change should soon see those without a notification too.
                 pause = looked + (IDLE if self._bell.is_for_any else _SECOND) - time.monotonic()
                 if pause > 0 and (heard := {one.payload for one in connection.notifies(timeout=pause, stop_after=1)}):
                     self._bell.ring(heard)

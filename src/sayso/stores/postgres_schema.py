@@ -1,8 +1,8 @@
 """Schema migrations of the Postgres store: numbered SQL files, each applied once, in order, under an advisory lock.
 
-A migration first only adds (expand), so that servers of the version before go on beside those of the new one; what
-they need is taken away by a later one (contract). A migration says on its first line which schema the oldest sayso
-knows that still works with it: `-- works from 1`.
+A migration first only adds (expand), so that servers of the previous version continue beside new ones; a later
+migration removes what only they need (contract). The first line of a migration names the newest schema of the oldest
+sayso that works with it: `-- works from 1`.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def _works_from(text: str) -> int:
 
 
 def newest_schema() -> int:
-    """Return the number of the schema that every Postgres store has once it is open."""
+    """Return the schema version that every open Postgres store has."""
     return _scripts()[-1].number
 
 
 def migrate(connection: psycopg.Connection[Any], place: str) -> None:
-    """Apply what is missing; nothing is written when nothing is.
+    """Apply the missing migrations; write nothing if there are none.
 
-    Each migration is a transaction of its own, which waits for a table no longer than two seconds at a time: who waits
-    for one keeps everybody else from it.
+    Each migration is its own transaction, which waits for a table lock for at most two seconds at a time, because a
+    waiting lock blocks everybody else.
 
     Raises:
         StoreVersionError: A newer sayso made tables that this one cannot use.
-        StoreCorruptError: The schema `sayso` is not ours, or the database is not in UTF-8.
-        StoreBusyError: Others used the tables for a minute without a pause.
+        StoreCorruptError: The schema `sayso` was made by another program, or the database is not in UTF-8.
+        StoreBusyError: Other programs used the tables for a minute without a pause.
     """
     scripts = _scripts()
     version = _version(connection, place)
@@ -96,9 +96,9 @@ def _version(connection: psycopg.Connection[Any], place: str) -> int:
 
 
 def _next(connection: psycopg.Connection[Any], scripts: tuple[_Script, ...], place: str) -> int:
-    """Apply the next migration, if nobody else did meanwhile; return the schema that there is then."""
+    """Apply the next migration, unless another process has meanwhile; return the schema version after it."""
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock($1)", (_LOCK,))  # two that begin at once
+        connection.execute("SELECT pg_advisory_xact_lock($1)", (_LOCK,))  # two processes may begin at once
         connection.execute("SET LOCAL lock_timeout = '2s'")
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":

@@ -1,8 +1,8 @@
-"""The statements of the Postgres store, and how those of the SQL stores read there.
+"""The statements of the Postgres store, and the translation of those that all SQL stores share.
 
-A change of a request is one statement, which writes its row of the journal as well: a compare-and-set on `link`, the
-hash of the row's newest journal entry, and on the place in the run's chain, which is the primary key of the journal.
-Where another process was faster, it writes nothing.
+A change of a request is one statement, which also writes its journal entry. It is a compare-and-set on `link`, the hash
+of the request's newest journal entry, and on the position in the run's chain, which is the journal's primary key. If
+another process was faster, it writes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TABLE = re.compile(r"\b(FROM|JOIN|INTO|UPDATE) (asked|journal|record|request|ru
 
 @lru_cache(maxsize=1024)
 def translated(sql: str) -> bytes:
-    """Return a statement of the SQL stores as Postgres wants it: `$1` for `?`, and each table with its schema."""
+    """Translate a statement of the SQL stores for Postgres: `$1` for `?`, and the schema before each table."""
     for ours, theirs in _DIALECT:
         sql = sql.replace(ours, theirs)
     first, *rest = _TABLE.sub(r"\1 sayso.\2", sql).split("?")
@@ -35,7 +35,7 @@ def translated(sql: str) -> bytes:
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _COLUMNS, _ENTRY = ", ".join(Row._fields), ", ".join(Entry._fields)
-# With the newest row of the journal about the request, with which its row has to agree, and the end of its chain.
+# With the request's newest journal entry, which its row must match, and the end of its chain.
 _LOAD = f"""
 SELECT {", ".join([*(f"r.{name}" for name in Row._fields), *(f"j.{name}" for name in Entry._fields)])},
 h.seq, h.link, r.n
@@ -44,7 +44,7 @@ FROM request AS r LEFT JOIN LATERAL (
 ) AS j ON TRUE LEFT JOIN LATERAL (
     SELECT seq, link FROM journal WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
 ) AS h ON TRUE WHERE """
-# Also those of which the journal alone still says the effect: their rows were altered, which `verify` finds.
+# Also requests whose effect only the journal still has: their rows were altered, which `verify` detects.
 BY_EFFECT = f"""{_LOAD} r.id IN (
     SELECT id FROM asked WHERE effect_digest = $1 UNION SELECT request_id FROM journal
     WHERE event = 'asked' AND detail LIKE '%"effect":"%' AND substring(detail FROM '"effect":"([^"]*)"') = $1
@@ -53,7 +53,7 @@ SELECTS = Selects(_COLUMNS, _LOAD, BY_EFFECT)
 GET, FIND, FIND_KEY = f"{_LOAD}r.id = ?", f"{_LOAD}r.fingerprint = ? AND r.holds = 1", f"{_LOAD}r.key_digest = ?"
 LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 
-# A place in the chain is taken once, and only behind the row that the link is computed from.
+# A position in the chain is taken once, and only after the entry from which the link is computed.
 FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"
 BEGINS = "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?)"
 APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fields))}"
@@ -71,7 +71,7 @@ def _marks(count: int) -> str:
 @cache
 def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_schema: bool, notifies: bool) -> str:
     """Return the statement that records a new request."""
-    # Looked for here, so that only who is overtaken at this very moment meets a unique index, and fails.
+    # Checked here, so that only a write at the very same moment hits a unique index and fails.
     guards = [
         BEGINS if is_first else FOLLOWS,
         "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)",
@@ -88,17 +88,17 @@ def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_sch
 
 
 def _journal(*, notifies: bool) -> str:
-    """Return the end of a statement: the row of the journal, if a row of a request was written."""
+    """Return the end of a statement: insert the journal entry if the row of a request was written."""
     return f"{APPEND} FROM written RETURNING (SELECT n FROM written), {CLOCK}{_NOTIFY * notifies}"
 
 
 @cache
 def update_of(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], is_start: bool, notifies: bool) -> str:
-    """Return the statement that changes a request; `again` names columns of what was asked that change as well."""
+    """Return the statement that changes a request; `again` names the columns of what was asked that change too."""
     source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", BEGINS if is_first else FOLLOWS]
     if is_start:
-        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
-        # and so does the newest row of the journal.
+        # A manual change since this process read the row must be found before the call runs. So a start compares all
+        # columns, and the newest journal entry.
         source = " FROM asked AS a CROSS JOIN journal AS j"
         guards += [
             "a.n = s.n", *_same("a", ASKED_OF), *_same("s", STANDING), *_same("j", Entry._fields),
@@ -115,7 +115,7 @@ _OPTIONAL = {"risk", "masked", "key_digest", "effect_digest", "holds", "live", "
 
 
 def _same(table: str, names: Sequence[str]) -> tuple[str, ...]:
-    # Only `=` finds a row by an index.
+    # Only `=` can use an index.
     return tuple(f"{table}.{name} {'IS NOT DISTINCT FROM' if name in _OPTIONAL else '='} ?" for name in names)
 
 

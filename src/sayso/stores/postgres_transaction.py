@@ -1,9 +1,9 @@
-"""One Postgres transaction, and what this process remembers of rows.
+"""One Postgres transaction, and the rows that this process remembers.
 
 A verb first runs on remembered rows, and writes its one change with one statement, which is a compare-and-set (see
-`sayso.stores.postgres_statements`). Where another process was faster, the statement writes nothing and the verb runs
-again on what it reads (`Stale`). A verb that needs more than that statement runs between BEGIN and COMMIT, at READ
-COMMITTED (`NeedsTransaction`).
+`sayso.stores.postgres_statements`). If another process was faster, the statement writes nothing and the verb runs again
+on stored rows (`Stale`). A verb that needs more than that statement runs between BEGIN and COMMIT, at READ COMMITTED
+(`NeedsTransaction`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WIDTH, _ASKED_END = len(Row._fields), len(ASKED_COLUMNS)
 
 
 class Stale(Exception):
-    """What was remembered, or read, is not what the store holds any more; nothing was written."""
+    """What was remembered or read is out of date; nothing was written."""
 
 
 class NeedsTransaction(Exception):
@@ -68,11 +68,11 @@ class KnownRow(NamedTuple):
 
     Attributes:
         row: The columns of `Row`.
-        request: What they mean.
-        newest: The newest row of the journal about the request; None where there is none.
-        is_ours: Whether this process wrote both, which then need no other witness.
-        asked: Digest of what never changes, where it is known; what was asked may be long.
-        n: Its place in the order in which requests were asked; None where the answer that said so was lost.
+        request: Their request.
+        newest: The newest journal entry of the request; None if there is none.
+        is_ours: Whether this process wrote both, so that they need no verification.
+        asked: Digest of what never changes, if it is known; computing it is slow for long requests.
+        n: Its position in the order of asking; None if the answer that has it was lost.
     """
 
     row: tuple[Any, ...]
@@ -84,7 +84,7 @@ class KnownRow(NamedTuple):
 
 
 def _put(remembered: dict[str, T], key: str, value: T) -> None:
-    """Remember a value, and forget the one that was put longest ago where there are too many."""
+    """Remember a value, and forget the oldest one if there are too many."""
     remembered.pop(key, None)
     if len(remembered) >= _REMEMBERED:
         del remembered[next(iter(remembered))]
@@ -92,40 +92,40 @@ def _put(remembered: dict[str, T], key: str, value: T) -> None:
 
 
 class Outbox:
-    """Statements of many works in one transaction that are sent together, once somebody needs an answer.
+    """Statements of many works in one transaction, which are sent together when an answer is needed.
 
-    Those with one text leave together; those about one run leave in the order in which they came.
+    Statements with the same text are sent together; those about one run are sent in order.
 
     Args:
-        connection: In a transaction.
+        connection: A connection in a transaction.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
         self._waiting: dict[str, list[tuple[Sequence[Any], list[Any]]]] = {}
-        self._runs: dict[str, str] = {}  # which statement about a run waits
+        self._runs: dict[str, str] = {}  # the waiting statement about each run
 
     def put(self, run_id: str, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Take a statement about a run; return what its answer will be appended to: a row, or None."""
+        """Add a statement about a run; return a list to which its answer will be appended: a row or None."""
         if self._runs.setdefault(run_id, sql) != sql:
-            self.send()  # the place in the run's chain is behind that one
+            self.send()  # the position in the run's chain comes after that one
             self._runs[run_id] = sql
         answer: list[Any] = []
         self._waiting.setdefault(sql, []).append((values, answer))
         return answer
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement after those that wait."""
+        """Run a statement after the waiting ones."""
         self.send()
         return self._connection.execute(translated(sql), values)
 
     def send(self) -> None:
-        """Send what waits, and take the answers."""
+        """Send the waiting statements, and read their answers."""
         waiting, self._waiting = self._waiting, {}
         self._runs.clear()
         for sql, sent in waiting.items():
             cursor = self._connection.cursor()
-            # In one go: half of the processor time of a statement is its cursor, and most of its time the way.
+            # All at once: half of a statement's CPU time is its cursor, and most of its latency is the round trip.
             cursor.executemany(translated(sql), [values for values, _ in sent], returning=True)
             for _, answer in sent:
                 answer.append(cursor.fetchone())
@@ -133,9 +133,9 @@ class Outbox:
 
 
 class Memory:
-    """What this process last saw: rows of requests, ends of chains, which kinds of records there are, kept schemas.
+    """What this process last saw: rows of requests, ends of chains, which kinds of records exist, stored schemas.
 
-    The schemas are surely committed. Of everything else the statements find out when it is not so any more.
+    The schemas are certainly committed. For everything else, the statements detect if it is out of date.
     """
 
     def __init__(self) -> None:
@@ -145,11 +145,11 @@ class Memory:
         self.present: set[str] = set()
 
     def clear(self) -> None:
-        """Forget all of it: it may not be so."""
+        """Forget everything, because it may be wrong."""
         self.__init__()
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> KnownRow:
-        """Return what `SELECTS.load` found, or a row alone; the same request as before while its row is the same."""
+        """Return what `SELECTS.load` found, or a row alone. The request object is the same as long as its row is."""
         if len(found) == _WIDTH:
             known = self.rows.get(found[0])
             if known is not None and known.row == found:
@@ -176,7 +176,7 @@ class Memory:
             _put(self.heads, run_id, (head[0], head[1]))
 
     def put(self, known: KnownRow) -> None:
-        """Remember a row; not one of which nobody knows where it stands."""
+        """Remember a row, unless its position is unknown."""
         if known.n is None:
             self.rows.pop(known.request.id, None)
             return
@@ -191,7 +191,7 @@ class Memory:
         self.kept_schemas |= tx.schemas
 
     def forget(self, tx: PostgresTransaction) -> None:
-        """Forget what a transaction was to have written."""
+        """Forget what a transaction that was not committed has written."""
         for known in tx.written:
             self.rows.pop(known.request.id, None)
         for run_id in tx.heads:
@@ -199,7 +199,7 @@ class Memory:
 
 
 def verify_known(known: KnownRow, seal: Seal) -> bool:
-    """Say whether all columns of a row match the newest journal row about its request."""
+    """Return whether all columns of a row match the newest journal entry of its request."""
     if known.is_ours:
         return True
     newest = known.newest
@@ -210,27 +210,27 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     """The verbs' view of one connection.
 
     Args:
-        execute: Runs a statement of the SQL stores, in a transaction; in none with `is_alone`.
-        memory: What is remembered.
-        seal: Seals and opens texts.
-        schema: Looks a schema's text up.
-        now: Tells the store's instant.
-        is_alone: Write one row of a request, in `commit_alone`; what else is wanted is `NeedsTransaction`.
-        may_guess: Take rows from memory.
-        absent: Kinds of `_LOOKED_FOR` of which the works before in the same commit found nothing; each adds to it.
-        outbox: Gets what changes requests; `settle` takes the answers. None sends it, and waits.
+        execute: Runs a statement of the SQL stores: in a transaction, or in none with `is_alone`.
+        memory: The remembered rows.
+        seal: Encrypts and decrypts texts.
+        schema: Returns a schema's text.
+        now: Returns the store's time.
+        is_alone: Write one row of a request, in `commit_alone`; anything else raises `NeedsTransaction`.
+        may_guess: Whether rows may come from memory.
+        absent: Kinds of `_LOOKED_FOR` of which earlier works in the same commit found no record; works add to it.
+        outbox: Receives statements that change requests; `settle` reads the answers. If None, each is sent at once.
 
     Attributes:
-        written: The rows of requests that were written, in order.
-        changed_runs: Ids of runs that were written.
-        entries: The rows of the journal that were written.
+        written: The written rows of requests, in order.
+        changed_runs: Ids of the written runs.
+        entries: The written journal entries.
         heads, schemas: For `Memory.committed`.
-        has_guessed: Whether something was taken from memory, or taken to be absent.
+        has_guessed: Whether something came from memory, or was assumed to be absent.
         has_written: Whether a statement wrote something.
         told: The database's clock at its last answer, in microseconds.
     """
 
-    find_by = f"{SqlTableWrites.find_by} FOR UPDATE"  # nobody changes it before what is written because of this look
+    find_by = f"{SqlTableWrites.find_by} FOR UPDATE"  # nobody changes it before what is written because of it
 
     def __init__(
         self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
@@ -243,12 +243,12 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self._now: datetime | None = None
         self._loaded: KnownRow | None = None  # the last one
         self._pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
-        self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds of which the statement sees to it itself
+        self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds that the statement itself checks
         self._missing: set[tuple[str, str]] = set()
         self._absent = set[str]() if absent is None else absent
         self.has_guessed = self.has_written = False
-        self._unanswered: list[tuple[list[Any], int]] = []  # answers, and which of `written` each is about
-        self._statements = 0  # that write
+        self._unanswered: list[tuple[list[Any], int]] = []  # answers, each with the index in `written` that it is about
+        self._statements = 0  # number of statements that write
         self.written: list[KnownRow] = []
         self.changed_runs = list[str]()
         self.entries: list[Entry] = []
@@ -258,12 +258,12 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing was written, nor could have been."""
+        """Whether nothing was written, and nothing is pending."""
         return not self.has_written and self._pending is None
 
     @property
     def changed(self) -> list[str]:
-        """Ids of requests and runs that were written."""
+        """Ids of the written requests and runs."""
         return [known.request.id for known in self.written] + self.changed_runs
 
     def now(self) -> datetime:
@@ -287,19 +287,19 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     def holder(self, fingerprint: str) -> Request | None:
         if self._may_guess:
-            return None  # whoever asks has just looked; if somebody was faster, the statement says so
+            return None  # the caller has just looked; if another process was faster, the statement detects it
         found = self._read_by(FIND, (fingerprint,)).fetchone()
         return None if found is None else self._read(found)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
         if self._may_guess:
-            return None  # as for `holder`
+            return None  # as in `holder`
         found = self._read_by(FIND_KEY, (key_digest(run_id, key),)).fetchone()
         return None if found is None else self._read(found)
 
     def with_effect(self, effect: str) -> Sequence[Request]:
         digest = effect_digest(effect)
-        # Two starts of one effect, each of which reads before the other writes, would both find it free.
+        # Without the lock, two starts of one effect that both read before either writes would both find it free.
         self._execute(LOCK, (f"effect:{digest}",))
         rows = self._execute(BY_EFFECT, (digest,)).fetchall()
         read = [self._memory.read(found, self._seal, self._schema) for found in rows]
@@ -315,8 +315,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     # -- records and runs --------------------------------------------------------------------------------------
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        # Whether there is a channel, which is asked of every change, is looked for by the statement itself; and whether
-        # there are grants, which is asked of what is new.
+        # The statement itself checks whether there is a channel (asked for every change) and whether there are grants
+        # (asked for every new request).
         if self._is_unread(kind, GRANT) or kind in self._absent:
             return ()
         found = super().record_keys(kind)
@@ -329,7 +329,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             return None
         try:
             found = super().find_record(kind, key)
-        except faults.DataError:  # a text with a zero byte, which no row can hold
+        except faults.DataError:  # a text with a zero byte, which no row can contain
             return None
         if found is None:
             self._missing.add((kind, key))
@@ -339,11 +339,11 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         if (row.kind, row.key) not in self._missing:
             super().put_record(row)
         elif self._execute(NEW_RECORD, self.closed(row)).fetchone() is None:
-            raise Stale  # somebody made it since this verb looked
+            raise Stale  # somebody created it since this verb looked
         self._missing.discard((row.kind, row.key))
 
     def _is_unread(self, kind: str, other: str) -> bool:
-        """Say whether the statement alone looks for a kind of record; from then on it does."""
+        """Return whether the statement itself checks a kind of record; if so, register the kind for that."""
         if not self._is_alone or (kind not in self._unread and (kind != other or self._pending is not None)):
             return False
         if kind in self._memory.present:
@@ -354,13 +354,13 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         return True
 
     def _looked(self, kind: str, found: T) -> T:
-        """Remember whether there is a record of a kind that statements look for; return what was found."""
+        """Remember whether there is a record of a kind that statements check; return `found`."""
         if kind in _LOOKED_FOR:
             (self._memory.present.add if found else self._memory.present.discard)(kind)
         return found
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        self._execute(LOCK, (f"run:{run_id}",))  # nobody else takes the run, or adds a step, until this is committed
+        self._execute(LOCK, (f"run:{run_id}",))  # until the commit, nobody else takes the run or adds a step
         return super()._found(run_id)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -386,10 +386,10 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     def update(self, transition: Transition) -> None:
         if self._unanswered and self._loaded is not None and self._loaded.n is None:
-            self.settle()  # which says where the row stands
+            self.settle()  # its answer has the row's position
         request, known = transition.request, self._loaded
         if known is None or known.request.id != request.id:
-            raise RuntimeError("a verb on a request that was not loaded")  # they load first
+            raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
         if not self.verify(known.request):
             raise codec.altered(request.id)
         old = Row._make(known.row)
@@ -423,7 +423,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def verify(self, request: Request) -> bool:
         known = self._loaded
         if known is None or known.request.id != request.id:
-            raise RuntimeError("a verb on a request that was not loaded")  # they load first
+            raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
         if verify_known(known, self._seal):
             self._loaded = known._replace(is_ours=True)
             return True
@@ -443,39 +443,39 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     def newest(self, run_id: str) -> Entry | None:
         if run_id == CHAIN and STOP in (self._unread if self._is_alone else self._absent):
-            return None  # the statement looks, or a work before did
-        if run_id != CHAIN:  # of two that make a record, the second would find a row of the journal and no record
+            return None  # the statement checks it, or an earlier work did
+        if run_id != CHAIN:  # else the second of two that create a record would see an entry and no record
             self._execute(LOCK, (f"chain:{run_id}",))
         found = self._execute(NEWEST, (run_id,)).fetchone()
         newest = None if found is None else Entry._make(found)
         if run_id == CHAIN and (newest is None or newest.event != "stopped"):
-            self._absent.add(STOP)  # asked where there is no record of it
+            self._absent.add(STOP)  # the caller asks because there is no record of it
         return newest
 
     @property
     def statement(self) -> tuple[str, tuple[Any, ...]] | None:
-        """The one statement that is to be run, with its values; None where nothing is to be written."""
+        """The one statement to run, with its values; None if there is nothing to write."""
         return None if self._pending is None else self._pending[:2]
 
     def commit_alone(self) -> None:
-        """Write the one row in a statement of its own, which is a transaction."""
+        """Write the one row in a single statement, which is its own transaction."""
         if self._pending is not None:
             self._run(*self._pending)
         elif self.has_guessed:
-            raise Stale  # an answer from memory that no compare-and-set has confirmed
+            raise Stale  # a result from memory that no compare-and-set has confirmed
 
     def answered(self, found: tuple[Any, ...] | None) -> None:
-        """Take what the one statement answered, which somebody else ran."""
+        """Process the answer to the one statement, which somebody else ran."""
         if self._pending is not None:
             self._answered(found, *self._pending[2:])
 
     def take_pending(self) -> None:
-        """Take the one row for written, of which the answer was lost."""
+        """Treat the one row as written, although the answer was lost."""
         if self._pending is not None:
             self._take(*self._pending[2:])
 
     def settle(self) -> None:
-        """Take the answers to what was written; raises `Stale` where a comparison failed."""
+        """Read the answers to what was written; raises `Stale` if a comparison failed."""
         if self._unanswered and self._outbox is not None:
             self._outbox.send()
         waiting, self._unanswered = self._unanswered, []
@@ -489,7 +489,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     @property
     def wrote_once(self) -> bool:
-        """Whether one statement wrote, which writes nothing where it is stale."""
+        """Whether exactly one statement wrote, which writes nothing if it is stale."""
         return self._statements == 1 and len(self.written) == 1
 
     def _noted(self, sql: str, values: Sequence[Any]) -> Any:
@@ -501,7 +501,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
         if _notifies(entry.event):
             values = (*values, written.request.id)
-        self.entries.append(entry)  # before the answer, which may be lost on its way
+        self.entries.append(entry)  # before the answer, which may be lost
         if not self._is_alone:
             self._run(sql, values, entry, written)
         elif self._pending is None:
@@ -518,7 +518,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         try:
             found = self._read_by(sql, values).fetchone()
         except faults.UniqueViolation:
-            raise Stale from None  # somebody else asked the same at this moment
+            raise Stale from None  # another process asked the same at this moment
         self._answered(found, entry, written)
 
     def _answered(self, found: tuple[Any, ...] | None, entry: Entry, written: KnownRow) -> None:
@@ -536,12 +536,12 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def _entry(
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> tuple[Entry, tuple[Any, ...]]:
-        """Return the next row of a run's chain, its run, and the link of the one before it if there is one."""
+        """Return the next entry of a run's chain, and the values of its guard: the run, and any previous link."""
         head = self.heads.get(run_id)
         if head is None:
             head = self._memory.heads.get(run_id) if self._may_guess else None
             if head is None and event == "asked" and self._may_guess:
-                head = 0, first_link(run_id)  # most begin their run; where not, the place is taken
+                head = 0, first_link(run_id)  # most requests begin their run; if not, the position is taken
             if head is None:
                 head = self._read_by(LAST, (run_id,)).fetchone() or (0, first_link(run_id))
         if not self._seal.is_open:
@@ -553,7 +553,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
 
 def _notifies(event: str) -> bool:
-    """Say whether a change is told to other processes at once; a start is found by who looks."""
+    """Return whether other processes are notified of a change; a start is found by polling."""
     return event != "started"
 
 

@@ -1,4 +1,4 @@
-"""The program's door to a store: ask, wait, start, say how a call ended, take back, and keep runs."""
+"""The verbs of programs: ask, wait, start, record how a call ended, withdraw, and store runs."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from sayso.stores.transaction import RESULT, Transaction, changed, changed_if_an
 
 
 class ProgramStore(RequestStore):
-    """What a program does: ask, wait, start, say how it ended, take back, and keep its runs."""
+    """What a program does: ask, wait, start, record how a call ended, withdraw, and store its runs."""
 
     @property
     def _whole(self) -> ProgramStore:
-        """This store, also on a view of it in one transaction, which is soon gone (see `sayso.stores.joined`)."""
+        """This store, even on a view of it in one transaction, which does not last (see `sayso.stores.joined`)."""
         return self
 
     def asks_first(self, fingerprint: str) -> bool:  # noqa: ARG002  for those that remember
-        """Say whether to ask without a look before: it costs as much as the ask, or probably finds nothing."""
+        """Return whether to ask without looking first, because a look costs as much or would probably find nothing."""
         return False
 
     @abstractmethod
     def find(self, fingerprint: str) -> Request | None:
-        """Return the request that holds this fingerprint, as last committed; an approval may be as it was last seen."""
+        """Return the committed request that holds this fingerprint; an approved one may be as it was last seen here."""
 
     @abstractmethod
     def find_key(self, run_id: str, key: str) -> Request | None:
-        """Return the request that was asked with this key in this run, whatever its state, as last committed."""
+        """Return the committed request with this key in this run, in any state."""
 
     def result(self, request_id: str) -> str:
-        """Return the canonical form of what a call with a key really returned, for who asks with its key again.
+        """Return the canonical form of the real result of a call with a key, for callers that use the key again.
 
         Raises:
             ValueNotKeptError: The call is not done, or its result was too large, had no canonical form or was purged.
-            StoreCorruptError: The result is not the one that was recorded.
+            StoreCorruptError: The result is not the recorded one.
         """
         request = self.get(request_id)
         execution = request.execution
@@ -68,22 +68,22 @@ class ProgramStore(RequestStore):
 
     @abstractmethod
     def _kept_result(self, request_id: str) -> str | None:
-        """Return the text that was kept as the real result of a request; None where there is none."""
+        """Return the stored real result of a request as text; None if there is none."""
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
-        """In one transaction, find the request that answers for this one, or record it, and save a run.
+        """In one transaction, find the request that answers this one, or record this one, and save a run.
 
-        A new call that a grant or a budget allows is recorded and approved by it (see `sayso.stores.grants`).
+        A new call that a grant or a budget allows is recorded as approved by it (see `sayso.stores.grants`).
 
-        With a key, the request with this key in this run answers, whatever has become of it; without one, the request
-        that holds this fingerprint. An equal id says that it was recorded by this call. Only with that one
-        is a run handed back (`RunUpdate.left`); where another holds, or this one is approved already, the run goes on,
-        and stays in hand.
+        With a key, the answer is the request with this key in this run, in any state; without a key, the request that
+        holds this fingerprint. If the returned id equals that of `request`, this call recorded it. Only then is a run
+        released (`RunUpdate.left`). If another request holds, or this one is already approved, the run continues and
+        stays held.
 
         Raises:
             KeyReusedError: The key was used in this run for another call; nothing was recorded.
             StoreCorruptError: The request with this key was altered; nothing was recorded.
-            RunBusyError: Somebody else has the run in hand; nothing was recorded.
+            RunBusyError: Somebody else holds the run; nothing was recorded.
         """
         return self._transact(_asked, request, saved)
 
@@ -95,26 +95,26 @@ class ProgramStore(RequestStore):
         *,
         is_brief: bool = False,  # noqa: ARG002  only a store on another machine can wait for long
     ) -> Request:
-        """In one transaction, let the program take back what it asked, or forget a no; the journal keeps the reason.
+        """In one transaction, withdraw a program's request, or forget its rejection; the journal keeps the reason.
 
-        With `is_brief`, a store on another machine gives up within two seconds: who stops waiting is not held up.
+        With `is_brief`, a store on another machine gives up within two seconds, so as not to delay a caller that stops.
         """
         return self._transact(changed_if_any, request_id, lifecycle.withdraw, by=by, reason=reason)
 
     def send_back(self, request_id: str, by: Identity, problems: Collection[str]) -> Request:
-        """In one transaction, let an approved edit wait anew that the function's own types refuse; nothing ran."""
+        """In one transaction, return an approved edit to its reviewers because the function's own types reject it."""
         return self._transact(changed_if_any, request_id, lifecycle.send_back, by=by, problems=problems)
 
     def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
-        """In one transaction, take the single right to run an approved call; durable before this returns.
+        """In one transaction, grant the single right to run an approved call; durable on return.
 
-        `token` is a new random one (`sayso.model.ids.new_token`); `finish` wants it back. Its maker knows it even
-        when this call is broken off, and can then still say that nothing ran. `by` names the worker that runs the
-        call; by default it is this process. `seen` is the request as it was when the caller, such
-        as a server, found that a start is due: it is not given out where another came, or ended, since.
+        `token` is a new random one (`sayso.model.ids.new_token`) that `finish` needs. The caller knows it even if this
+        call is interrupted, and can then still record that nothing ran. `by` is the worker that runs the call, by
+        default this process. `seen` is the request as it was when the caller, e.g. a server, found that it can be
+        started; the start is refused if another one began or ended since.
 
         Raises:
-            StartRefusedError: One of its kinds; the call must not run.
+            StartRefusedError: Or a subclass; the call must not run.
         """
         me = worker.current() if by is None else by
         started = self._transact(_started, request_id, me, token, seen)
@@ -123,31 +123,31 @@ class ProgramStore(RequestStore):
         return started
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
-        """In one transaction, record how the started call ended, and save a run; only the token's holder may.
+        """In one transaction, record how a started call ended, and save a run; needs the token of the start.
 
-        Of a call that is `unknown` by now, because its lease was lost, the outcome is recorded as of any other.
+        If the call is `unknown` because its lease was lost, its outcome is recorded like any other.
 
         Raises:
-            StartRefusedError: It has ended already, or was started by somebody else; nothing was recorded. Where a
-                person or hook has said how it ended, the journal has a row `late` that says what the worker says.
-            RunBusyError: Somebody else has the run in hand. How the call ended is recorded all the same.
+            StartRefusedError: It has already ended, or another worker started it; nothing was recorded. If a person or
+                hook has resolved it, the journal gets an entry `late` with the worker's outcome.
+            RunBusyError: Somebody else holds the run. The outcome of the call is recorded nevertheless.
         """
         try:
             return self._transact(_finished, request_id, token, outcome, saved)
-        finally:  # also where the store could not be told: nobody will, and the call becomes `unknown`
+        finally:  # even if the store failed: nobody retries, and the call becomes `unknown`
             worker.release(self._whole, token)
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
-        """In one transaction, renew the leases of calls that run; `sayso.stores.worker` does so for this process.
+        """In one transaction, renew the leases of running calls; `sayso.stores.worker` does so for this process.
 
-        A call whose worker's name has a lease counts as running for as long as that says, from its start and from each
-        renewal. Then `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again.
+        A call whose worker's name has a lease is running for that time after its start and after each renewal. Then
+        `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again.
 
         Args:
             starts: Ids of requests, each with the token of its start.
 
         Returns:
-            The ids of those whose lease was lost: `unknown` by now, resolved, or started by somebody else.
+            The ids of those whose lease was lost: they are `unknown`, were resolved, or were started by another worker.
         """
         return self._transact(_renewed, starts)
 
@@ -155,48 +155,48 @@ class ProgramStore(RequestStore):
 
     @abstractmethod
     def get_run(self, run_id: str) -> RunSnapshot:
-        """Return a run and its steps as last committed; raises `RunNotFoundError`."""
+        """Return a committed run and its steps; raises `RunNotFoundError`."""
 
     @abstractmethod
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
-        """Return runs, newest first, and what to give back as `cursor` to get those that follow; None at the end."""
+        """Return runs, newest first, and the `cursor` for those that follow; None at the end."""
 
     @abstractmethod
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        """Return the ids of runs that could go on: paused ones that wait for something decided, and broken ones.
+        """Return the ids of runs that can continue: paused ones that wait only for decided requests, and broken ones.
 
-        A run waits for the requests that its steps name (`Step.waits`). One is decided when it neither waits for a
-        person (`pending`) nor is under way (`running`, `unknown`). A run whose holder is gone counts as broken.
-        Those that nobody touched for longest come first; only runs of runnables with one of these names.
+        A run waits for the requests that its steps name (`Step.waits`). A request is decided if it is neither `pending`
+        nor in progress (`running`, `unknown`). A run whose holder is gone counts as broken. Only runs of runnables with
+        one of these names are returned, the least recently updated first.
         """
 
     def save_run(self, saved: RunUpdate) -> None:
-        """In one transaction, write what its holder saved of a run.
+        """In one transaction, save what the holder of a run writes.
 
         Raises:
-            RunBusyError: Somebody else has the run in hand; nothing was written.
+            RunBusyError: Somebody else holds the run; nothing was written.
         """
         self._transact(save, saved)
 
     def take_run(self, run_id: str, holder: str, *, gone: str | None = None) -> RunSnapshot:
-        """In one transaction, take a run in hand and return it as it was before; an ended one is only returned.
+        """In one transaction, take hold of a run, and return it as it was before. An ended run is only returned.
 
         Args:
-            run_id: Which run.
+            run_id: The run.
             holder: Who takes it.
-            gone: A holder of which the caller knows that it has let go, because it is on the holder's machine.
+            gone: A holder that the caller, on the same machine, knows to have released it.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            RunBusyError: Somebody else has it in hand, and may still live.
+            RunNotFoundError: No run has this id.
+            RunBusyError: Somebody else holds it and may still be alive.
         """
         before = self._transact(_taken, run_id, holder, gone)
         return RunSnapshot(before, self.get_run(run_id).steps)
 
     def leave_run(self, saved: RunUpdate, state: RunState) -> None:
-        """In one transaction, write what is left to save, and hand the run back; does nothing to one held elsewhere."""
+        """In one transaction, save the rest of a run and release it; does nothing if somebody else holds it."""
         self._transact(_left, saved._replace(left=state))
 
 
@@ -206,7 +206,7 @@ class ProgramStore(RequestStore):
 def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Request:
     held = tx.holder(request.fingerprint) if request.key is None else _keyed(tx, request, request.key)
     if held is not None and held.id == request.id:
-        return held  # sent again, because the answer was lost: all of it was done the first time
+        return held  # sent again because the answer was lost; it was complete the first time
     expired = None if held is None else lifecycle.expire(held, tx.now())
     met = held if expired is None else None
     if expired is not None:
@@ -219,13 +219,13 @@ def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Reques
         for approval in approvals:
             update(tx, approval)
             request = approval.request
-    if saved is not None:  # a run goes on at once with what need not wait
+    if saved is not None:  # a run that need not wait is not released
         save(tx, saved if met is None and not approvals else saved._replace(left=None))
     return met or request
 
 
 def _keyed(tx: Transaction, request: Request, key: str) -> Request | None:
-    """Return the request of the key of one that is asked now."""
+    """Return the request with the key of a new one."""
     known = tx.keyed(request.run_id, key)
     if known is not None:
         if not tx.verify(known):
@@ -274,7 +274,7 @@ def _finished(
 
 
 def _note_late(tx: Transaction, request_id: str, token: str, outcome: Outcome) -> None:
-    """Write what a worker says of its call after a person, or a hook, has said how it ended; the request stays."""
+    """Write a worker's outcome after a person or hook has resolved its call; the request does not change."""
     request = tx.load(request_id)
     execution = request.execution
     if execution is None or execution.token != token or execution.resolved_by is None:

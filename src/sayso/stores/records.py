@@ -23,16 +23,16 @@ from sayso.model.reviewer import Identity
 
 @dataclass(frozen=True)
 class Record:
-    """One small row.
+    """A small JSON row.
 
     Attributes:
-        kind: What it is, e.g. `token`; whoever keeps records of a kind owns the word.
-        key: Which one it is; there is one record of this kind and key.
-        body: JSON values; they are copied when they are kept.
-        due: When something is to be done about it; None where nothing is.
+        kind: What it is, e.g. `token`; the module that writes records of a kind owns the name.
+        key: Unique among the records of its kind.
+        body: JSON values; they are copied when stored.
+        due: When it needs attention; None if never.
 
     Raises:
-        ValueError: The kind or the key is empty or no text that can be written, or the instant has no zone.
+        ValueError: The kind or the key is empty or cannot be stored as text, or the instant has no time zone.
     """
 
     kind: str
@@ -59,7 +59,7 @@ def _is_writable(text: str) -> bool:
 
 
 class RecordRow(NamedTuple):
-    """A record as stores write it: the body as sorted JSON, and the instant in microseconds."""
+    """A stored record: the body as sorted JSON, and the instant in microseconds."""
 
     kind: str
     key: str
@@ -68,19 +68,19 @@ class RecordRow(NamedTuple):
 
 
 def row_of(record: Record) -> RecordRow:
-    """Return what is written of a record; raises `TypeError` or `ValueError` where its body is no JSON."""
+    """Return the row of a record; raises `TypeError` or `ValueError` if its body is not JSON."""
     return RecordRow(
         record.kind, record.key, dumps_sorted(record.body), None if record.due is None else microseconds(record.due)
     )
 
 
 def digest_of(row: RecordRow) -> str:
-    """Return the digest of a whole record, its body opened, for the journal."""
+    """Return the digest of a whole record with its body decrypted, for the journal."""
     return hashlib.sha256(dumps(list(row)).encode()).hexdigest()
 
 
 def record_of(row: RecordRow) -> Record:
-    """Return the record of a row; raises `StoreCorruptError` where somebody wrote something else into it."""
+    """Return the record of a row; raises `StoreCorruptError` if the row was altered."""
     try:
         body: Any = json.loads(row.body)
         due = None if row.due is None else instant(row.due)
@@ -97,14 +97,14 @@ T = TypeVar("T")
 
 
 class Note(NamedTuple):
-    """A row of the journal that is about no request, written together with a record.
+    """A journal entry that is not about a request and is written together with a record.
 
     Attributes:
-        run_id: In which chain.
+        run_id: The chain.
         event: What happened.
         by: Who did it.
-        channel: Through which channel.
-        detail: What else there is to say.
+        channel: The channel that was used.
+        detail: Further facts.
     """
 
     run_id: str
@@ -115,83 +115,83 @@ class Note(NamedTuple):
 
 
 class RecordTransaction(Protocol):
-    """What a store offers to the verbs about records inside one transaction."""
+    """What a store offers to the verbs for records inside one transaction."""
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record, as this transaction left it."""
+        """Return a record as written so far in this transaction."""
         ...
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        """Return the keys of a kind, in order."""
+        """Return the sorted keys of a kind."""
         ...
 
     def put_record(self, row: RecordRow) -> None:
-        """Write a record, new or in place of the one of its kind and key."""
+        """Write a new record, or replace the one with its kind and key."""
         ...
 
     def drop_record(self, kind: str, key: str) -> None:
-        """Take a record away that is there."""
+        """Remove a record that exists."""
         ...
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        """Write a row of the journal that is about no request."""
+        """Write a journal entry that is not about a request."""
         ...
 
     def newest(self, run_id: str) -> Entry | None:
-        """Return the newest row of a chain in which there are only notes.
+        """Return the newest entry of a chain that contains only notes.
 
-        Until the end of the transaction nobody else writes a record and its row in that chain.
+        Until the end of the transaction, nobody else writes a record together with its entry in that chain.
         """
         ...
 
 
 class RecordVerbs(ABC):
-    """The part of `sayso.stores.base.Store` that is about records."""
+    """The verbs of `sayso.stores.base.Store` for records."""
 
     @abstractmethod
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
-        """As `RequestStore._transact`."""
+        """See `RequestStore._transact`."""
 
     @abstractmethod
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record as last committed."""
+        """Return a committed record."""
 
     @abstractmethod
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        """Return records as last committed: by key, those after this one; or by due, those due by this microsecond."""
+        """Return committed records: by key, those after `after`; or by due time, those due by this microsecond."""
 
     def keep(self, record: Record, *, only_new: bool = False, note: Note | None = None) -> bool:
-        """In one transaction, write a record, in place of the one of its kind and key.
+        """In one transaction, write a record, replacing the one with its kind and key.
 
         Args:
-            record: What to keep.
-            only_new: Where there is one of this kind and key already, write nothing and return False.
-            note: What the journal says of it, written if the record is.
+            record: The record.
+            only_new: If there is a record with this kind and key, write nothing and return False.
+            note: A journal entry that is written with the record.
 
         Raises:
-            TypeError: Its body is no JSON; `ValueError` for a number that JSON does not have.
+            TypeError: Its body is not JSON; `ValueError` for a number that JSON does not have.
         """
         return self._transact(_keep, row_of(record), note, only_new=only_new)
 
     def record(self, kind: str, key: str) -> Record | None:
-        """Return a record as last committed; None where there is none."""
+        """Return a committed record; None if there is none."""
         row = self._record_row(kind, key)
         return None if row is None else record_of(row)
 
     def record_row(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record's row as last committed, for who has read it before and asks whether it still is that."""
+        """Return a committed record's row, for a caller that checks whether it has changed."""
         return self._record_row(kind, key)
 
     def records(
         self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000
     ) -> Sequence[Record]:
-        """Return records of a kind as last committed, ordered by key.
+        """Return committed records of a kind, ordered by key.
 
         Args:
-            kind: Which ones.
-            due_by: Only those that are due at this instant or before, those first that are due for longest.
-            after: The last key seen, to get what follows; not together with `due_by`.
-            limit: How many at most.
+            kind: The kind.
+            due_by: Only those due at this instant or before, the longest overdue first.
+            after: The last key seen, to get the next page; not together with `due_by`.
+            limit: The maximum number.
 
         Raises:
             ValueError: Both `due_by` and `after` are given.
@@ -202,29 +202,29 @@ class RecordVerbs(ABC):
         return [record_of(row) for row in self._record_rows(kind, due, after, limit)]
 
     def count_records(self, kind: str, most: int) -> int:
-        """Return how many records of a kind there are, as last committed; `most` where there are more."""
+        """Return how many committed records of a kind there are, at most `most`."""
         return len(self._record_rows(kind, None, "", most))
 
     def swap(self, before: Record, after: Record, *, note: Note | None = None) -> bool:
-        """In one transaction, write a record's next version if it is still as it was read, in body and due.
+        """In one transaction, write a record's next version, if body and due time have not changed since it was read.
 
         Args:
-            before: As it was read.
-            after: What to write.
-            note: What the journal says of it, written if the record is.
+            before: The record as it was read.
+            after: The new record.
+            note: A journal entry that is written with the record.
 
         Returns:
-            Whether it was; where not, it was changed or dropped meanwhile, and nothing was written.
+            Whether it was written. If not, it was changed or dropped meanwhile, and nothing was written.
 
         Raises:
-            ValueError: The two are not of one kind and key.
+            ValueError: Their kinds or keys differ.
         """
         if (before.kind, before.key) != (after.kind, after.key):
             raise ValueError(f"{after.kind} {after.key!r} is no next version of {before.kind} {before.key!r}")
         return self._transact(_swap, row_of(before), row_of(after), note)
 
     def drop(self, kind: str, key: str) -> bool:
-        """In one transaction, take a record away; return whether it was there."""
+        """In one transaction, remove a record; return whether it existed."""
         return self._transact(drop_if_there, kind, key)
 
 
@@ -250,7 +250,7 @@ def records_in(store: RecordVerbs, kind: str) -> Iterator[Record]:
 
 
 def drop_if_there(tx: RecordTransaction, kind: str, key: str) -> bool:
-    """Take a record away; return whether it was there."""
+    """Remove a record; return whether it existed."""
     if tx.find_record(kind, key) is None:
         return False
     tx.drop_record(kind, key)

@@ -1,4 +1,4 @@
-"""What both doors of a store have: look at a request, wait for it, write what time has made of it, resolve it."""
+"""The verbs that programs and people share: read a request, wait for it, record what time has changed, resolve it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _settled(tx: Transaction, request_id: str, gone: str | None) -> Request:
 
 
 def is_lost(request: Request, now: datetime, renewed: Callable[[], Record | None]) -> bool:
-    """Say whether the lease of a call that runs has ended; `renewed` looks for its renewal, where there may be one."""
+    """Return whether the lease of a running call has ended; `renewed` returns its renewal, if there may be one."""
     execution = request.execution
     span = None if execution is None else worker.lease_of(execution.worker)
     if span is None or execution is None or now < execution.started_at + span:
@@ -60,19 +60,19 @@ def _renewal(tx: Transaction, request_id: str) -> Record | None:
 
 
 def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
-    """Take away what renewals have left; a short call had none, and pays no look for it."""
+    """Remove a lease's renewal. A short call had none, and is spared the look-up."""
     execution = request.execution
     span = None if execution is None else worker.lease_of(execution.worker)
-    if execution is None or span is None or now < execution.started_at + span / 4:  # they begin after half of it
+    if execution is None or span is None or now < execution.started_at + span / 4:  # renewals begin after half
         return
     drop_if_there(tx, LEASE, request.id)
 
 
 def put_lease(tx: Transaction, request: Request, now: datetime) -> None:
-    """Renew the lease of a call that runs, for as long as its worker's name says; nothing where that says nothing."""
+    """Renew the lease of a running call for the span in its worker's name; does nothing if there is none."""
     span = None if request.execution is None else worker.lease_of(request.execution.worker)
     if span is not None:
-        tx.find_record(LEASE, request.id)  # Postgres wants to know whether it is there
+        tx.find_record(LEASE, request.id)  # on Postgres, `put_record` must know whether it exists
         tx.put_record(row_of(Record(LEASE, request.id, {}, now + span)))
 
 
@@ -85,14 +85,14 @@ def _resolved(tx: Transaction, request_id: str, **options: Any) -> Request | err
 
 
 class RequestStore(ABC):
-    """What both doors have: look at one request, wait for it, and write down what time has made of it.
+    """The verbs that programs and people share: read a request, wait for it, and record what time has changed.
 
     Every method may be called from any thread.
 
     Attributes:
-        url: What opens this store again, e.g. `sqlite:///sayso.db`.
-        blocks: Whether verbs wait for a disk or network; the async side then runs them in a thread.
-        look_again: Seconds until one who waits for a request looks by itself, in case that no `watch` told of a change.
+        url: The address that opens this store again, e.g. `sqlite:///sayso.db`.
+        blocks: Whether verbs wait for a disk or network; async callers then run them in a thread.
+        look_again: Seconds after which a waiting caller reads its request again, in case `watch` missed a change.
     """
 
     url: str
@@ -101,46 +101,46 @@ class RequestStore(ABC):
 
     @abstractmethod
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
-        """Run `work(tx, ...)` in one transaction, alone. A fault that it returns is raised after the commit.
+        """Run `work(tx, ...)` in one transaction, alone. An error that it returns is raised after the commit.
 
-        A fault that it raises undoes everything.
+        An error that it raises rolls the transaction back.
         """
 
     @abstractmethod
     def get(self, request_id: str) -> Request:
-        """Return a request as last committed; raises `RequestNotFoundError`."""
+        """Return a committed request; raises `RequestNotFoundError`."""
 
     def as_heard(self, request_id: str) -> Request:
-        """Return a request for one who waits for it: as `get`, or as the last news said; short, where `get` is not.
+        """Return a request for a caller that waits for it: as `get`, or from the last change message; returns soon.
 
         Raises:
-            StoreUnavailableError: The store cannot be asked now, which ends no wait.
+            StoreUnavailableError: The store cannot be reached now, which does not end a wait.
         """
         return self.get(request_id)
 
     @abstractmethod
     def by_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with this effect in the order they were asked, as last committed."""
+        """Return the committed requests with this effect in the order in which they were asked."""
 
     @abstractmethod
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
-        """Call `wake`, from some thread, after any change of this request, by this or another process.
+        """Call `wake`, from some thread, after any change of this request by this or another process.
 
-        It may be called without need. Calling what is returned ends it.
+        It may also be called without a change. The returned function ends it.
         """
 
     @abstractmethod
     def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake`, from some thread, after any change of any request or run, by this or another process.
+        """Call `wake`, from some thread, after any change of any request or run by this or another process.
 
-        It may be called without need. Calling what is returned ends it.
+        It may also be called without a change. The returned function ends it.
         """
 
     @abstractmethod
     def sweep(self) -> int:
-        """Settle everything that is due, each in its own transaction; return how many requests changed.
+        """Settle everything that is due, each request in its own transaction; return how many requests changed.
 
-        One that was altered, or cannot be read, is left as it is, with a line in the log, and holds up no other.
+        A request that was altered or cannot be read is skipped with a warning in the log.
         """
 
     @abstractmethod
@@ -149,21 +149,21 @@ class RequestStore(ABC):
 
     @property
     def public_url(self) -> str:
-        """`url` as it may be shown: without the password that may stand in it."""
+        """`url` without its password, if it has one."""
         before, at, rest = self.url.rpartition("@")
         scheme, slashes, user = before.partition("://")
         name, colon, _ = user.partition(":")
         return f"{scheme}{slashes}{name}:***{at}{rest}" if at and slashes and colon else self.url
 
     def now(self) -> datetime:
-        """Return the store's instant, by which its verbs say what has ended: this machine's, or that of a server."""
+        """Return the store's time, by which its verbs decide what has ended: this machine's or that of a server."""
         return clock.now()
 
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
-        """In one transaction, write the end that was reached, an escalation, or `unknown` where the worker is gone.
+        """In one transaction, record the end of a request, an escalation, or `unknown` if its worker is gone.
 
-        A worker counts as gone when its process has surely ended, and when the lease of its call was not renewed.
-        `gone` is a worker that the caller knows to have ended. A row that does not match the journal is refused.
+        A worker is gone if its process has certainly ended, or if the lease of its call was not renewed. `gone` is a
+        worker that the caller knows to have ended. A row that does not match the journal is refused.
         """
         return self._transact(_settled, request_id, gone)
 
@@ -171,10 +171,10 @@ class RequestStore(ABC):
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
         channel: str, force: bool = False, token: str | None = None,
     ) -> Request:  # fmt: skip
-        """In one transaction, say how a call ended whose outcome is unknown; `roles` is None for a hook.
+        """In one transaction, record how a call with an unknown outcome ended; `roles` is None for a hook.
 
-        `force` also ends one that is recorded as running, on a person's word that its worker is gone. `token` names the
-        start that this is about; a later one is not resolved by it.
+        `force` also resolves a running call, on a person's word that its worker is gone. `token` names the start in
+        question; a later start is not resolved.
         """
         self.settle(request_id)
         return self._transact(
@@ -183,5 +183,5 @@ class RequestStore(ABC):
         )  # fmt: skip
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
-        """In one transaction, add a row to the journal that is about no request, e.g. a call denied by a rule."""
+        """In one transaction, add a journal entry that is not about a request, e.g. for a call that a rule denied."""
         self._transact(_noted, run_id, event, by, detail)

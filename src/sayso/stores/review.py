@@ -1,4 +1,4 @@
-"""The people's door to a store: list, decide, read the journal, and remove what is old."""
+"""The verbs of people: list, decide, read the journal, and purge."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ _PAGE, _REQUESTS = 1000, 500
 
 
 class ReviewStore(RequestStore):
-    """What people do, and those who look after a store: list, decide, read the journal, let go of what is old."""
+    """What reviewers and operators do: list, decide, read the journal, and purge."""
 
     @abstractmethod
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
-        """Return the ids that begin with `prefix`, at most `limit`."""
+        """Return at most `limit` ids that begin with `prefix`."""
 
     @abstractmethod
     def list(self, wanted: Filter, *, cursor: str | None = None, limit: int = 50, newest: bool = False) -> Page:
-        """Return a page of requests in the order they were asked, or the other way round with `newest`.
+        """Return a page of requests in the order in which they were asked, or in the opposite order with `newest`.
 
         Raises:
-            ValueError: The cursor is not one of this list.
+            ValueError: The cursor is not from this list.
         """
 
     @abstractmethod
     def count(self, wanted: Filter) -> int:
-        """Return how many requests a list would hold."""
+        """Return how many requests the list would have."""
 
     @abstractmethod
     def journal(
         self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
-        """Return rows of the journal, ordered by run and place; `after` is the (run, seq) of the last one seen."""
+        """Return journal entries, ordered by run and position; `after` is the (run, seq) of the last one seen."""
 
     @abstractmethod
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         """Return how requests are tied to the journal, ordered by id; `after` is the last id seen."""
 
     def legible(self, entry: Entry) -> Entry:
-        """Return a row of the journal with its words opened, where they are sealed; the link covers the sealed ones."""
+        """Return a journal entry with its words decrypted; its link covers the encrypted words."""
         return entry
 
     def decide(
@@ -64,11 +64,11 @@ class ReviewStore(RequestStore):
         seen: str | None,
         edited: Call | None = None,
     ) -> Request:
-        """In one transaction, take a decision; its `at` is the store's instant, its `fingerprint` what it is about.
+        """In one transaction, record a decision; the store sets its `at` and its `fingerprint`.
 
         Raises:
-            RequestNotFoundError: There is no such request.
-            DecisionRefusedError: One of its kinds; nothing changed.
+            RequestNotFoundError: No request has this id.
+            DecisionRefusedError: Or a subclass; nothing changed.
         """
         return self._transact(
             changed, request_id, lifecycle.decide, decision=decision, roles=roles, seen=seen, edited=edited,
@@ -76,18 +76,18 @@ class ReviewStore(RequestStore):
         )  # fmt: skip
 
     def undo(self, request_id: str, by: Identity, *, channel: str) -> Request:
-        """In one transaction, take back an approval or a vote of this person; raises `NotUndoneError`.
+        """In one transaction, undo an approval or a vote of this person; raises `NotUndoneError`.
 
-        Of an undo and a start that come at once, one is refused.
+        If an undo and a start arrive at once, one of them is refused.
         """
         return self._transact(changed, request_id, lifecycle.undo, by=by, channel=channel)
 
     def claim(self, request_id: str, by: Identity, *, roles: Collection[str], channel: str) -> Request:
-        """In one transaction, let a reviewer take a pending request on."""
+        """In one transaction, claim a pending request for a reviewer."""
         return self._transact(changed, request_id, teamwork.claim, by=by, person=by, roles=roles, channel=channel)
 
     def release(self, request_id: str, by: Identity, *, roles: Collection[str], force: bool, channel: str) -> Request:
-        """In one transaction, give a claimed request back."""
+        """In one transaction, release a claimed request."""
         return self._transact(
             changed, request_id, teamwork.release, by=by, person=by, roles=roles, force=force, channel=channel
         )
@@ -95,13 +95,13 @@ class ReviewStore(RequestStore):
     def extend(
         self, request_id: str, by: Identity, *, roles: Collection[str], span: timedelta, channel: str
     ) -> Request:
-        """In one transaction, move the request's or approval's end to `span` from now."""
+        """In one transaction, set the end of a request or approval to `span` from now."""
         return self._transact(
             changed, request_id, teamwork.extend, by=by, person=by, roles=roles, span=span, channel=channel
         )
 
     def heads(self) -> Iterator[Head]:
-        """Yield the newest row of every chain, ordered by run."""
+        """Yield the newest entry of every chain, ordered by run."""
         last: Head | None = None
         for entry in rows_of(self):
             if last is not None and entry.run_id != last.run_id:
@@ -111,30 +111,30 @@ class ReviewStore(RequestStore):
             yield last
 
     def purge(self, request_id: str, by: Identity, *, before: datetime, channel: str) -> Request:
-        """In one transaction, remove what a request was about that ended before; see `sayso.model.journal`.
+        """In one transaction, remove the content of a request that ended before an instant; see `sayso.model.journal`.
 
-        The bytes may stay in the files until `scrub`. Does nothing to one that was purged already.
+        The bytes may stay in the files until `scrub`. Does nothing if it was already purged.
 
         Raises:
-            RequestNotFoundError: There is no such request.
-            PurgeRefusedError: Something can still happen to it, its run still needs it, or it ended later.
+            RequestNotFoundError: No request has this id.
+            PurgeRefusedError: The request is not final, its run still needs it, or it ended later.
         """
         return self._transact(_purged, request_id, by, before, channel)
 
     def purge_run(self, run_id: str, by: Identity, *, before: datetime, channel: str) -> None:
-        """In one transaction, remove all steps of a run that ended before; it is never begun again.
+        """In one transaction, remove all steps of a run that ended before an instant; it is never run again.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            PurgeRefusedError: It has not ended, or later.
+            RunNotFoundError: No run has this id.
+            PurgeRefusedError: It has not ended, or ended later.
         """
         self._transact(_purged_run, run_id, by, before, channel)
 
     def scrub(self) -> bool:
-        """Let nothing of what was removed remain in the files of the store.
+        """Erase what was purged from the files of the store.
 
         Returns:
-            Whether nothing remains; where not, others were reading meanwhile, and it is to be tried again.
+            Whether everything is erased; if not, others were reading, and it must be tried again.
         """
         return True
 
@@ -145,10 +145,10 @@ class ReviewStore(RequestStore):
 def requests_in(
     store: ReviewStore, wanted: Filter, *, newest: bool = False, since: datetime | None = None
 ) -> Iterator[Request]:
-    """Yield requests in the order of asking, or the newest first; what has expired by now is not recorded.
+    """Yield requests in the order in which they were asked, or newest first; expiries are not recorded.
 
     Args:
-        since: The newest first, and only those that were asked then or later.
+        since: Newest first, and only those that were asked at this instant or later.
     """
     cursor, has_more = None, True
     while has_more:
@@ -156,7 +156,7 @@ def requests_in(
         found = [request for request in page.requests if since is None or request.created_at >= since]
         yield from found
         cursor = page.cursor
-        # Clocks of two programs differ, so only a whole page of older ones is the end.
+        # The clocks of two programs differ, so only a whole page of older requests ends the list.
         has_more = cursor is not None and (since is None or bool(found))
 
 
@@ -164,7 +164,7 @@ def rows_of(
     store: ReviewStore, *, run_id: str | None = None, request_id: str | None = None,
     after: tuple[str, int] | None = None,
 ) -> Iterator[Entry]:  # fmt: skip
-    """Yield the stored rows of the journal by run and place, after `after`, a (run, seq)."""
+    """Yield the stored journal entries by run and position, after `after`, a (run, seq)."""
     while True:
         page = store.journal(run_id=run_id, request_id=request_id, after=after, limit=_PAGE)
         yield from page
@@ -205,12 +205,12 @@ _CHUNK = 200
 
 @dataclass(frozen=True)
 class Search:
-    """Which requests a reviewer wants to see.
+    """A reviewer's search for requests.
 
     Attributes:
-        wanted: What the store looks for.
-        agent: Only what was asked under this name, or `issuer:name`; case and look-alike letters do not count.
-        asked_by: Only what was asked at this instant or before.
+        wanted: The filter for the store.
+        agent: Only requests asked under this name or `issuer:name`, ignoring case and look-alike letters.
+        asked_by: Only requests asked at this instant or before.
     """
 
     wanted: Filter
@@ -218,7 +218,7 @@ class Search:
     asked_by: datetime | None = None
 
     def page(self, store: ReviewStore, *, cursor: str | None, limit: int, newest: bool) -> Page:
-        """Return a page; raises `ValueError` where the cursor is none of this list."""
+        """Return a page; raises `ValueError` if the cursor is not from this list."""
         if self._is_indexed:
             return store.list(self.wanted, cursor=cursor, limit=limit, newest=newest)
         found: list[Request] = []
@@ -229,10 +229,10 @@ class Search:
             passing = passing[: limit - len(found)]
             ends = page
             if len(found) + len(passing) == limit and passing[-1] + 1 < len(page.requests):
-                # The cursor right behind the last one, which only a page that ends with it has.
+                # The cursor right after the last one; only a page that ends with it has that cursor.
                 ends = store.list(self.wanted, cursor=cursor, limit=passing[-1] + 1, newest=newest)
                 if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:
-                    chunk = 0  # somebody decided in between: read no more than there is room for, and need no such page
+                    chunk = 0  # a request changed meanwhile: read only as many as fit, which needs no such page
                     continue
             found += [page.requests[place] for place in passing]
             cursor = ends.cursor
@@ -240,7 +240,7 @@ class Search:
                 return Page(tuple(found), cursor)
 
     def count(self, store: ReviewStore) -> int:
-        """Return how many there are."""
+        """Return how many requests match."""
         if self._is_indexed:
             return store.count(self.wanted)
         return sum(map(self._passes, requests_in(store, self.wanted)))

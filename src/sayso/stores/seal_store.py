@@ -1,8 +1,8 @@
 """Encrypts the rows of a SQLite store that were written before `SAYSO_KEY` was set.
 
-A store with a key rejects readable text, because somebody may have inserted it by hand. This module accepts such text,
-so run it once, right after the key was set, and only if nobody else can write the file. Rows of the journal are never
-rewritten: their readable texts stay and are counted.
+A store with a key rejects plain text, because somebody may have inserted it by hand. This module accepts it, so run it
+once, right after the key was set, and only if nobody else can write the file. Journal entries are never rewritten:
+their plain texts stay and are counted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ AND detail NOT LIKE '%"comment":"sealed:%' AND detail NOT LIKE '%"reason":"seale
 
 
 class SealReport(NamedTuple):
-    """What was done.
+    """The result of encrypting a store.
 
     Attributes:
-        requests: How many there are.
-        sealed: How many of them had readable text, which is sealed now.
-        readable_rows: How many rows of the journal keep people's words readable; they cannot be changed.
+        requests: How many requests there are.
+        sealed: How many of them had plain text, which is now encrypted.
+        readable_rows: How many journal entries have people's words in plain text; they cannot be changed.
     """
 
     requests: int
@@ -46,11 +46,11 @@ class SealReport(NamedTuple):
 
 
 def seal_store(path: str | Path, key: str) -> SealReport:
-    """Seal all that stands readable in the store (requests, steps of runs, records), in one transaction.
+    """Encrypt all plain text in the store (requests, steps of runs, records), in one transaction.
 
     Raises:
-        StoreSealedError: A request was sealed with another key; nothing was changed.
-        StoreError: The file cannot be written, or is no store.
+        StoreSealedError: A request was encrypted with another key; nothing was changed.
+        StoreError: The file cannot be written, or is not a store.
     """
     seal = Seal(key)
     if not Path(path).is_file():
@@ -58,7 +58,7 @@ def seal_store(path: str | Path, key: str) -> SealReport:
     try:
         with opened(str(path)) as connection:
             migrate(connection, str(path))
-            connection.execute("PRAGMA secure_delete = ON")  # what was readable is overwritten
+            connection.execute("PRAGMA secure_delete = ON")  # overwrite the plain text
             connection.execute("BEGIN IMMEDIATE")
             try:
                 done = _sealed(connection, seal)
@@ -67,14 +67,14 @@ def seal_store(path: str | Path, key: str) -> SealReport:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log still has what was readable
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log still has the plain text
             return done
     except DATABASE_ERRORS as error:
         raise fault(error, str(path)) from error
 
 
 def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
-    """Seal the steps of runs and the records."""
+    """Encrypt the steps of runs and the records."""
     for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
         if _is_readable(body):
             connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))

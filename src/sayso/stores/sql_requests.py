@@ -1,7 +1,7 @@
-"""Reads of requests and of the journal, the same in every store that keeps them in SQL tables.
+"""Reads of requests and of the journal, shared by all stores with SQL tables.
 
-The text is SQLite's; a store on another database translates it. How many rows are wanted is written out, because a plan
-that Postgres makes for any number reads far too many.
+The SQL is SQLite's; other stores translate it. LIMIT is written as a literal, because a Postgres plan for a parameter
+reads far too many rows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NEWEST = f"SELECT {', '.join(Entry._fields)} FROM journal WHERE run_id = ? ORDER
 
 
 def none_of(kinds: Sequence[str]) -> str:
-    """Return the condition that there is no record of these kinds; of the stop, that the journal does not say so."""
-    # Each by itself: SQLite builds a table for a list of values, at every statement.
+    """Return the condition that there is no record of these kinds and, for the stop, none in the journal either."""
+    # One condition per kind: for a list of values, SQLite would build a table in every statement.
     parts = [f"NOT EXISTS (SELECT 1 FROM record WHERE kind = {kind!r})" for kind in kinds]
     if STOP in kinds:
         newest = f"SELECT event FROM journal WHERE run_id = '{CHAIN}' ORDER BY seq DESC LIMIT 1"
@@ -34,7 +34,7 @@ def none_of(kinds: Sequence[str]) -> str:
 
 
 def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
-    """Return the parts of a condition that all hold, and the values bound in them."""
+    """Return the terms of an AND condition, and the values bound in them."""
     parts: list[str] = []
     values: list[Any] = []
     if wanted.states:
@@ -65,7 +65,7 @@ def _in_states(wanted: Filter) -> tuple[str, list[Any]]:
     if wanted.at is None:
         return part, values
     at = microseconds(wanted.at)
-    # Only what is live has an end.
+    # Only live requests have an end.
     part, values = f"{part} AND (ends_at IS NULL OR ends_at > ?)", [*values, at]
     if State.EXPIRED in wanted.states:
         part, values = f"({part} OR (live = 1 AND ends_at <= ?))", [*values, at]
@@ -85,11 +85,11 @@ _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 
 
 class Selects(NamedTuple):
-    """The statements by which a store reads requests with the newest rows of the journal about them.
+    """The statements with which a store reads requests together with their newest journal entries.
 
     Attributes:
-        columns: Those of a request's row, for a list.
-        load: Reads them and the journal's newest row; a condition is still to follow.
+        columns: The columns of a request's row, for a list.
+        load: Reads them and the newest journal entry; a condition must be appended.
         by_effect: Reads the requests with an effect.
     """
 
@@ -104,7 +104,7 @@ class SqlRequestReads(Store):
     seal: Seal
     selects: ClassVar[Selects]
     _schemas: dict[str, str]
-    """Texts of schemas by id, as far as they are known."""
+    """The known texts of schemas, by id."""
 
     @abstractmethod
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -116,7 +116,7 @@ class SqlRequestReads(Store):
 
     @abstractmethod
     def _anchor(self, found: tuple[Any, ...]) -> Anchor:
-        """Return how a row, with the journal's newest about it, is tied to the journal."""
+        """Return how a row, given with its newest journal entry, is tied to the journal."""
 
     def _schema(self, digest: str) -> str:
         text = self._schemas.get(digest)
@@ -130,7 +130,7 @@ class SqlRequestReads(Store):
     @property
     @abstractmethod
     def _place(self) -> str:
-        """What errors call the store."""
+        """The store's name in errors."""
 
     def get(self, request_id: str) -> Request:
         found = self._query(f"{self.selects.load}r.id = ?", (request_id,))
@@ -180,7 +180,7 @@ class SqlRequestReads(Store):
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
         if request_id is not None and run_id is None:
-            # The journal is kept by run; a request's rows all stand in its run's chain.
+            # The journal is ordered by run, and all entries of a request are in its run's chain.
             found = self._query(_RUN_OF, (request_id,))
             if not found:
                 return []

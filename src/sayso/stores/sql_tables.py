@@ -1,9 +1,9 @@
-"""Runs and records in SQL tables: what a transaction writes, and what a store reads. The text is SQLite's.
+"""Runs and records in SQL tables: the writes of a transaction, and the reads of a store. The SQL is SQLite's.
 
-Adding a step costs the same however many there are; one query reads a run with all its steps. Each step stores a digest
-of itself and of the previous step, and the run one of its row and of its newest step, so an altered row is detected
-before the run goes on. Encrypted bodies are bound to their place (the run, number and place of a step, the kind and key
-of a record), so they cannot be moved.
+Adding a step costs the same for any number of steps; one query reads a run with all its steps. Each step has a digest
+of itself and of the previous step, and each run one of its row and of its newest step, so that an altered row is
+detected before the run continues. Encrypted bodies are bound to their place (the run, number and place of a step, the
+kind and key of a record), so they cannot be moved.
 """
 
 from __future__ import annotations
@@ -69,18 +69,18 @@ _COUNT_RECORDS = "SELECT count(*) FROM (SELECT 1 FROM record WHERE kind = ?"
 
 
 class SqlTableWrites:
-    """The part of a transaction that is about runs and records."""
+    """The part of a transaction for runs and records."""
 
     _execute: Callable[..., Any]
     _seal: Seal
     changed_runs: list[str]
     find_by: ClassVar[str] = _GET_RECORD
-    """How a record is read that may be written then."""
+    """The query for a record that may then be written."""
 
     def run(self, run_id: str) -> RunRecord | None:
         found = self._found(run_id)
         if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:
-            # A run is kept with its first step: begun anew, it would do again what its steps say was done.
+            # A run is stored with its first step: if it began again, it would repeat what its steps record as done.
             raise _altered(run_id, "row")
         return None if found is None else found[0]
 
@@ -113,26 +113,26 @@ class SqlTableWrites:
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         try:
             found = self._execute(self.find_by, (kind, key)).fetchone()
-        except UnicodeEncodeError:  # a text with lone surrogates, which no row can hold
+        except UnicodeEncodeError:  # a text with lone surrogates, which no row can contain
             return None
         return None if found is None else _opened(found, self._seal)
 
     def record_keys(self, kind: str) -> Sequence[str]:
         found = self._execute(_RECORD_KEYS, (kind,)).fetchall()
-        return [key for (key,) in found] if found else ()  # asked in nearly every transaction, and mostly there is none
+        return [key for (key,) in found] if found else ()  # most transactions ask this, and usually there is none
 
     def put_record(self, row: RecordRow) -> None:
         self._execute(_PUT_RECORD, self.closed(row))
 
     def closed(self, row: RecordRow) -> RecordRow:
-        """Return a record as it is kept."""
+        """Return a record with its body encrypted."""
         return row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind)))
 
     def drop_record(self, kind: str, key: str) -> None:
         self._execute(_DROP_RECORD, (kind, key))
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        """Return a run, and the number and the link of its newest step."""
+        """Return a run, with the number and the link of its newest step."""
         found = self._execute(_GET_RUN, (run_id,)).fetchone()
         if found is None:
             return None
@@ -212,14 +212,14 @@ def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
 
 
 def _link(before: str | None, *values: Any) -> str:
-    """Return the digest that ties a row to the step before it; what a body says is covered, not how it is sealed."""
+    """Return the digest that ties a row to the previous step; it covers decrypted values, whatever the encryption."""
     return hashlib.sha256(dumps([before, *values]).encode()).hexdigest()
 
 
 def _is_linked(link: Any, before: Any, *values: Any) -> bool:
     try:
         return link == _link(before, *values)
-    except (TypeError, ValueError):  # bytes, which no row of ours holds
+    except (TypeError, ValueError):  # bytes, which sayso never writes
         return False
 
 
@@ -254,7 +254,7 @@ def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
 
 def _opened(found: Sequence[Any], seal: Seal) -> RecordRow:
     row = RecordRow._make(found)
-    if not isinstance(row.body, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever somebody wrote into the file
+    if not isinstance(row.body, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the file may have been altered
         raise errors.StoreCorruptError(
             f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed"
         )

@@ -1,9 +1,9 @@
 """The SQLite store: all requests in one file. The default, for any number of processes on one machine.
 
 It uses WAL and `synchronous=FULL`: a verb is atomic, and what it wrote survives a power cut. Verbs that arrive together
-share one commit (group commit); reads use a connection of their own. Also here: filters as SQL, and `scrub`, which
-removes purged data from the file. Connections are opened and closed by `sayso.stores.sqlite_file`. Do not use this
-store on network file systems, whose locks are unreliable.
+share one commit (group commit); reads use their own connection. Also here: filters as SQL, and `scrub`, which erases
+purged data from the file. Connections are opened and closed by `sayso.stores.sqlite_file`. Do not use this store on
+network file systems, whose locks are unreliable.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from sayso.stores.sqlite_transaction import (
 from sayso.stores.watch import BUSY, Bell, Watched, Watcher, forget_after_fork
 
 _PAGE = 1000
-# SQLite takes the other columns from the row that has the greatest `seq`.
+# SQLite takes the other columns from the row with the greatest `seq`.
 _HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY run_id ORDER BY run_id LIMIT ?"
 
 
@@ -66,7 +66,7 @@ _BUSY_SECONDS = 30.0
 
 
 class _Op:
-    """One caller's verb, waiting for its commit."""
+    """A caller's verb that waits for its commit."""
 
     __slots__ = ("done", "error", "result", "work")
 
@@ -78,13 +78,13 @@ class _Op:
 
 
 def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
-    """Run the verbs of a batch, one after the other, on one transaction."""
+    """Run the verbs of a batch, one after the other, in one transaction."""
     for op in batch:
         before = len(tx.changed)
         tx.has_guessed = False
         op.result = op.work(tx)
         if tx.has_guessed and len(tx.changed) == before:
-            raise Stale  # as for one alone
+            raise Stale  # as for a single verb
     tx.has_guessed = False
 
 
@@ -92,12 +92,12 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     """The store behind `sqlite:///path`.
 
     Args:
-        path: The file; it is made, mode 0600, with its folder, when it is not there.
-        key: Seals arguments, answers, what is recorded of decisions and outcomes, and people's words in the journal
-            (see `sayso.stores.codec`).
+        path: The file. It is created with mode 0600, and its folder too, if it does not exist.
+        key: Encrypts arguments, answers, the recorded parts of decisions and outcomes, and people's words in the
+            journal (see `sayso.stores.codec`).
 
     Raises:
-        StoreError: One of its kinds, at the first use and not before.
+        StoreError: Or a subclass, at the first use and not before.
     """
 
     selects = Selects(COLUMNS, LOAD, BY_EFFECT)
@@ -118,24 +118,24 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._writing: Connection | None = None
         self._reading: Connection | None = None
-        self._leader: int | None = None  # the thread that commits a batch
-        self._open: SqliteTransaction | None = None  # the newest transaction; for its thread alone
+        self._leader: int | None = None  # the thread that is committing a batch
+        self._open: SqliteTransaction | None = None  # the newest transaction; used by its own thread only
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
     @property
     def locks(self) -> Sequence[threading.Lock]:
-        """Who has both uses no connection, nor lets another thread use one."""
+        """The locks to hold so that no thread uses a connection."""
         return self._write_lock, self._read_lock
 
     def disconnect(self) -> None:
-        """Close both connections; for who has both locks."""
+        """Close both connections; the caller holds both locks."""
         for connection in (self._writing, self._reading):
             if connection is not None:
                 close(connection)
         self._writing = self._reading = None
 
     def after_fork(self) -> None:
-        """Forget locks, threads and connections in a forked child."""
+        """Drop locks, threads and connections in a forked child."""
         self._bell = Bell()
         self._begin_afresh()
 
@@ -145,7 +145,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._writing = connection = in_place(self._writing)
         if connection is None:
             self._writing = connection = connect(self._path, JOURNAL_TRIGGERS)
-            self._cache = RowCache()  # what was seen over another connection is perhaps of another file
+            self._cache = RowCache()  # the cached rows may be from another file
             self._schemas = self._cache.schemas
         return connection
 
@@ -157,9 +157,9 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
-            if self._leader == threading.get_ident():  # a verb of a batch sees what those before it in the batch wrote
+            if self._leader == threading.get_ident():  # a verb of a batch sees what earlier ones in it wrote
                 return (self._writing or self._writer()).execute(sql, values).fetchall()
-            # The writing connection still has the pages that it wrote last, where another one would read them anew.
+            # The writing connection has the last written pages in its cache; another connection would read them again.
             if self._write_lock.acquire(blocking=False):
                 try:
                     return self._writer().execute(sql, values).fetchall()
@@ -167,15 +167,15 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                     self._write_lock.release()
             with self._read_lock:
                 return self._reader().execute(sql, values).fetchall()
-        except UnicodeEncodeError:  # asked for a text with lone surrogates, which no row can hold
+        except UnicodeEncodeError:  # the value is a text with lone surrogates, which no row can contain
             return []
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
     def _version(self) -> int:
-        # On the writing connection, for which only what others wrote is another version: what this store wrote has rung
-        # already, and many who wait here would look at it twice. Where that one is long in use, the other one is asked,
-        # whose number is never the same (one is even, one odd), and so they do.
+        # On the writing connection, whose version changes only by other connections' writes: this store's own writes
+        # have already rung the bell, and would make every waiter look twice. If it is in use for long, the reading
+        # connection is asked. Its numbers never equal the other's (one is even, one odd), so then everybody does look.
         try:
             if self._write_lock.acquire(timeout=BUSY):
                 try:
@@ -199,7 +199,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def __del__(self) -> None:
         for connection in filter(None, map(self.__dict__.get, ("_writing", "_reading"))):
-            close(connection)  # nobody else is left to do it
+            close(connection)  # nobody else will
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -218,14 +218,14 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return result
 
     def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
-        """Run one verb while nobody else waits: in one statement, or where that is not enough, in a transaction."""
+        """Run one verb while nobody else waits: in one statement, or, if that is not enough, in a transaction."""
         try:
             tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
             try:
                 result = work(tx, *args, **options)
                 tx.commit()
             except (Stale, errors.SaysoError):
-                pass  # the second try stands outside of this fault, so that what it raises does not tell of it
+                pass  # the second attempt is outside this handler, so that its exception has no context
             else:
                 return result, tx.changed
             return self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
@@ -242,7 +242,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
             connection.execute("BEGIN IMMEDIATE")
             result = work(tx)
             if tx.has_guessed and not tx.changed:
-                raise Stale  # an answer from memory that no compare-and-set has confirmed
+                raise Stale  # a result from memory that no compare-and-set has confirmed
             is_ready = True
             connection.execute("COMMIT")
         except DATABASE_ERRORS:
@@ -253,21 +253,21 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
                 connection.execute("ROLLBACK")
                 is_ready = False
             if is_ready:
-                # Also when Ctrl-C came while the commit was on its way: it happened, and must not happen again.
+                # Even if Ctrl-C arrived during the commit: it happened, and must not happen again.
                 for op in batch:
                     op.done = True
-            else:  # here, or by SQLite itself where the disk is full
-                self._cache.undone()  # no chain goes on from a row that was not committed
+            else:  # rolled back here, or by SQLite itself if the disk is full
+                self._cache.undone()  # no chain may continue from a row that was not committed
         self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 
     def _together(self, work: Callable[[Transaction], T]) -> T:
-        """Share a commit with whoever else waits."""
+        """Share a commit with other waiting verbs."""
         op, changes = _Op(work), list[Sequence[str]]()
         self._queue.append(op)
         try:
             with self._write_lock:
-                # Whoever had the lock before may have run this verb in its own commit.
+                # The previous holder of the lock may have run this verb in its own commit.
                 while not op.done:
                     self._lead(changes)
         except BaseException:
@@ -280,7 +280,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return op.result
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
-        """Do as `Store.together` says: each work is one transaction, and up to 256 share a commit."""
+        """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
         ops = [_Op(joined(self, work)) for work in works]
         self._queue.extend(ops)
         changes = list[Sequence[str]]()
@@ -295,14 +295,14 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return [result_of(op.result) if op.error is None else op.error for op in ops]
 
     def _ring(self, changes: Sequence[Sequence[str]]) -> None:
-        """Wake who waits for what was committed: without the lock, for what is woken may call a verb, or fork."""
+        """Wake the callers that wait for what was committed. Without the lock: they may call a verb, or fork."""
         for changed in changes:
             self._bell.ring(changed)
 
     def _lead(self, changes: list[Sequence[str]]) -> None:
-        """Commit what waits, and add what each commit changed.
+        """Commit the waiting verbs, and add what each commit changed to `changes`.
 
-        Verbs leave the queue when they are done, so that an interrupted leader loses none.
+        A verb leaves the queue when it is done, so that an interrupted leader loses none.
         """
         batch = [op for op in list(self._queue)[:_MOST] if not op.done]
         self._leader = threading.get_ident()
@@ -321,9 +321,9 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
             changed = self._tried(batch)
             if changed is None:
                 return False
-        except Exception as error:  # noqa: BLE001  whatever happened is this verb's caller's to hear
+        except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
             locked_out = isinstance(error, DATABASE_ERRORS) and is_busy(error)
-            if len(batch) > 1 and not locked_out:  # trying each alone would make the last wait as often as they are
+            if len(batch) > 1 and not locked_out:  # one by one, each would wait for the lock again
                 return False
             for op in batch:
                 op.error = fault(error, self._path) if isinstance(error, DATABASE_ERRORS) else error
@@ -333,8 +333,8 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         return True
 
     def _tried(self, batch: Sequence[_Op]) -> Sequence[str] | None:
-        """Run a batch and return what it changed; None where rows of several were stale."""
-        with suppress(Stale):  # as for one alone
+        """Run a batch and return what it changed; None if rows of several verbs were stale."""
+        with suppress(Stale):  # as for a single verb
             return self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
         return self._once(partial(_each, batch), is_fresh=True, batch=batch)[1] if len(batch) == 1 else None
 
@@ -369,7 +369,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
 
     def find(self, fingerprint: str) -> Request | None:
         if self._write_lock.acquire(blocking=False):
-            try:  # no look at an approval that was seen here last: its start compares the row and the journal
+            try:  # an approval last seen here is used unread: its start compares the row and the journal
                 known = self._cache.approved(fingerprint, self._file_version)
             finally:
                 self._write_lock.release()
@@ -400,10 +400,10 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     def scrub(self) -> bool:
         try:
             with self._write_lock, opened(self._path) as connection:
-                # Pages that were split or moved keep copies of what stood in them, and only writing all anew gets rid
-                # of those; then the log, which holds the pages as they were.
+                # Pages that were split or moved keep copies of their old content, which only VACUUM removes. After it,
+                # the log still has the old pages, so it is truncated.
                 connection.execute("VACUUM")
-                connection.execute("PRAGMA busy_timeout = 1000")  # who reads for longer is told about instead
+                connection.execute("PRAGMA busy_timeout = 1000")  # a reader that takes longer makes this return False
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error

@@ -1,6 +1,6 @@
-"""Connections to a SQLite file: opening and closing them, in a process that forks, and beside a file that is replaced.
+"""Connections to a SQLite file: opening and closing them, across forks, and when the file is replaced.
 
-Also here: making the file, readable by its owner only, and SQLite's errors as `sayso.errors`.
+Also here: creating the file, readable by its owner only, and SQLite's errors as `sayso.errors`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sayso import errors
 from sayso.stores.migrate import migrate, refuse_foreign
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What the module raises; the second where SQLite quotes damaged bytes in a message, or finds them in a row."""
+"""The exceptions of the module; the second if SQLite quotes damaged bytes in a message or finds them in a row."""
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 _UNREACHABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
-_SMALLEST = 512  # bytes of a database with one page
+_SMALLEST = 512  # size in bytes of the smallest database, one page
 _BUSY_SECONDS = 30.0
-_TICK = 2_000_000_000  # nanoseconds: the longest step of a file system's clock, FAT's
+_TICK = 2_000_000_000  # nanoseconds: the coarsest time stamps of a file system, FAT's
 _log = logging.getLogger("sayso")
 
 
@@ -41,12 +41,12 @@ def _code(error: Exception) -> int:
 
 
 def is_busy(error: Exception) -> bool:
-    """Say whether somebody else holds the lock."""
+    """Return whether somebody else holds the lock."""
     return _code(error) in _BUSY
 
 
 def fault(error: Exception, path: str) -> errors.StoreError:
-    """Return the fault to raise for one of `DATABASE_ERRORS`."""
+    """Return the error to raise for one of `DATABASE_ERRORS`."""
     code = _code(error)
     if code in _BUSY:
         return errors.StoreBusyError(f"{path} stayed locked by another process; nothing was recorded, try again")
@@ -72,7 +72,7 @@ def _why(path: str, error: Exception) -> str:
 
 
 def _shows_damage(error: Exception) -> bool:
-    # The module's own error about a row has no code. A table or column of ours is missing where the schema is damaged.
+    # The module's own error about a row has no code. A missing table or column means that the schema is damaged.
     text = str(error)
     return isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
 
@@ -81,15 +81,15 @@ def _shows_damage(error: Exception) -> bool:
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows which files stood at its path when it was opened.
+    """A connection that knows which files were at its path when it was opened.
 
     Attributes:
-        path: Of the database.
+        path: The path of the database.
         home: The path of its folder.
         log: The path of its write-ahead log.
-        file, log_file: Which files these were; None where there was none.
-        folder: Which one it was in, and when that had changed; None where it would not show another change.
-        number: Another one for another file.
+        file, log_file: The identities of these files; None if there was none.
+        folder: The folder's identity and change times; None if they would not reveal another change.
+        number: Differs for each file.
     """
 
     path, home, log, number = "", "", "", 0
@@ -99,23 +99,23 @@ class Connection(sqlite3.Connection):
 
 
 def in_place(connection: Connection | None) -> Connection | None:
-    """Return a connection; None where its file was removed or replaced, so that what it writes would be lost.
+    """Return a connection; None if its file was removed or replaced, so that its writes would be lost.
 
     Raises:
-        StoreCorruptError: The file is there, and its log was removed or replaced.
+        StoreCorruptError: The file exists, but its log was removed or replaced.
     """
     if connection is None:
         return None
-    # Who removes or replaces a file changes its folder. To look at the files themselves at every verb costs much more:
-    # Linux gives a file whose times were asked for a finer time at its next write, which it has to store, too.
+    # Removing or replacing a file changes its folder. Checking the files themselves at every verb costs much more:
+    # Linux gives a file whose times were read a finer time stamp at its next write, which it must then store.
     try:
-        found = os.stat(connection.home)  # noqa: PTH116  asked at every verb, and a path object costs more than the rest
+        found = os.stat(connection.home)  # noqa: PTH116  runs at every verb, and a `Path` would cost more than the rest
     except OSError:
         seen = None
     else:
-        # Its `mtime` can be put back, and who restores a copy does so (`rsync -a`, `tar`); on POSIX its `ctime` cannot.
+        # `mtime` can be set back, as tools that restore a copy do (`rsync -a`, `tar`); on POSIX, `ctime` cannot.
         changed = found.st_mtime_ns, found.st_ctime_ns
-        # The next change may get the same time as one within the last tick.
+        # Within one tick of the clock, the next change may get the same time stamp.
         seen = (found.st_dev, found.st_ino, *changed) if time.time_ns() - max(changed) > _TICK else None
     if seen is not None and seen == connection.folder:
         return connection
@@ -129,12 +129,12 @@ def in_place(connection: Connection | None) -> Connection | None:
             f"{connection.log} was removed or replaced while this program used {connection.path}; nothing was recorded,"
             " end every program that uses the file, and start them anew"
         )
-    connection.folder = None if os.path.islink(connection.path) else seen  # noqa: PTH114  a link leads to other folders
+    connection.folder = None if os.path.islink(connection.path) else seen  # noqa: PTH114  links lead elsewhere
     return connection
 
 
 def _identities(*paths: str) -> list[tuple[int, int] | None]:
-    """Return which files stand at these paths; None for one where there is none."""
+    """Return the identities of the files at these paths; None for a missing one."""
     identities: list[tuple[int, int] | None] = []
     for path in paths:
         try:
@@ -147,34 +147,34 @@ def _identities(*paths: str) -> list[tuple[int, int] | None]:
 
 
 def _make_file(path: Path) -> None:
-    """Make the file with our mode, because SQLite would with the process's umask; -wal and -shm take its mode."""
-    # Never opened when it is there: closing any descriptor of a file drops every lock that this process has on it, and
-    # then another process may take away the -wal file that the connections of this one still write to.
+    """Create the file with mode 0600, because SQLite would use the umask; -wal and -shm get the same mode."""
+    # An existing file is not opened here. Closing any descriptor of a file drops all locks of this process on it, and
+    # another process could then remove the -wal file to which this process's connections still write.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     if not os.access(path, os.R_OK | os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     found = path.stat()
-    if path.is_file() and found.st_nlink > 1:  # each name has a -wal of its own: who uses one never sees the other's
+    if path.is_file() and found.st_nlink > 1:  # each name has its own -wal: users of two see two stores
         raise errors.StoreUnavailableError(
             f"{path} has {found.st_nlink} names (hard links), and SQLite would keep a log for each, so that what is"
             " recorded under one is lost under the other; nothing was recorded, remove all names but one (a symbolic"
             " link may stay)"
         )
-    if path.is_file() and 0 < found.st_size < _SMALLEST:  # SQLite takes it for empty, and would write over it
+    if path.is_file() and 0 < found.st_size < _SMALLEST:  # SQLite treats it as empty, and would overwrite it
         raise errors.StoreCorruptError(f"{path} is not a sayso store; nothing was changed, name another file")
 
 
 def connect(path: str, also: Iterable[str] = ()) -> Connection:
-    """Return a connection to the file, which is made, with its folder, when it is not there.
+    """Return a connection to the file; the file and its folder are created if they do not exist.
 
     Args:
-        path: Absolute.
+        path: An absolute path.
         also: Statements to execute on the new connection.
 
     Raises:
-        StoreError: It cannot be opened, or is no store.
-        sqlite3.Error: The same, as SQLite says it.
+        StoreError: It cannot be opened, or is not a store.
+        sqlite3.Error: The same, as raised by SQLite.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -185,7 +185,7 @@ def connect(path: str, also: Iterable[str] = ()) -> Connection:
     except OSError as error:
         kind = errors.StoreReadOnlyError if error.errno == 30 else errors.StoreUnavailableError
         raise kind(f"{path} cannot be opened ({error.strerror})") from error
-    (file,) = _identities(path)  # before it is opened: one that takes its place meanwhile is another one
+    (file,) = _identities(path)  # before opening: a file that replaces it meanwhile counts as another one
     connection = _open(path)
     try:
         _prepare(connection, path)
@@ -204,7 +204,7 @@ def _prepare(connection: Connection, path: str) -> None:
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
-            connection.execute("PRAGMA page_size = 2048")  # of a new file; a commit writes whole pages
+            connection.execute("PRAGMA page_size = 2048")  # for a new file; a commit writes whole pages
             # Before the change to WAL, which is written into the file.
             refuse_foreign(connection, path)
             # Changing to WAL does not wait for the lock as other statements do, hence the loop.
@@ -220,7 +220,7 @@ def _prepare(connection: Connection, path: str) -> None:
 
 @contextmanager
 def opened(path: str) -> Generator[Connection]:
-    """Open a connection of its own for the block, to a file that is there."""
+    """Open a separate connection to an existing file for the block."""
     connection = _open(path)
     try:
         yield connection
@@ -245,7 +245,7 @@ def _open(path: str) -> Connection:
 
 
 def close(connection: Connection) -> None:
-    """Close a connection that `connect` gave."""
+    """Close a connection that `connect` returned."""
     with _gate:
         connection.close()
         _live.discard(connection)
@@ -253,10 +253,10 @@ def close(connection: Connection) -> None:
 
 # -- forks -------------------------------------------------------------------------------------------------------------
 
-# SQLite knows the locks of a process on a file from a list in its memory, which a fork copies: a child that opens the
-# file anew would take the locks of its parent for its own, lock nothing, and lose what it commits when the parent
-# closes the file. A lock of SQLite's memory that another thread has at that moment would never be free in the child.
-# So no connection is open, and no thread inside of SQLite, while a process forks.
+# SQLite keeps the locks of a process on a file in its memory, which a fork copies. A child that opens the file would
+# take its parent's locks for its own, lock nothing, and lose its commits when the parent closes the file. And an
+# internal lock of SQLite that another thread holds at that moment would never be released in the child. So no
+# connection is open, and no thread is inside SQLite, while a process forks.
 
 
 class _Store(Protocol):
@@ -269,14 +269,14 @@ class _Store(Protocol):
 _PATIENCE = 10.0  # seconds that a fork waits for the verbs of other threads
 _stores: WeakSet[_Store] = WeakSet()
 _live: set[Connection] = set()
-_inherited: list[Connection | None] = []  # connections that were open when this process was forked all the same
-# Of two threads that fork, one goes first. Nobody opens or closes a connection while a process forks. Both may be taken
-# again by their thread: a store can be garbage-collected, and a signal handler can fork, at any moment.
+_inherited: list[Connection | None] = []  # connections that were open when this process was forked nevertheless
+# `_turn`: if two threads fork, one waits. `_gate`: nobody opens or closes a connection during a fork. Both are
+# reentrant, because a store can be garbage-collected, and a signal handler can fork, at any moment.
 _turn, _gate = threading.RLock(), threading.RLock()
 
 
 class _Forking(threading.local):
-    """The forks of a thread that are under way, the innermost last: what lets each lock go that was taken for it."""
+    """The forks in progress of a thread, the innermost last: the functions that release the locks taken for each."""
 
     def __init__(self) -> None:
         self.releases: list[list[Callable[[], object]]] = []
@@ -286,7 +286,7 @@ _forking = _Forking()
 
 
 def closed_at_forks(store: _Store) -> None:
-    """Close the connections of a store whenever this process forks, for as long as the store is there."""
+    """Close the connections of a store at every fork of this process, as long as the store exists."""
     with _gate:
         _stores.add(store)
 
@@ -299,7 +299,7 @@ def _before_fork() -> None:
         return
     while _taken(_gate, until, releases) and _live:
         stores = [store for store in list(_stores) if store not in paused]
-        releases.pop()()  # a verb may need it to come to its end
+        releases.pop()()  # a verb may need it to finish
         for store in stores:
             if not all(_taken(lock, until, releases) for lock in store.locks):
                 return
@@ -307,18 +307,18 @@ def _before_fork() -> None:
             store.disconnect()
         if time.monotonic() > until:
             return
-        time.sleep(0 if stores else 0.001)  # another thread is about to close one of a store that nobody has any more
+        time.sleep(0 if stores else 0.001)  # another thread is about to close one of a collected store
 
 
 def _taken(lock: Any, until: float, releases: list[Callable[[], object]]) -> bool:
     before, patience = len(releases), max(0.0, until - time.monotonic())
-    # In one step for Ctrl-C: a lock that was taken and not noted would never be let go.
+    # Atomic with respect to Ctrl-C: a lock that was taken but not noted would never be released.
     releases.extend(compress((lock.release,), map(lock.acquire, (True,), (patience,))))
     return len(releases) > before
 
 
 def _after_fork_in_parent() -> None:
-    deque(map(call, reversed(_forking.releases.pop())), 0)  # in one step, too
+    deque(map(call, reversed(_forking.releases.pop())), 0)  # atomic too
 
 
 def _after_fork_in_child() -> None:

@@ -30,13 +30,13 @@ from sayso.stores.sql_requests import NEWEST, none_of
 from sayso.stores.sql_tables import SqlTableWrites
 from sayso.stores.transaction import CHANNEL, Transaction
 
-# Of the newest journal row about the request, which a trigger writes from them.
+# Columns of the newest journal entry of the request; a trigger copies them into the journal.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
 _FIELDS = (*Row._fields, *ENTRY_COLUMNS)
 COLUMNS = ", ".join(_FIELDS)
 WIDTH, _LINK = len(Row._fields), Row._fields.index("link")
 _ASKED_END = len(ASKED_COLUMNS)
-# The newest journal row about a request, with which its row has to agree. The index has no request, but a run has few.
+# The request's newest journal entry, which its row must match. No index on requests, because a run has few entries.
 LOAD = f"""
 SELECT {", ".join(f"r.{name}" for name in _FIELDS)}, j.link, {", ".join(f"j.{name}" for name in ENTRY_COLUMNS)}
 FROM request AS r LEFT JOIN journal AS j ON j.run_id = r.run_id AND j.seq = (
@@ -44,7 +44,7 @@ FROM request AS r LEFT JOIN journal AS j ON j.run_id = r.run_id AND j.seq = (
 ) WHERE """
 GET, FIND = LOAD + "r.id = ?", LOAD + "r.fingerprint = ? AND r.holds = 1"
 FIND_KEY = LOAD + "r.key_digest = ?"
-# Also those of which the journal alone still says the effect: their rows were altered, which `verify` finds.
+# Also requests whose effect only the journal still has: their rows were altered, which `verify` detects.
 BY_EFFECT = f"""{LOAD} r.effect_digest = ?1 OR r.id IN (
     SELECT request_id FROM journal
     WHERE event = 'asked' AND instr(detail, '"effect":"') > 0 AND json_extract(detail, '$.effect') = ?1
@@ -62,7 +62,7 @@ _LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _REMEMBERED, _NOBODY = 512, ("", 0)
 
-# Of the connection and not of the file: who has the file can take triggers out of it, and these write the journal.
+# Temporary triggers: somebody with access to the file could remove stored ones, and these write the journal.
 JOURNAL_TRIGGERS = tuple(
     f"""
     CREATE TEMP TRIGGER {name} AFTER {change} ON main.request BEGIN
@@ -78,8 +78,8 @@ class Write(NamedTuple):
     """A statement that writes a row of a request.
 
     Attributes:
-        columns: Those that it sets beside the row's newest entry; all of them in a new row.
-        is_start: Whether everything else has to be as it was seen here, too.
+        columns: The columns that it sets besides the newest entry; all of them for a new row.
+        is_start: Whether all other columns must also be as last seen here.
     """
 
     columns: tuple[str, ...]
@@ -91,7 +91,7 @@ _INSERT = Write(())
 
 @cache
 def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
-    """Return its text; nothing is written while there are records of these kinds."""
+    """Return its SQL; it writes nothing while there are records of these kinds."""
     columns, is_start = write
     guard = none_of(kinds) if kinds else "TRUE"
     if not columns:
@@ -100,13 +100,13 @@ def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
     return f"UPDATE request SET {written} = ? WHERE id = ? AND link = ?{_UNCHANGED * is_start} AND {guard}"
 
 
-# Columns that an index names are written only where they change: each would cost two more pages of every commit.
+# Indexed columns are written only if they change: each would add two pages to every commit.
 _UNINDEXED = tuple(name for name in PROGRESS_COLUMNS if name not in {"holds", "live"})
 _CHANGE, _START = Write(_UNINDEXED), Write(_UNINDEXED, is_start=True)
 
 
 class Stale(Exception):
-    """What was remembered is not enough, or not what the store holds any more; nothing was written."""
+    """What was remembered is not enough, or is out of date; nothing was written."""
 
 
 class CachedRow(NamedTuple):
@@ -114,10 +114,10 @@ class CachedRow(NamedTuple):
 
     Attributes:
         row: All its columns.
-        request: What they mean.
-        newest: Link and entry columns of the newest journal row about the request; empty where it was not read, None
-            for a row that was written here, which needs no other witness.
-        asked: Digest of what never changes, where it is known; what was asked may be long.
+        request: Their request.
+        newest: Link and entry columns of the request's newest journal entry; empty if it was not read. None for a row
+            that was written here, which needs no verification.
+        asked: Digest of what never changes, if it is known; computing it is slow for long requests.
     """
 
     row: tuple[Any, ...]
@@ -127,16 +127,16 @@ class CachedRow(NamedTuple):
 
 
 class RowCache:
-    """Rows of requests as this process last saw them, the ends of chains, and the texts of schemas.
+    """The rows of requests that this process last saw, the ends of chains, and the texts of schemas.
 
     Attributes:
-        rows: By id of the request.
-        holders: Ids of those that hold, by fingerprint, each with the `version` at which it was seen.
-        version: A number of the file that another one's commit changes, as it was asked for last.
-        certain: Rows by id that stand so in the file while its `version` is `certain_at`: read or written over the
-            writing connection alone, by transactions that were not undone.
-        heads: Place and link of the last row of a chain, by run.
-        schemas: Texts by id; `kept_schemas` are those that are surely committed.
+        rows: By request id.
+        holders: Ids of the requests that hold, by fingerprint, each with the `version` at which it was seen.
+        version: The last known number of the file, which changes with a commit by another connection.
+        certain: Rows by id that are current as long as the file's `version` is `certain_at`: read or written over the
+            writing connection, by transactions that were not rolled back.
+        heads: Position and link of the last entry of a chain, by run.
+        schemas: Texts by id; `kept_schemas` are those that are certainly committed.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class RowCache:
         self.kept_schemas: set[str] = set()
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> CachedRow:
-        """Return what `GET` found, or a row alone; the same request as before while its row is the same."""
+        """Return what `GET` found, or a row alone. The request object is the same as long as its row is."""
         row = found[: len(_FIELDS)]
         known = self.rows.get(row[0])
         if known is not None and known.row == row:
@@ -168,7 +168,7 @@ class RowCache:
         return read
 
     def put(self, read: CachedRow, *, is_certain: bool = False) -> None:
-        """Remember a row; a certain one was read or written over the writing connection, in a transaction or as one."""
+        """Remember a row; it is certain if it was read or written over the writing connection, in a transaction."""
         if len(self.rows) >= _REMEMBERED:
             self.rows.clear()
             self.holders.clear()
@@ -185,12 +185,12 @@ class RowCache:
             self.certain[request.id] = read
 
     def undone(self) -> None:
-        """Forget what a transaction has written that was not committed: the ends of chains, and rows."""
+        """Forget what a transaction wrote that was not committed: the ends of chains, and rows."""
         self.heads.clear()
         self.certain.clear()
 
     def approved(self, fingerprint: str, version: Callable[[], int]) -> Request | None:
-        """Return the approved request that holds a fingerprint, if nobody else wrote to the file since it was seen."""
+        """Return the approved request that holds a fingerprint, if nobody else has written to the file since."""
         request_id, seen = self.holders.get(fingerprint, _NOBODY)
         known = self.rows.get(request_id)
         if known is None or known.request.state is not State.APPROVED:
@@ -199,7 +199,7 @@ class RowCache:
         return known.request if seen == self.version else None
 
     def committed(self, tx: SqliteTransaction) -> None:
-        """Remember what a transaction left behind."""
+        """Remember what a committed transaction wrote."""
         if len(self.heads) >= _REMEMBERED:
             self.heads.clear()
         self.heads |= tx.heads
@@ -207,7 +207,7 @@ class RowCache:
 
 
 def verify_cached(read: CachedRow, seal: Seal) -> bool:
-    """Say whether all columns of a row match the newest journal row about its request."""
+    """Return whether all columns of a row match the newest journal entry of its request."""
     if read.newest is None:
         return True
     if not read.newest:
@@ -221,21 +221,21 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     """The verbs' view of the writing connection.
 
     Args:
-        connection: In a transaction; in none with `is_alone`.
-        cache: What is remembered.
-        seal: Seals and opens texts.
-        schema: Looks a schema's text up.
-        is_fresh: Read everything anew, guess nothing.
+        connection: In a transaction; in none for `SingleStatement`.
+        cache: The remembered rows.
+        seal: Encrypts and decrypts texts.
+        schema: Returns a schema's text.
+        is_fresh: Read everything from the file, assume nothing.
 
     Attributes:
-        changed: Ids of requests that were written.
-        changed_runs: Ids of runs that were written.
+        changed: Ids of the written requests.
+        changed_runs: Ids of the written runs.
         heads, schemas: For `RowCache.committed`.
-        has_guessed: Whether a row was taken from memory.
+        has_guessed: Whether a row came from memory.
     """
 
     has_guessed = False
-    _is_certain = False  # whether the version of the file was looked at
+    _is_certain = False  # whether the version of the file was checked
     _loaded: CachedRow | None = None  # the last one
     _verified: CachedRow | None = None
     _now: datetime | None = None
@@ -246,7 +246,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     ) -> None:  # fmt: skip
         self._execute = connection.execute
         self._cache, self._seal, self._schema, self._is_fresh = cache, seal, schema, is_fresh
-        self._records: dict[tuple[str, str], RecordRow | None] = {}  # those of tokens are looked up by every verb
+        self._records: dict[tuple[str, str], RecordRow | None] = {}  # every verb looks up those of tokens
         self._keys: dict[str, Sequence[str]] = {}
         self.changed: list[str] = []
         self.changed_runs = list[str]()
@@ -258,9 +258,9 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         return self._now
 
     def get(self, request_id: str) -> Request:
-        """Return a request as it stands in this transaction, which has begun; raises `RequestNotFoundError`.
+        """Return the current request in this transaction, which has begun; raises `RequestNotFoundError`.
 
-        What this process read or wrote last is not read again unless another one has written since.
+        What this process last read or wrote is not read again, unless another process has written since.
         """
         cache = self._cache
         if not self._is_certain:
@@ -293,7 +293,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
 
     def holder(self, fingerprint: str) -> Request | None:
         if not self._is_fresh:
-            return None  # whoever asks has just looked; if somebody was faster, the unique index says so
+            return None  # the caller has just looked; if another process was faster, the unique index detects it
         found = self._execute(FIND, (fingerprint,)).fetchone()
         return None if found is None else self._read(found)
 
@@ -341,7 +341,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         key = codec.schema_id(subject.schema)
         if key not in cache.kept_schemas:
             self._execute(_ADD_SCHEMA, (key, subject.schema))
-            cache.schemas[key] = subject.schema  # not before: a text that was altered is found by who reads its row
+            cache.schemas[key] = subject.schema  # not earlier: an altered text is detected when its row is read
             self.schemas.add(key)
         values, digest = codec.insert_values(request, seal, transition.detail)
         entry = self._entry(request.run_id, request.id, *transition[1:])
@@ -351,7 +351,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     def update(self, transition: Transition) -> None:
         request, before = transition.request, self._loaded
         if before is None or before.request.id != request.id:
-            raise RuntimeError("a verb on a request that was not loaded")  # they load first
+            raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
         if self._verified is not before and not self.verify(before.request):
             raise codec.altered(request.id)
         old = before.row
@@ -361,8 +361,8 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry = self._entry(request.run_id, request.id, *transition[1:])
         newest = entry.link, *entry[1:3], *entry[4:8]  # the `link` of the row, and its `ENTRY_COLUMNS`
-        # What a hand changed since this process saw the row is found before the call: at the start, all of it counts,
-        # and so does the newest row of the journal.
+        # A manual change since this process read the row must be found before the call runs. So a start compares all
+        # columns, and the newest journal entry.
         is_start = transition.event == "started"
         if (progress[0], progress[2]) == (old[_ASKED_END], old[_ASKED_END + 2]):
             write, changed = _START if is_start else _CHANGE, (progress[1], *progress[3:])
@@ -376,7 +376,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
     def verify(self, request: Request) -> bool:
         read = self._loaded
         if read is None or read.request.id != request.id:
-            raise RuntimeError("a verb on a request that was not loaded")  # they load first
+            raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
         if self._verified is not read:
             if read.newest is not None and not verify_cached(read, self._seal):
                 if self._is_fresh:
@@ -400,7 +400,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         if head is None:
             head = None if self._is_fresh else self._cache.heads.get(run_id)
             if head is None and event == "asked" and not self._is_fresh:
-                head = 0, first_link(run_id)  # most begin their run; where not, the place is taken
+                head = 0, first_link(run_id)  # most requests begin their run; if not, the position is taken
             if head is None:
                 head = self._execute(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
         if not self._seal.is_open:
@@ -413,7 +413,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         self._run(_sql(write), values, entry, written)
 
     def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None) -> None:
-        """Write a row of the journal, perhaps with that of its request, and remember them."""
+        """Write a journal entry, with the row of its request if there is one, and remember them."""
         try:
             if self._execute(sql, values).rowcount != 1:
                 if self._is_fresh:
@@ -423,7 +423,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
                     )
                 raise Stale
         except sqlite3.IntegrityError:
-            # Somebody else has this place in the chain, or holds this fingerprint.
+            # Another process has taken this position in the chain, or holds this fingerprint.
             if self._is_fresh:
                 raise
             raise Stale from None
@@ -435,17 +435,17 @@ class SqliteTransaction(SqlTableWrites, Transaction):
 
 
 class SingleStatement(SqliteTransaction):
-    """A transaction that writes one row of a request, in one statement at its end; else `Stale`.
+    """A transaction that writes one row of a request, in one statement at its end; anything else raises `Stale`.
 
-    It reads that row alone, where it is not remembered: whether it is still the same, the statement finds out.
-    Most verbs ask whether there are channels, grants or a stop, and mostly there are none: here the answer is no, and
-    the statement looks (`none_of`).
+    It reads only that row, and only if it is not remembered; the statement detects whether it is still the same. Most
+    verbs ask whether there are channels, grants or a stop, and usually there are none: here the answer is no, and the
+    statement checks it (`none_of`).
     """
 
     _is_fresh = False
     _pending: tuple[Write, tuple[Any, ...], Entry, CachedRow] | None = None
     _unread: tuple[str, ...] = ()
-    """Kinds of records for which the statement looks."""
+    """Kinds of records that the statement checks."""
 
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
@@ -453,7 +453,7 @@ class SingleStatement(SqliteTransaction):
         self._connection, self._cache, self._seal, self._schema = connection, cache, seal, schema
         self._execute = _stale
         self._keys, self._records, self.changed = {}, {}, []
-        self.heads = cache.heads  # committed as soon as they are written
+        self.heads = cache.heads  # shared, because they are committed as soon as they are written
 
     def load(self, request_id: str) -> Request:
         known = self._cache.rows.get(request_id)
@@ -466,7 +466,7 @@ class SingleStatement(SqliteTransaction):
         return known.request
 
     def keyed(self, run_id: str, key: str) -> Request | None:  # noqa: ARG002
-        return None  # as for `holder`
+        return None  # as in `holder`
 
     def record_keys(self, kind: str) -> Sequence[str]:
         if kind not in {CHANNEL, GRANT}:
@@ -483,12 +483,12 @@ class SingleStatement(SqliteTransaction):
     def newest(self, run_id: str) -> Entry | None:
         if run_id != CHAIN or STOP not in self._unread:
             raise Stale
-        return None  # the statement looks there, too
+        return None  # the statement checks that too
 
     def commit(self) -> None:
-        """Make the statement; raises `Stale` where it is not the one that is needed."""
+        """Execute the statement; raises `Stale` if a single statement is not enough, or it wrote nothing."""
         if self._pending is None:
-            raise Stale  # an answer from memory that no compare-and-set has confirmed
+            raise Stale  # a result from memory that no compare-and-set has confirmed
         write, values, entry, written = self._pending
         self._execute = self._connection.execute
         self._run(_sql(write, self._unread), values, entry, written)

@@ -1,6 +1,6 @@
-"""One store transaction: what it offers, and how a request changes inside it.
+"""The interface of one store transaction, and how a request changes inside it.
 
-Verbs change a request by `changed`: it loads, verifies, applies a rule of `sayso.model.lifecycle` and updates.
+Verbs change a request with `changed`: it loads, verifies, applies a rule of `sayso.model.lifecycle` and updates.
 `insert` and `update` also write the records that a change requires: a delivery for each registered channel (sent by
 `sayso.channels.outbox`), the time at which a request escalates, and the entry by which a server counts the open
 requests of a token. Invariant: a change and its records become durable together, or not at all.
@@ -28,7 +28,7 @@ class Transaction(RecordTransaction, Protocol):
     """What a store offers to the verbs inside one transaction."""
 
     def now(self) -> datetime:
-        """Return the store's instant."""
+        """Return the store's time."""
         ...
 
     def load(self, request_id: str) -> Request:
@@ -40,62 +40,62 @@ class Transaction(RecordTransaction, Protocol):
         ...
 
     def keyed(self, run_id: str, key: str) -> Request | None:
-        """Return the request that was asked with this key in this run, whatever its state."""
+        """Return the request with this key in this run, in any state."""
         ...
 
     def with_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with this effect in the order they were asked.
+        """Return the requests with this effect in the order in which they were asked.
 
-        Raises `AlteredRequestError` where the row of one does not match the journal.
+        Raises `AlteredRequestError` if the row of one does not match the journal.
         """
         ...
 
     def insert(self, transition: Transition) -> None:
-        """Write a new request and its row in the journal, whose detail gets the digests of an `Anchor`."""
+        """Write a new request and its journal entry, whose detail gets the digests of an `Anchor`."""
         ...
 
     def update(self, transition: Transition) -> None:
-        """Write a changed request and its row in the journal, with the digest `row_digest` of an `Anchor`."""
+        """Write a changed request and its journal entry, with the `row_digest` of an `Anchor`."""
         ...
 
     def verify(self, request: Request) -> bool:
-        """Say whether the whole row of a request that was loaded matches the journal's newest row about it."""
+        """Return whether the whole row of a loaded request matches its newest journal entry."""
         ...
 
     def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, if it is kept here."""
+        """Return a run, if it is stored here."""
         ...
 
     def put_run(self, run: RunRecord) -> None:
-        """Write a run, new or changed."""
+        """Write a new or changed run."""
         ...
 
     def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Add steps after those that are there."""
+        """Append steps."""
         ...
 
     def drop_steps(self, run_id: str) -> None:
-        """Take all steps of a run away, and what they wait for."""
+        """Remove all steps of a run, and what they wait for."""
         ...
 
 
 CHANNEL, ESCALATION, LEASE, RESULT, SUBMISSION = "channel", "escalation", "lease", "result", "submission"
 
-# Changes of which no message is made; whatever else may come to be is told.
+# Events without a message; every other event, even a future one, is reported.
 SILENT = frozenset({"assigned", "claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
 
-# Changes of what waits for no person any more, and those after which it may wait for one again.
+# Events after which a request no longer waits for a person, and those after which it may wait again.
 _AFTER_DECISION = frozenset({"started", "suspended", "done", "failed", "unknown", "resolved"})
 _WAITS_AGAIN = frozenset({"returned", "undone"})
 
 
 def delivery_kind(channel: str) -> str:
-    """Return the kind of record in which a channel's deliveries stand, each under the id of its request."""
+    """Return the kind of record for a channel's deliveries; the key is the id of the request."""
     return f"delivery/{channel}"
 
 
 def waiting_kind(requester: Identity) -> str:
-    """Return the kind of record by which the waiting requests of a token's program are counted."""
+    """Return the kind of record by which the pending requests of a token's program are counted."""
     return f"waiting/{requester.qualified}"
 
 
@@ -104,20 +104,20 @@ def _waiting(request: Request) -> RecordRow:
 
 
 def insert(tx: Transaction, transition: Transition) -> None:
-    """Write a new request, and what is owed for it."""
+    """Write a new request, and its deliveries and other records."""
     tx.insert(transition)
     request = transition.request
     if request.requester.issuer == TOKENS:
         tx.put_record(_waiting(request))
     if request.escalation is not None:
         tx.put_record(row_of(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
-    # A named channel that nobody has registered yet gets its messages when somebody does.
+    # A named channel that is not registered yet gets its messages when it is.
     for channel in request.channels or tx.record_keys(CHANNEL):
         tx.put_record(row_of(Record(delivery_kind(channel), request.id, {"changes": 0, "sent": []}, tx.now())))
 
 
 def update(tx: Transaction, transition: Transition) -> None:
-    """Write a changed request, and that its deliveries are due again."""
+    """Write a changed request, and make its deliveries due again."""
     tx.update(transition)
     request = transition.request
     if request.requester.issuer == TOKENS and transition.event not in _AFTER_DECISION:
@@ -135,17 +135,17 @@ def update(tx: Transaction, transition: Transition) -> None:
 def _make_due(tx: Transaction, channel: str, request: Request) -> None:
     row = tx.find_record(delivery_kind(channel), request.id)
     if row is None:
-        return  # asked before there was this channel
+        return  # asked before this channel existed
     record = record_of(row)
-    # Who delivers it just now finds by the count that it has changed. Until then it stays theirs, or it would be sent
-    # by two; and what was given up stays so.
+    # A process that is sending it now detects the change by the count. Until it has finished, the delivery stays its
+    # own, so that two processes do not send it; and a delivery that was given up stays so.
     is_free = not record.body.keys() & {"holder", "given_up"}
     body = {**record.body, "changes": record.body["changes"] + 1}
     tx.put_record(row_of(replace(record, body=body, due=tx.now() if is_free else record.due)))
 
 
 def save(tx: Transaction, saved: RunUpdate) -> None:
-    """Write what a run's holder saved; raises `RunBusyError` where it does not hold the run any more."""
+    """Write what a run's holder saves; raises `RunBusyError` if it does not hold the run any more."""
     known = tx.run(saved.run.id)
     if known is not None and known.holder != saved.run.holder:
         raise errors.RunBusyError(known.id)
@@ -160,9 +160,9 @@ def changed(
     tx: Transaction, request_id: str, rule: Callable[..., Transition], *, is_start: bool = False,
     person: Identity | None = None, **options: Any,
 ) -> Request | errors.SaysoError:  # fmt: skip
-    """Change a request by a rule of `lifecycle`; return the fault that is to be raised after the commit, if any.
+    """Change a request by a rule of `lifecycle`; return the error to raise after the commit, if any.
 
-    A `person` who stands in for whoever has the request is let past that claim, and past nothing else.
+    If `person` stands in for the reviewer who has claimed the request, that claim is ignored, and nothing else.
     """
     request, now = tx.load(request_id), tx.now()
     if not tx.verify(request):
@@ -178,7 +178,7 @@ def changed(
     try:
         transition = rule(seen, now=now, **options)
     except errors.SaysoError as refusal:
-        return refusal  # raised after the commit, so that an expiry met here stays written
+        return refusal  # raised after the commit, so that an expiry that was found is stored
     if absent is not None:
         transition.detail["on_behalf_of"] = absent.qualified
         if transition.request.claimed_by == person and transition.event not in {"assigned", "claimed"}:
@@ -189,7 +189,7 @@ def changed(
 
 
 def _absent(tx: Transaction, request: Request, person: Identity, now: datetime) -> Identity | None:
-    """Return who has a request and is away meanwhile, where this person stands in for them."""
+    """Return the reviewer who has claimed a request and is away, if this person stands in for them."""
     claimed = request.claimed_by
     if request.state is not State.PENDING or claimed is None or claimed.is_same(person):
         return None
@@ -198,7 +198,7 @@ def _absent(tx: Transaction, request: Request, person: Identity, now: datetime) 
 
 
 def changed_if_any(tx: Transaction, request_id: str, rule: Callable[..., Transition | None], **options: Any) -> Request:
-    """Change a request by a rule that may find nothing to change, whatever time has made of it."""
+    """Change a request, in any state, by a rule that may find nothing to change."""
     request = tx.load(request_id)
     transition = rule(request, now=tx.now(), **options)
     if transition is None:
@@ -208,7 +208,7 @@ def changed_if_any(tx: Transaction, request_id: str, rule: Callable[..., Transit
 
 
 def lapsed(request: Request, now: datetime) -> Transition | None:
-    """Return what time alone has made of a request."""
+    """Return the change of a request that time alone has caused, if any."""
     if lifecycle.is_due(request, now):
         return lifecycle.expire(request, now)
     return None if request.escalation is None else lifecycle.escalate(request, now)

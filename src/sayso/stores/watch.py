@@ -1,6 +1,6 @@
-"""Wakes the callers that wait for a request to change: a `Bell` per store, and one watcher thread per process.
+"""Wakes callers that wait for a request to change: a `Bell` per store, and one watcher thread per process and store.
 
-A change made in this process wakes its waiters at once. For changes by other processes, the thread polls the store's
+A change by this process wakes its waiters at once. For changes by other processes, the thread polls the store's
 version, every 20 ms after recent activity and every 250 ms when idle. Only waiters whose request has changed are woken,
 so one poll serves any number of them.
 """
@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from importlib import _bootstrap  # pyright: ignore[reportAttributeAccessIssue]  nothing else tells who imports
+from importlib import _bootstrap  # pyright: ignore[reportAttributeAccessIssue]  nothing else tells which thread imports
 from time import monotonic, sleep, thread_time
 from typing import Protocol
 from weakref import WeakSet
@@ -21,21 +21,21 @@ _log = logging.getLogger("sayso")
 
 BUSY, IDLE = 0.020, 0.250
 _LINGER = 100  # polls at the busy pace after the last change, before it slows down
-_REST = 4  # times the processor time of a look, before the next: many who wait must not cost a whole core
+_REST = 4  # minimum pause, as a multiple of the CPU time of a poll: many waiters must not use a whole core
 
 
 def started(name: str, work: Callable[[], None]) -> threading.Thread:
-    """Return a thread that runs already; raises where none could be started, and who needs it next tries again."""
+    """Start a daemon thread and return it; raises if none could be started, and the next caller tries again."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
 
 
 class Bell:
-    """Who wants to be woken for which request, or for any change at all.
+    """The registered callers that want to be woken, for one request or for any change.
 
     Attributes:
-        waiting: What wakes them, by request, and under None for any change; empty while nobody waits.
+        waiting: Their wake functions by request, and under None for any change; empty if nobody waits.
     """
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class Bell:
         self.waiting: dict[str | None, dict[object, Callable[[], None]]] = {}
 
     def add(self, request_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
-        """Register `wake` for a request, None for every change; the returned function takes it back, once."""
-        mine = object()  # two who wait may have equal functions
+        """Register `wake` for a request, None for every change; the returned function unregisters it, once."""
+        mine = object()  # two waiters may have equal functions
         with self._lock:
             self.waiting.setdefault(request_id, {})[mine] = wake
         return partial(self._remove, request_id, mine)
@@ -57,11 +57,11 @@ class Bell:
                 self.waiting.pop(request_id, None)
 
     def add_for_any(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Register `wake` for every change; the returned function takes it back."""
+        """Register `wake` for every change; the returned function unregisters it."""
         return self.add(None, wake)
 
     def ring(self, request_ids: Iterable[str]) -> None:
-        """Wake everybody who waits for one of these, and everybody who waits for any change."""
+        """Wake everybody who waits for one of these requests, or for any change."""
         if self.is_idle:
             return
         with self._lock:
@@ -69,7 +69,7 @@ class Bell:
         for wake in woken:
             try:
                 wake()
-            except Exception:  # noqa: BLE001  whose wake fails keeps nobody else asleep, nor ends the thread that watches
+            except Exception:  # noqa: BLE001  a failing `wake` neither stops the others nor ends the thread
                 _log.exception("somebody who waits for a request could not be woken")
 
     def ring_all(self) -> None:
@@ -93,12 +93,12 @@ class Bell:
 
 
 class Watcher:
-    """One thread that rings the bell when another process changed the store. It ends when nobody waits.
+    """A thread that rings the bell when another process has changed the store. It ends when nobody waits.
 
     Args:
-        bell: Who waits.
-        version: Returns another number after any change of the store.
-        marks: Returns for each of these requests something that differs after each change of it.
+        bell: Wakes the callers that wait.
+        version: Returns a number that differs after any change of the store.
+        marks: Returns for each of these requests a value that differs after each change of it.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class Watcher:
         self._is_slow = self._is_wanted = False
 
     def ensure(self) -> None:
-        """Have the thread running, at its busy pace."""
+        """Start the thread if needed, and set it to its busy pace."""
         with self._lock:
             self._is_wanted = True
-            if self._is_slow:  # else it looks soon enough: many who come would each cost a look
+            if self._is_slow:  # else it polls soon anyway: every new waiter would cost a poll
                 self._nudge.set()
             if self._thread is None:
                 self._thread = started("sayso-watcher", self._run)
@@ -125,7 +125,7 @@ class Watcher:
     def _run(self) -> None:
         last, quiet = -1, 0
         while True:
-            with self._lock:  # so that `ensure` either finds this thread or starts another, never neither
+            with self._lock:  # so that `ensure` either finds this thread or starts another
                 if self._bell.is_idle:
                     self._thread = None
                     return
@@ -135,41 +135,41 @@ class Watcher:
                 if current != last:
                     last, quiet = current, 0
                     self._ring_changed()
-            except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters find it out themselves when woken
+            except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters get the error when woken
                 last, quiet = -1, 0
                 self._bell.ring_all()
             sleep(min(IDLE, _REST * (thread_time() - began)))
             with self._lock:  # so that `ensure` is either noticed here or ends the pause
-                quiet = 0 if self._is_wanted else min(quiet + 1, 2 * _LINGER)  # a power of more has no float
+                quiet = 0 if self._is_wanted else min(quiet + 1, 2 * _LINGER)  # a larger power would overflow a float
                 pace = BUSY if quiet <= _LINGER else min(IDLE, BUSY * 1.1 ** (quiet - _LINGER))
                 self._is_slow, self._is_wanted = pace > BUSY, False
             if self._nudge.wait(pace):
                 self._nudge.clear()
 
     def _ring_changed(self) -> None:
-        # A request that is new here may have changed since its waiter looked, so it is rung once without need.
+        # A request that is new here may have changed since its waiter looked, so it is rung once in any case.
         watched = self._bell.watched()
         marks = self._marks(watched)
-        # Digests, and the ids that are there anyway: what is kept of thousands is kept small.
+        # Hashes, under the existing id objects, because there may be thousands.
         before, self._known = self._known, {one: hash(marks[one]) for one in watched if one in marks}
-        # One that is gone, because the file is another one now, is heard of as well.
+        # Also rings for a request that is gone because the file was replaced.
         self._bell.ring(one for one in watched if before.get(one) != self._known.get(one))
 
 
 class Watched:
-    """The part of a store that wakes those who wait, where other processes change it too."""
+    """The part of a store that wakes waiters if other processes can change it."""
 
     _bell: Bell
     _watcher: Watcher
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Do as `sayso.stores.base.Store.watch` says."""
+        """See `sayso.stores.request_store.RequestStore.watch`."""
         remove = self._bell.add(request_id, wake)
         self._watcher.ensure()
         return remove
 
     def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Do as `sayso.stores.base.ProgramStore.watch_all` says."""
+        """See `sayso.stores.request_store.RequestStore.watch_all`."""
         remove = self._bell.add_for_any(wake)
         self._watcher.ensure()
         return remove
@@ -183,7 +183,7 @@ _stores: WeakSet[_Forked] = WeakSet()
 
 
 def forget_after_fork(store: _Forked) -> None:
-    """Have a store forget its locks, threads and connections in forked children, for as long as it is there."""
+    """Call `after_fork` of a store in forked children, as long as the store exists."""
     _stores.add(store)
 
 
@@ -196,15 +196,15 @@ _PATIENCE = 2.0  # seconds that a fork waits for imports of other threads
 
 
 def _before_fork() -> None:
-    # What a call needs is imported at its first use. A child that is forked while another thread imports a module could
-    # never import it: nobody there would let go of the module's lock.
+    # Calls import what they need at first use. A child that is forked while another thread imports a module could never
+    # import it, because nobody in the child would release the module's lock.
     until = monotonic() + _PATIENCE
     while _is_importing() and monotonic() < until:
         sleep(0.001)
 
 
 def _is_importing() -> bool:
-    """Say whether another thread is importing a module; False where this Python does not tell."""
+    """Return whether another thread is importing a module; False if this Python does not tell."""
     locks = [module_lock() for module_lock in list(getattr(_bootstrap, "_module_locks", {}).values())]
     return any(getattr(lock, "owner", None) not in {None, threading.get_ident()} for lock in locks)
 

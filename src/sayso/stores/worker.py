@@ -1,10 +1,9 @@
-"""The worker: the process that holds a start or a run, whether it is surely gone, and how it renews what it holds.
+"""The worker: the process that holds a start or a run, whether it is certainly gone, and how it renews its leases.
 
-A worker's name contains its machine, namespaces, process id and start time, and for how long what it holds counts
-without a renewal (`lease_of`); a `Lease` is its right to one run. A short call costs no renewal: once half of that time
-has passed, one thread for each store renews it, and again after each half. Whoever settles a call that was not renewed
-in time records it as `unknown` (`RequestStore.settle`); nothing starts it again. The worker that resumes runs is in
-`sayso.runs.worker`.
+A worker's name contains its machine, namespaces, process id, start time, and how long its holds last without a renewal
+(`lease_of`); a `Lease` is its right to one run. A short call needs no renewal: after half of that time, and again after
+each further half, one thread per store renews. Whoever settles a call that was not renewed in time records it as
+`unknown` (`RequestStore.settle`); nothing starts it again. The worker that resumes runs is in `sayso.runs.worker`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _log = logging.getLogger("sayso")
 _DEFAULT_LEASE = timedelta(seconds=30)
 _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(days=1)
 SOONEST_RENEWAL = _SHORTEST / 4
-"""No lease is renewed so soon after its start: the first renewal comes after half of it."""
+"""No lease is renewed sooner than this after its start, because the first renewal comes after half of its span."""
 
-_OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside of containers
+_OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside containers
 
 
 class _Worker(NamedTuple):
-    """The parts of a worker's name; empty where the system does not tell."""
+    """The parts of a worker's name; empty if the system does not tell."""
 
     host: str
     boot: str
@@ -67,7 +66,7 @@ def _namespace(kind: str) -> str:
 
 
 def _fields(pid: int | str) -> list[str]:
-    # /proc/PID/stat from its third field on; the command name before may hold spaces and brackets.
+    # /proc/PID/stat from its third field on; the command name before it may contain spaces and brackets.
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
@@ -77,9 +76,9 @@ def _started(pid: int | str) -> str:
 
 
 def _program(pid: int | str) -> str:
-    """Return what tells one program in a process from the next one; "" where this may not be read.
+    """Return a text that differs between two programs in the same process; "" if it may not be read.
 
-    The kernel puts each program at other addresses, and keeps what it told it of them. A fork keeps them as well.
+    The kernel loads each program at other addresses, and records them. A fork keeps them.
     """
     try:
         told = Path(f"/proc/{pid}/auxv").read_bytes()
@@ -89,12 +88,12 @@ def _program(pid: int | str) -> str:
 
 
 def _is_dead(pid: int) -> bool:
-    # Killed, and not yet reaped by its parent: its number still exists, and it will never say how its call ended.
+    # Killed but not yet reaped by its parent: the id still exists, and it will never report how its call ended.
     return _fields(pid)[:1] in (["Z"], ["X"])
 
 
 def _machine() -> str:
-    # Not to be shown as it is, says machine-id(5); a digest tells two machines apart as well.
+    # machine-id(5) says not to expose the id itself; a digest distinguishes machines as well.
     known = _read("/etc/machine-id")
     return hashlib.sha256(b"sayso/worker:" + known.encode()).hexdigest()[:12] if known else ""
 
@@ -102,7 +101,7 @@ def _machine() -> str:
 @lru_cache(maxsize=4)
 def _named(pid: int) -> str:
     host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
-    # /proc/self, for /proc/PID may be another process where /proc belongs to another namespace.
+    # /proc/self, because /proc/PID may be another process if /proc belongs to another namespace.
     me = _Worker(
         host, boot, _namespace("pid"), _namespace("time"), str(pid), _started("self"), _program("self"), _machine(),
         f"{_chosen_lease().total_seconds():g}",
@@ -131,30 +130,30 @@ def named(pid: int) -> str:
 
 @lru_cache(maxsize=256)
 def lease_of(worker: str | None) -> timedelta | None:
-    """Return how long what a worker, or the holder of a run, holds counts without a renewal; None for without end."""
+    """Return how long a worker's or run holder's holds last without a renewal; None if without limit."""
     parts = "" if worker is None else worker.partition("#")[0].split("/")
     seconds = parts[-1] if len(parts) == len(_Worker._fields) else ""
     try:
         span = timedelta(seconds=float(seconds))
-    except (OverflowError, ValueError):  # it has none, or somebody else wrote it
+    except (OverflowError, ValueError):  # it has none, or is not a worker's name
         return None
     return min(max(span, _SHORTEST), _LONGEST)
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the process that started another one; None where the system does not tell."""
+    """Return the parent of a process; None if the system does not tell."""
     fields = _fields(pid)
     return int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else None
 
 
 def program_of(pid: int) -> str:
-    """Return what a process is called, as far as the system tells."""
+    """Return the name of a process; empty if the system does not tell."""
     return _read(f"/proc/{pid}/comm")
 
 
 def _exists(pid: int) -> bool:
     if sys.platform == "win32":
-        # os.kill would end the process there; without a safe look-up, say that it lives.
+        # os.kill would end the process on Windows; without a safe check, assume that it is alive.
         return True
     try:
         os.kill(pid, 0)
@@ -166,7 +165,7 @@ def _exists(pid: int) -> bool:
 
 
 def _is_own_proc() -> bool:
-    """Say whether /proc counts processes as this one does; in a new namespace somebody has to mount it anew."""
+    """Return whether /proc uses the process ids of this process's namespace, in which it may not have been mounted."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115  the link itself, as text
     except OSError:
@@ -174,7 +173,7 @@ def _is_own_proc() -> bool:
 
 
 def is_gone(worker: str) -> bool:
-    """Say whether a worker has surely ended. False also when that cannot be known from here."""
+    """Return whether a worker has certainly ended. Also False if that cannot be determined from here."""
     parts = worker.split("/")
     if worker == current() or len(parts) != len(_Worker._fields):
         return False
@@ -191,8 +190,8 @@ def is_gone(worker: str) -> bool:
 
 
 def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
-    """Say whether another process, or another program in the same one, has the worker's number by now."""
-    # A start time is told as the clock of the reader's time namespace has it.
+    """Return whether the worker's process id now belongs to another process, or to another program in the same one."""
+    # A start time depends on the clock of the reader's time namespace.
     started = _started(pid) if worker.time_namespace == mine.time_namespace else ""
     program = _program(pid)
     return bool(started and worker.started and started != worker.started) or bool(
@@ -201,10 +200,10 @@ def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
 
 
 class Lease:
-    """The right to go on with one run.
+    """The right to continue one run.
 
     Attributes:
-        holder: What stands in the run's record.
+        holder: The text in the run's record.
     """
 
     def __init__(self) -> None:
@@ -213,7 +212,7 @@ class Lease:
         _live[self._token] = self
 
     def release(self) -> None:
-        """Let it go; what was written under it can be taken by others at once."""
+        """Release it, so that others can take the run at once."""
         _live.pop(self._token, None)
 
 
@@ -221,7 +220,7 @@ _live: WeakValueDictionary[str, Lease] = WeakValueDictionary()
 
 
 def is_free(holder: str | None) -> bool:
-    """Say whether a run that this one holds may be taken by another. False also when that cannot be known from here."""
+    """Return whether another process may take a run with this holder. Also False if that cannot be determined here."""
     if holder is None:
         return True
     process, _, token = holder.rpartition("#")
@@ -232,14 +231,14 @@ def is_free(holder: str | None) -> bool:
 
 
 class _Renewing(Protocol):
-    """What is asked of a store here."""
+    """The interface of a store that is used here."""
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]: ...
 
 
 @dataclass(slots=True)
 class _Held:
-    """A call or run that this process has in hand, and when its lease is renewed, by the monotonic clock."""
+    """A call or run that this process holds, and when its lease is renewed, by the monotonic clock."""
 
     id: str
     due: float
@@ -249,12 +248,12 @@ class _Keeper:
     """What this process holds in one store, by the secret that proves it: a start's token or a run's holder."""
 
     def __init__(self, store: _Renewing) -> None:
-        self._store = ref(store)  # a store that nobody uses any more is not kept by what it ran
+        self._store = ref(store)  # weak, so that running calls do not keep an unused store alive
         self._half = (lease_of(current()) or _DEFAULT_LEASE).total_seconds() / 2
         self.held: dict[str, _Held] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._pause = threading.Event()  # never set
+        self._pause = threading.Event()  # never set; used to wait
         self._is_failing = False
 
     def add(self, item_id: str, secret: str) -> None:
@@ -266,9 +265,9 @@ class _Keeper:
     def _run(self) -> None:
         pause = self._half
         while True:
-            # Nothing that is added meanwhile is due before this has passed.
+            # Anything added meanwhile is due only after this pause.
             self._pause.wait(pause)
-            with self._lock:  # so that `add` either finds this thread or starts another, never neither
+            with self._lock:  # so that `add` either finds this thread or starts another
                 if not self.held or self._store() is None:
                     self._thread = None
                     return
@@ -285,7 +284,7 @@ class _Keeper:
             return
         try:
             lost = set(store.renew([(held.id, secret) for secret, held in due.items()]))
-        except Exception as error:  # noqa: BLE001  the edge of a thread: as long as the lease lasts it is tried again
+        except Exception as error:  # noqa: BLE001  top of a thread: it retries as long as the lease lasts
             if not self._is_failing:
                 _log.warning("the leases of %d calls could not be renewed, and are tried again: %s", len(due), error)
             self._is_failing, lost, after = True, set[str](), self._half / 8
@@ -299,13 +298,13 @@ class _Keeper:
                     " starts it again, and how it ends is recorded unless a person has said so by then", held.id,
                 )  # fmt: skip
             else:
-                held.due = now + after  # in place: it may have been released meanwhile, and stays so
+                held.due = now + after  # in place, because it may have been released meanwhile
 
 
 _keepers: WeakKeyDictionary[_Renewing, _Keeper] = WeakKeyDictionary()
 
 if hasattr(os, "register_at_fork"):
-    # What the parent runs is the parent's to renew, and its threads are not there any more.
+    # A fork's parent renews its own holds, and its threads do not exist in the child.
     os.register_at_fork(after_in_child=_keepers.clear)
 
 
@@ -318,13 +317,13 @@ def hold(store: _Renewing, item_id: str, secret: str) -> None:
 
 
 def release(store: _Renewing, secret: str) -> None:
-    """Renew it no more."""
+    """Stop renewing it."""
     keeper = _keepers.get(store)
     if keeper is not None:
         keeper.held.pop(secret, None)
 
 
 def forget() -> None:
-    """Renew nothing that was begun until now: for tests, which leave calls behind."""
+    """Stop renewing everything: for tests, which leave calls behind."""
     for keeper in list(_keepers.values()):
         keeper.held.clear()
