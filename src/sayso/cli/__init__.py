@@ -1,8 +1,8 @@
-"""The command line, `sayso [--store ADDRESS] COMMAND`: one module per group of commands, loaded when called.
+"""The command line, `sayso [--store ADDRESS] COMMAND`: one module for each group of commands, loaded when called.
 
-A command parses, calls the reviewer's API (`sayso.reviews`) and prints. Exit codes: 0 done, 1 error, 2 usage, 3 not
-pending any more, 4 expired. Invariant: an error becomes a line or two on stderr and a code, never a traceback, and
-nothing that came from a program or a person is printed unescaped.
+A command parses its arguments, calls the reviewer's API (`sayso.reviews`) and prints. Exit codes: 0 done, 1 error,
+2 usage, 3 no longer pending, 4 expired. Invariant: an error becomes a line or two on stderr and an exit code, never a
+traceback, and text from a program or a person is always escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sayso.errors import SaysoError
 
 __all__ = ["main"]
 
-# Of each command its module, and its summary in the help.
+# For each command: its module, and its summary in the help.
 _COMMANDS = {
     "ls": ("requests", "List what waits: pending first, oldest first."),
     "show": ("requests", "Show a request in full, and what became of it."),
@@ -57,7 +57,7 @@ _COMMANDS = {
     "demo": ("demo", "Watch a destructive call wait for a person."),
 }
 
-# What people type who know other tools.
+# What people who know other tools may type.
 _OTHER_WORDS = {
     "list": "ls", "pending": "ls", "status": "ls", "get": "show", "view": "show", "yes": "approve", "accept": "approve",
     "edit": "approve", "no": "reject", "deny": "reject", "decline": "reject", "history": "log", "verify": "log",
@@ -65,9 +65,9 @@ _OTHER_WORDS = {
 
 
 class _Commands(click.Group):
-    """Loads a command's module when the command is called; the list of commands needs none."""
+    """Loads a command's module only when the command is called; listing the commands loads none."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click hands it over
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click passes it
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  the same
@@ -118,15 +118,15 @@ def _sayso(ctx: click.Context, store: str | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; for `python -m sayso` and the installed `sayso`."""
+    """Run one command and return its exit code. It is the entry point of `python -m sayso` and of `sayso`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not hide the rest
+            stream.reconfigure(errors="backslashreplace")  # an unsupported character must not lose the output
     try:
         try:
             "".join(given).encode()
-        except UnicodeEncodeError:  # bytes of the command line that are no UTF-8 arrive as lone surrogates
+        except UnicodeEncodeError:  # bytes that are not UTF-8 arrive as lone surrogates
             raise click.UsageError("an argument is not valid UTF-8") from None
         code = _sayso.main(given, prog_name="sayso", standalone_mode=False)
     except click.exceptions.Abort:
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: click.ClickException) -> str:
-    """Return what is wrong on one line, where click would list the choices over several."""
+    """Return the error's message on one line; click would list choices on several lines."""
     param = error.param if isinstance(error, click.MissingParameter) else None
     if param is None or not isinstance(param.type, click.Choice):
         return error.format_message()

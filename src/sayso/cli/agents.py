@@ -1,7 +1,7 @@
-"""For coding agents: `mcp-gateway` and `mcp-server`, sayso in front of MCP servers and as one, and `hook`.
+"""Commands for coding agents: `mcp-gateway` (sayso before an MCP server), `mcp-server` (sayso as one) and `hook`.
 
-`hook` answers the hooks of coding agents, and writes them into their settings. `sayso.integrations.agenthooks.command`
-answers `sayso hook HOST` before this module is loaded, unless its options need it.
+`hook` answers the hooks of coding agents and installs them in their settings. To start fast,
+`sayso.integrations.agenthooks.command` answers `sayso hook HOST` without this module, unless its options need it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
 def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> int:
     """Put a say-so in front of an MCP server.
 
-    The calls of held tools wait for a person; everything else passes through. Without rules, each tool waits that is
-    not marked as read-only.
+    Calls of held tools wait for a person; everything else passes through. Without rules, every tool that is not marked
+    as read-only is held.
     """
     if (options["url"] is None) == (not command):
         raise click.UsageError("name a server: `-- COMMAND ...`, or --url URL")
@@ -79,7 +79,7 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
 
 
 def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mapping[str, str]]:
-    """Return the settings to follow: a client starts the gateway where it likes, also in a folder that was cloned."""
+    """Return the settings to follow. A client may start the gateway in any folder, even in a cloned repository."""
     try:
         settings = find_settings(folder or str(Path.cwd()), is_project=is_here or folder is not None)
     except NotTrusted as error:
@@ -120,7 +120,7 @@ def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) ->
 
 
 def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
-    """Return the policy; None where there is none."""
+    """Return the policy that the options or the settings name, or None."""
     file = options["policy_file"]
     if file is None and policy.in_effect() is None:
         return None
@@ -157,7 +157,7 @@ def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -
 
 
 def _name_of(command: Sequence[str], url: str | None) -> str:
-    """Return what a server is called where nobody said it: its package, program or host."""
+    """Return a server's default name: its package, program or host."""
     if url is not None:
         return re.sub(r"^https?://([^/:]+).*", r"\1", url)
     words = [Path(word).name for word in command if not word.startswith("-")]
@@ -166,13 +166,13 @@ def _name_of(command: Sequence[str], url: str | None) -> str:
 
 
 def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> list[str]:
-    """Return the command line of the gateway, with the store and rules of this folder: it will start in another one."""
+    """Return the gateway's command line, with absolute paths to the store and rules, as it will start elsewhere."""
     if re.search(r"://[^/@]*:[^/]*@|[?&]password=", address):
         raise errors.ConfigError(
             "the store's address has a password, which would stand in the client's settings; nothing was printed. Keep"
             " it in ~/.pgpass or a service file"
         )
-    _rules(options)  # what the gateway would refuse is not printed
+    _rules(options)  # do not print a command line that the gateway would refuse
     folder = str(Path(options["folder"] or "").resolve())
     words = ["--store", config.absolute(address), "mcp-gateway", "--folder", folder]
     if options["policy_file"] is not None:
@@ -188,7 +188,7 @@ def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> 
 
 
 def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return what a client wants to read in its settings; programs with windows have no PATH of a shell."""
+    """Return the entry for a client's settings, with an absolute path because GUI programs lack a shell's PATH."""
     program = {"command": shutil.which("sayso") or shutil.which(sys.argv[0]) or "sayso", "args": list(words)}
     match client:
         case "vscode":
@@ -204,7 +204,7 @@ def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
 def mcp_server(cli: CliContext) -> int:
     """Let an agent look at requests and propose decisions, as an MCP server on stdio.
 
-    Off unless `sayso.toml` turns it on, under [mcp_server]. What the agent proposes waits for a person itself.
+    Off unless `sayso.toml` turns it on, under [mcp_server]. Each proposal itself waits for a person.
     """
     from sayso.integrations import mcp_server as server
 
@@ -263,11 +263,11 @@ def install(
     context: CliContext, host: str, allow: tuple[str, ...], hold: tuple[str, ...], policy: str | None,
     store: str | None, wait: str, *, is_project: bool, yes: bool,
 ) -> int:  # fmt: skip
-    """Show the change of a host's settings, and write it."""
+    """Show the change to a host's settings, and write it."""
     duration.option("--wait", wait)
     store = store or context.address
     config.check_store(store, "--store")
-    if not is_project:  # a relative path would count from wherever the agent works
+    if not is_project:  # a relative path would depend on the agent's working directory
         policy = None if policy is None else str(Path(policy).absolute())
         store = None if store is None else config.absolute(store)
     words = [word for pattern in allow for word in ("--allow", pattern)]
@@ -282,7 +282,7 @@ def install(
 @_where
 @_yes
 def remove(host: str, *, is_project: bool, yes: bool) -> int:
-    """Show the change of a host's settings, and take it back out."""
+    """Show how a host's settings change without the hook, and write them."""
     return _apply(settings.removed(host, "project" if is_project else "user"), yes=yes)
 
 
@@ -294,8 +294,8 @@ def remove(host: str, *, is_project: bool, yes: bool) -> int:
 def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> int:
     """Let hooks follow the sayso.toml of a folder, as it is now.
 
-    It is shown first. A hook in your own settings follows the settings of a folder only after this, and no more once
-    they change.
+    The file is shown first. A hook in your own settings follows the settings of a folder only after this, and only
+    until they change.
     """
     if is_list:
         for path, is_same in command.trusted():
@@ -323,7 +323,7 @@ def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> i
 
 
 def _texts_of(path: Path) -> dict[str, str]:
-    """Return the text of a `sayso.toml`, and that of the policy file that it names, by path."""
+    """Return the text of a `sayso.toml` and of the policy file that it names, by path."""
     try:
         files = {str(path): config.trusted_text(path)}
         pointer = tomllib.loads(files[str(path)]).get("policy", {}).get("file")

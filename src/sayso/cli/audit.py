@@ -1,6 +1,6 @@
 """`log`, `receipt` and `purge`: print, verify, export and prove the journal, and remove old payloads.
 
-Invariant: what is not printed is counted, and what the store alone cannot prove is stated each time.
+Invariant: the output counts the rows that it omits, and always states what the store alone cannot prove.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from sayso.view.summary import RUN_ROOM, SHORT, short, token
 
 
 def signer() -> Signer | None:
-    """Return who signs here; raises `ConfigError` where a key is configured and cannot be used."""
+    """Return the configured signer, or None; raise `ConfigError` if the configured key cannot be used."""
     path = config.signing_key()
     return None if path is None else signer_at(path)
 
@@ -80,7 +80,7 @@ def _checkpoint_values(made: Checkpoint | None) -> dict[str, Any] | None:
 
 
 def checkpoint_text(made: Checkpoint) -> str:
-    """Return what a checkpoint says, for people: from when it is, over how much, and who signed it."""
+    """Describe a checkpoint for people: its time, what it covers, and who signed it."""
     return (
         f"of {clock.instant(made.at):%Y-%m-%d %H:%M:%S}Z over {plural(made.rows, 'row')}"
         f" in {plural(made.chains, 'chain')}, {_signature_text(made.key)}"
@@ -107,7 +107,7 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
     past = history(store, trusted=by if mine is None else mine.key)
     known = [*past.known, *(() if held_to is None else held_to.known)]
     found = audit.verify(store, run_id=run_id, known=known)
-    if run_id is not None and not found.rows and not found.broken:  # one that is known and gone is broken
+    if run_id is not None and not found.rows and not found.broken:  # a lost run that is known is in `broken`
         cli.check_run(run_id)
     broken = [*found.broken, *(audit.Break(CHAIN, past.last.seq, reason) for reason in past.broken)]
     if by is not None and past.newest is None:
@@ -145,7 +145,7 @@ def _rows(found: audit.Verified, broken: list[audit.Break], past: History, ancho
 
 
 def _limits(past: History, anchor: AnchorFile | None, *, is_held: bool) -> list[str]:
-    """Say what cannot be known; `is_held` says whether a key is believed that did not come from the store."""
+    """Describe what cannot be proved; `is_held` says whether a trusted key was given from outside the store."""
     if anchor is not None:
         rows = [_ANCHORED.format(witness=anchor.witness)]
     else:
@@ -238,7 +238,7 @@ def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit:
 
     def place(entry: audit.Entry) -> tuple[int, str, int]:
         nonlocal rows
-        rows += 1  # it is asked once of each row
+        rows += 1  # called once for each row
         return entry.at, entry.run_id, entry.seq
 
     last = heapq.nlargest(limit, audit.entries(cli.store, run_id=run_id, request_id=found), key=place)[::-1]
@@ -272,7 +272,7 @@ _ROOM = 300
 
 
 class _Receipt(click.Group):
-    """Takes any argument but its own subcommands as the id of a request."""
+    """Treats every argument that is not a subcommand as the id of a request."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
@@ -309,7 +309,7 @@ def _write(cli: CliContext, request_id: str, output: Path | None) -> int:
 @json_option
 @click.pass_obj
 def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
-    """Verify a receipt without any store; ends with 1 where it does not hold."""
+    """Verify a receipt without a store; the exit code is 1 if it is not valid."""
     by = _trusted_key(key)
     try:
         found = verify_receipt_file(file.expanduser(), trusted=by)
@@ -361,12 +361,12 @@ _JOURNAL_STAYS = "the journal keeps its rows, with names, times, fingerprints an
 @json_option
 @click.pass_obj
 def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> int:
-    """Remove arguments, results and words of requests that ended before DATE, for good; the journal still verifies."""
+    """Remove arguments, results and texts of requests that ended before DATE, for good; the journal still verifies."""
     if before > clock.now():
         raise click.BadParameter(f"{before:%Y-%m-%d} lies in the future; nothing was removed", param_hint="--before")
     who, store = cli.reviewer, cli.store
     if not dry_run and not is_sure:
-        store.sweep()  # so that what ran out by then is counted before anybody is asked
+        store.sweep()  # so that the count in the question includes requests that have expired
         would = let_go(store, before=before, by=who.identity, channel="cli", is_dry=True)
         if not sys.stdin.isatty():
             raise click.UsageError("say --yes, or --dry-run to see how much would go; nothing was removed")

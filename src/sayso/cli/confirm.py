@@ -1,6 +1,6 @@
-"""`confirm`: requests as documents of the Confirm protocol: export them, take some in, and say whether one conforms.
+"""`confirm`: exports requests as documents of the Confirm protocol, imports such documents, and validates them.
 
-Invariant: a decision is never imported; what a document says about itself was decided elsewhere, and by nobody here.
+Invariant: a decision is never imported, because what a document states about itself was not decided here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
 @json_option
 @click.pass_obj
 def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None, lenient: bool) -> int:
-    """Submit a plan or a Confirm: a request opens for it, and somebody decides it. FILE may be `-`."""
+    """Submit a plan or a Confirm, which opens a request for a person to decide. FILE may be `-`."""
     from sayso.mplp import Confirm, Plan, submit_for_approval, submit_plan_for_approval
     from sayso.mplp.lookup import find_confirm
 
@@ -98,9 +98,9 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
 @json_option
 @click.pass_obj
 def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient: bool) -> int:
-    """Say whether documents conform, and where they do not; ends with 1 where one does not.
+    """Check whether documents conform, and print where they do not; the exit code is 1 if one does not.
 
-    A file `*.jsonl` holds one document on each line.
+    A `*.jsonl` file has one document on each line.
     """
     results = [_judged(file, kind, lenient=lenient) for file in files]
     rows = list[str]()
@@ -111,7 +111,7 @@ def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient
 
 
 def _judged(file: str, kind: str | None, *, lenient: bool) -> dict[str, Any]:
-    """Return whether what a file holds conforms, and as what; of a file of lines with the number of each line."""
+    """Return whether a file's documents conform, and their kinds; for a `*.jsonl` file with line numbers."""
     from sayso.mplp import NotConformantError
 
     what: str | None = None
@@ -151,7 +151,7 @@ def _taken(file: str, *, lenient: bool) -> Confirm | Plan | LearningSample:
 
 
 def _contents(file: str) -> Iterator[tuple[str, bytes]]:
-    """Yield what a file holds, each line of a `*.jsonl` by itself, and what says where that is."""
+    """Yield each document in a file, one for each line of a `*.jsonl`, together with its location for messages."""
     from sayso.mplp.schema import LIMIT_BYTES
 
     try:

@@ -1,10 +1,10 @@
-"""What commands share: the store, the reviewer, common options, and all that is printed.
+"""What commands share: the store, the reviewer, common options, and all output.
 
-Answers go to stdout, complaints to stderr. Colour is only put around our own words, and only on a terminal. Invariants:
-a command never creates a store silently: a missing store, or a mistyped address or run, is an error. An error says what
-happened, with short ids, and what to do next; only a command that decides says "nothing was decided". A reader that
-goes away (`sayso ls | head`) neither stops a command half-way nor makes noise; a shortened cell is marked, and so is a
-row with deceptive characters.
+Results go to stdout, errors to stderr. Only our own words are coloured, and only on a terminal. Invariants: a command
+never creates a store silently; a missing store, or a mistyped address or run, is an error. An error says what happened,
+with short ids, and what to do next; only commands that decide say "nothing was decided". If the reader of stdout goes
+away (`sayso ls | head`), the command still completes, without an error message. Shortened cells and rows with
+misleading characters are marked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.NotUnknownError, DECIDED),
     (errors.StaleViewError, DECIDED),
 )
-_gone: list[bool] = []  # holds something once nobody reads stdout any more
+_gone: list[bool] = []  # not empty once the reader of stdout is gone
 
 
 def out(*rows: str) -> None:
@@ -62,7 +62,7 @@ def out(*rows: str) -> None:
 
 
 def silence() -> None:
-    """Let everything further on stdout go nowhere, because its reader is gone."""
+    """Discard all further output on stdout, because its reader is gone."""
     _gone.append(True)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
@@ -70,21 +70,21 @@ def silence() -> None:
 
 
 def print_json(content: Any) -> None:
-    """Print a JSON document; everything that is not plain ASCII is written as a JSON escape."""
+    """Print a JSON document in ASCII; other characters become JSON escapes."""
     out(json.dumps(content, indent=2))
 
 
 def complain(*rows: str) -> None:
-    """Print rows on stderr, further ones indented."""
+    """Print rows on stderr, all but the first indented."""
     try:
         for number, row in enumerate(rows):
             click.echo(row if number == 0 else f"       {row}", err=True)
     except (OSError, ValueError):
-        return  # stderr is gone; the exit code says it as well
+        return  # stderr is gone; the exit code still reports the error
 
 
 def confirmed(question: str, **options: Any) -> bool:
-    """Ask on stderr; Ctrl-C and the end of the input are a no."""
+    """Ask on stderr; Ctrl-C and the end of input mean no."""
     try:
         return click.confirm(question, err=True, **options)
     except click.Abort:
@@ -93,14 +93,14 @@ def confirmed(question: str, **options: Any) -> bool:
 
 
 def paint(text: str, colour: str) -> str:
-    """Return our own words in a colour, where stdout is a terminal that wants it."""
+    """Colour one of our own texts, if stdout is a terminal that supports it."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
         return text
     return click.style(text, fg=colour, bold=True)
 
 
 def exit_code(fault: errors.SaysoError) -> int:
-    """Return the exit code that a fault means."""
+    """Return the exit code for an error."""
     return next((code for kind, code in _CODES if isinstance(fault, kind)), WRONG)
 
 
@@ -111,12 +111,12 @@ def plural(count: int, what: str) -> str:
 
 @contextmanager
 def file_to_write(path: Path, *, may_replace: bool = True) -> Generator[IO[str]]:
-    """Open a file for writing, readable by its owner alone; it is complete in the end, or not there at all.
+    """Open a file for writing that only its owner can read; on exit it is complete, or does not exist.
 
-    A path that is no regular file, as `/dev/null` or a pipe, is written to in place.
+    A path that is not a regular file, such as `/dev/null` or a pipe, is written in place.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The file cannot be written.
     """
     path = path.expanduser()
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -141,7 +141,7 @@ def file_to_write(path: Path, *, may_replace: bool = True) -> Generator[IO[str]]
 
 
 def write_lines(lines: Iterable[str], output: Path | None, what: str, *, headers: int = 0) -> None:
-    """Write lines, with their ends, to stdout or to a file, and say how many of `what` they were."""
+    """Write lines, which include their line endings, to stdout or a file, and print how many of `what` they were."""
     if output is None:
         for line in lines:
             out(line.removesuffix("\n").removesuffix("\r"))
@@ -163,11 +163,11 @@ _NARROWEST_CALL, _WIDEST_CALL = 60, 120
 _GONE = PROGRAM_GONE.partition(":")[0]
 _FROM_ROOM, _RISK_ROOM, _WORDS_ROOM = 36, 12, 100
 COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
-"""Of the states that want attention."""
+"""The colours of states that need attention."""
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return rows in which every cell but the last has the width of its column."""
+    """Pad every cell but the last of each row to the width of its column."""
     pads = [max(columns(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [[*(padded(cell, pad) for cell, pad in zip(row, pads, strict=False)), row[-1]] for row in rows]
 
@@ -176,15 +176,15 @@ def table(
     requests: Sequence[Request], *, cursor: str | None, pending: int = 0, oldest: Request | None = None,
     unknown: int = 0, gone: Collection[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Return the rows of a list.
+    """Render a list of requests as rows.
 
     Args:
         requests: One page; not empty.
-        cursor: Where the next page begins.
-        pending: How many requests wait in all.
-        oldest: The one that has waited longest.
-        unknown: How many outcomes are unknown in all.
-        gone: Ids of those whose program has ended without anybody to come back for them.
+        cursor: The cursor of the next page.
+        pending: The total number of pending requests.
+        oldest: The request that has been pending longest.
+        unknown: The total number of unknown outcomes.
+        gone: The ids of requests whose program has ended, so that none will fetch the decision.
     """
     now = clock.now()
     has_states = any(request.state is not State.PENDING for request in requests)
@@ -248,11 +248,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NoStoreYetError(errors.StoreUnavailableError):
-    """There is no file where the store should be."""
+    """The store's file does not exist."""
 
 
 class NoRunError(errors.SaysoError):
-    """Nothing was ever recorded of a run with this id."""
+    """Nothing was ever recorded for a run with this id."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"there is no run {run_id!r} in this store")
@@ -266,8 +266,8 @@ class CliContext:
         address: The value of `--store`; None for the configured store.
         as_name, as_roles: The values of `--as` and `--role`.
         as_json: Whether `--json` was given.
-        filters: The options of `filter_options` that were given; all but `mine`, what the reviewer has claimed, are
-            keywords of `Review.list`.
+        filters: The given options of `filter_options`. All are keywords of `Review.list`, except `mine`, which selects
+            what the reviewer has claimed.
     """
 
     address: str | None
@@ -278,11 +278,11 @@ class CliContext:
 
     @cached_property
     def store(self) -> Store:
-        """The store, which exists.
+        """The store, which must exist.
 
         Raises:
-            NoStoreYetError: It does not exist.
-            ConfigError: The address names no store, or one that no other process can see.
+            NoStoreYetError: The store does not exist.
+            ConfigError: The address does not name a store, or names one that other processes cannot see.
         """
         store = config.open_store(self.address)
         if store.url.startswith("memory:"):
@@ -300,7 +300,7 @@ class CliContext:
 
     @property
     def store_or_new(self) -> Store:
-        """The store; a missing one is made at its first use, and a message says so."""
+        """The store; a missing one is created on first use, and a message says so."""
         try:
             return self.store
         except NoStoreYetError as fault:
@@ -308,27 +308,27 @@ class CliContext:
             return config.open_store(self.address)
 
     def say_store(self) -> None:
-        """Say on stderr which store a credential is for: made for another one, it opens nothing."""
+        """Print on stderr the store for which a credential is valid, because it is useless for any other."""
         source = "from --store" if self.address is not None else config.store_source()
         complain(f"store {escape(config.open_store(self.address).public_url)} ({escape(source)})")
 
     @property
     def reader(self) -> Review:
-        """The store's requests for looking only, in nobody's name."""
+        """Read-only access to the store's requests, without a reviewer."""
         return Review(self.store, channel="cli")
 
     @cached_property
     def review(self) -> Review:
-        """The store's requests for deciding, in the name of `reviewer`."""
+        """Access to the store's requests for decisions by `reviewer`."""
         return Review(self.store, reviewer=self.reviewer, channel="cli")
 
     @property
     def reviewer(self) -> Reviewer:
-        """Who decides: `--as`, else the configured reviewer, with the roles of `--role` added."""
+        """The person who decides: `--as`, or else the configured reviewer, with the roles of `--role` added."""
         return reviewer_of(self.as_name, self.as_roles)
 
     def answer(self, content: Any, rows: Iterable[str], code: int = 0) -> int:
-        """Print the result of a command, as JSON where `--json` was given, else as rows; return the exit code."""
+        """Print a command's result as JSON with `--json`, or else as rows; return the exit code."""
         if self.as_json:
             print_json(content)
         else:
@@ -336,7 +336,7 @@ class CliContext:
         return code
 
     def list_keywords(self) -> dict[str, Any]:
-        """Return the keywords of `Review.list` that the filters are."""
+        """Return the filters as keywords of `Review.list`."""
         found = dict(self.filters)
         if found.pop("mine", False):
             if "claimed_by" in found:
@@ -347,25 +347,25 @@ class CliContext:
         return found
 
     def check_run(self, run_id: str) -> None:
-        """Raise `NoRunError` for a run of which nothing was ever recorded: it was mistyped or never used."""
+        """Raise `NoRunError` if nothing was ever recorded for a run, which was then mistyped or never used."""
         if not self.store.journal(run_id=run_id, limit=1):
             raise NoRunError(run_id)
 
 
-# Records of which one that does not open would fail every request to a server. Not what says whose a run is: there are
-# as many as runs, and who made them without the key made requests without it.
+# Kinds of records of which a single undecryptable one would fail every request to a server. Records of run owners are
+# not listed: there are as many as runs, and whoever wrote them without the key also wrote requests without it.
 _READ_OFTEN = ("token", "session", "device", CHANNEL)
 
 
 def check_key(store: Store) -> None:
-    """Look whether what the store holds opens with `SAYSO_KEY`, or without one.
+    """Check that the store's content can be decrypted with `SAYSO_KEY`, or read without a key.
 
     Raises:
-        StoreSealedError: Something was written without the key, or with another one.
+        StoreSealedError: Some content was written without the key, or with another one.
     """
     for kind in _READ_OFTEN:
         after = ""
-        with suppress(errors.StoreCorruptError):  # one row that was altered is no reason not to serve the others
+        with suppress(errors.StoreCorruptError):  # an altered row must not prevent serving the others
             while page := store.records(kind, after=after):
                 after = page[-1].key
     for is_newest in (False, True):
@@ -374,12 +374,12 @@ def check_key(store: Store) -> None:
 
 
 def file_of(address: str) -> Path | None:
-    """Return the SQLite file behind a store's address; None for another kind of store."""
+    """Return the SQLite file of a store's address; None for other kinds of stores."""
     return Path(address.removeprefix("sqlite:///")) if address.startswith("sqlite:///") else None
 
 
 def reviewer_of(name: str | None, roles: Sequence[str], *, option: str = "--as") -> Reviewer:
-    """Return the reviewer of this name, else the configured one; `option` is the one that gave the name.
+    """Return the reviewer of this name, or by default the configured one; errors name `option`.
 
     Raises:
         BadParameter: The name or a role is not valid.
@@ -396,7 +396,7 @@ def reviewer_of(name: str | None, roles: Sequence[str], *, option: str = "--as")
 
 @contextmanager
 def needing_web(command: str) -> Generator[None]:
-    """Say which extra a command needs where the block misses a module."""
+    """Report the extra that a command needs if the block fails to import a module."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -407,7 +407,7 @@ def needing_web(command: str) -> Generator[None]:
 
 @contextmanager
 def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """Have SIGTERM and Ctrl-C call a function inside the block."""
+    """Call a function on SIGTERM and Ctrl-C inside the block."""
     before = [(number, signal.signal(number, handler)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         yield
@@ -431,17 +431,17 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
 )
 _UNDECIDED = "nothing was decided"
-# Errors that do not say so themselves, because commands that only read raise them, too.
+# Errors whose messages do not say so, because commands that only read raise them, too.
 _ALSO_OF_READERS = (
     errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError, NoRunError,
 )  # fmt: skip
 
 
 def report(fault: errors.SaysoError) -> int:
-    """Print an error, with ids as `ls` shows them, and what to do next to stderr; return the exit code."""
+    """Print an error to stderr, with ids as `ls` shows them and what to do next; return the exit code."""
     text = str(fault)
     hint = _hint(fault, text)
-    if not isinstance(fault, errors.AmbiguousIdError):  # the beginnings of its ids are what does not tell them apart
+    if not isinstance(fault, errors.AmbiguousIdError):  # its ids are ambiguous when shortened
         text = in_short(text)
     complain(f"error: {escape(text)}", *([hint] if hint else []))
     return exit_code(fault)
@@ -456,11 +456,11 @@ def _hint(fault: errors.SaysoError, text: str) -> str:
             words = f"this is {escape(cli.store.public_url)}; if the program uses another store, add --store ADDRESS"
     else:
         words = next((hint for kind, hint in _HINTS if isinstance(fault, kind)), "")
-    # The next command has to find the same store.
+    # The suggested command must use the same store.
     sayso = "sayso" if cli is None or cli.address is None else f"sayso --store {escape(shlex.quote(cli.address))}"
     role = next(iter(getattr(fault, "roles", ())), "")
     hint = words.format(sayso=sayso, id=short(getattr(fault, "request_id", "")), role=escape(shlex.quote(role)))
-    # The words of pydantic, and those of the validator of JSON Schemas.
+    # These are wordings of pydantic and of the JSON Schema validator.
     if isinstance(fault, errors.InvalidAnswerError) and any(one in text for one in ("valid list", 'type "array"')):
         hint += """; a list is written as JSON, '["a", "b"]'"""
     undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
@@ -468,7 +468,7 @@ def _hint(fault: errors.SaysoError, text: str) -> str:
 
 
 def _decides(context: click.Context | None) -> bool:
-    """Say whether this command decides; such a command takes roles."""
+    """Return whether this command decides; such commands take roles."""
     if context is None:
         return False
     command: click.Command | None = context.command
@@ -481,13 +481,13 @@ def _similar_id(cli: CliContext, request_id: str) -> str:
     try:
         known = [short(request.id) for request in cli.reader.list(limit=200).requests]
     except errors.SaysoError:
-        return ""  # the first error is enough
+        return ""  # the original error is enough
     wanted = request_id if request_id.startswith("rq_") else f"rq_{request_id}"
     return did_you_mean(short(wanted), known)
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Return which of the known words was probably meant, as a question; empty where none comes near."""
+    """Suggest the most similar known word as a question; empty if none is similar."""
     found = get_close_matches(word, known, n=1, cutoff=0.7)
     return f"did you mean {found[0]}?" if found else ""
 
@@ -496,7 +496,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def _shared(*names: str, selects: bool = False, **settings: Any) -> Callable[[F], F]:
-    """Return an option whose value is kept in the context of the command, or in its filters if it selects requests."""
+    """Return an option whose value is stored in the command's context, or in its filters if it selects requests."""
 
     def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if not selects:
@@ -508,13 +508,13 @@ def _shared(*names: str, selects: bool = False, **settings: Any) -> Callable[[F]
 
 
 class Number(click.IntRange):
-    """A whole number between inclusive bounds."""
+    """An integer between inclusive bounds."""
 
     name = "whole number"
 
 
 def as_span(value: str) -> timedelta:
-    """Parse a span of time, as the type of an option: `90s`, `24h`, `7d`."""
+    """Parse the value of an option that takes a duration: `90s`, `24h`, `7d`."""
     try:
         return duration.parse(value)
     except errors.ConfigError as error:
@@ -522,7 +522,7 @@ def as_span(value: str) -> timedelta:
 
 
 def as_date(value: str) -> datetime:
-    """Parse a day, an instant (in UTC without a zone), or a span before now (`90d`), as the type of an option."""
+    """Parse the value of an option that takes a day, a time (by default in UTC), or a duration before now (`90d`)."""
     try:
         try:
             found = datetime.fromisoformat(value)
@@ -547,7 +547,7 @@ def reviewer_options(command: F) -> F:
 
 
 def deciding(*params: Callable[[Any], Any], group: click.Group | None = None, name: str | None = None) -> Any:
-    """Return a decorator that makes a command of a function: with these parameters, `--json`, and who decides."""
+    """Return a decorator that makes a command with these parameters, `--json`, and the reviewer's options."""
     make = click.command if group is None else group.command
 
     def command(function: Callable[..., int]) -> click.Command:
@@ -560,7 +560,7 @@ def deciding(*params: Callable[[Any], Any], group: click.Group | None = None, na
 
 
 def message_option(text: str, *, required: bool = False) -> Callable[[F], F]:
-    """Add `-m`, with this help text, as `message`."""
+    """Add the option `-m` with this help text; its parameter is `message`."""
     return click.option("-m", "--message", "--comment", "message", metavar="TEXT", required=required, help=text)
 
 
@@ -581,7 +581,7 @@ _FILTERS: tuple[tuple[Sequence[str], dict[str, Any]], ...] = (
 
 
 def filter_options(command: F) -> F:
-    """Add the options by which `ls`, `approve` and `reject` select requests; see `CliContext.filters`."""
+    """Add the options with which `ls`, `approve` and `reject` select requests; see `CliContext.filters`."""
     for names, settings in reversed(_FILTERS):
         command = _shared(*names, selects=True, **settings)(command)
     return command

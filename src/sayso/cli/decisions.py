@@ -1,8 +1,8 @@
-"""The commands that decide: `approve`, `reject`, `feedback`, `answer`, `cancel`, `next`, and what surrounds a decision.
+"""The commands that decide (`approve`, `reject`, `feedback`, `answer`, `cancel`, `next`) and related ones.
 
-Invariant: an approval carries the fingerprint of the call that this command read, so a call that changed in between is
-refused. A refused request does not stop the others, and the exit code is the worst of all. Requests that filters select
-are listed first and decided after one question; a request that came later, or changed, is not decided.
+Invariant: an approval carries the fingerprint of the call that this command read, so it fails if the call has changed
+since. A failure does not stop the other requests, and the exit code is the worst of all. Requests selected by filters
+are first listed, and decided after one confirmation; requests that were added or changed since are not decided.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Verb = Literal["approve", "reject"]
 
 
 def _long_enough(request_id: str) -> str:
-    """Return the beginning of an id; refuse one that could match a request by chance."""
+    """Return an id's prefix; reject one so short that it could match a request by chance."""
     if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:
         raise errors.DecisionRefusedError(
             request_id,
@@ -73,13 +73,13 @@ def for_each(
     cli: CliContext, request_ids: Sequence[str], action: Callable[[str], Request],
     rows: Callable[[Request], Sequence[str]] = _status_rows,
 ) -> int:  # fmt: skip
-    """Do `action` to each request, print the result, and return the exit code.
+    """Apply `action` to each request, print the results, and return the exit code.
 
     Args:
         cli: The context of the command.
-        request_ids: Ids, or beginnings of ids.
-        action: Returns the request after it.
-        rows: What to print of a request; with `--json` it is one array instead.
+        request_ids: Ids, or prefixes of ids.
+        action: Returns the request in its new state.
+        rows: Renders a request; with `--json`, one array is printed instead.
     """
     worst, documents = 0, list[object]()
     for request_id in request_ids:
@@ -102,7 +102,7 @@ def for_each(
 
 
 def _check_selection(cli: CliContext, ids: Sequence[str], verb: Verb, *, is_sure: bool) -> None:
-    """Raise `UsageError` unless requests are selected either by their ids or by filters."""
+    """Raise `UsageError` unless requests are selected either by ids or by filters."""
     nothing = "nothing was decided"
     if ids and cli.filters:
         raise click.UsageError(f"give ids or filters, not both; {nothing}")
@@ -115,7 +115,7 @@ def _check_selection(cli: CliContext, ids: Sequence[str], verb: Verb, *, is_sure
 
 
 def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, is_sure: bool) -> int:
-    """List what waits and matches, ask, and decide each as it was listed; return the exit code."""
+    """List the matching pending requests, ask once, and decide each as it was listed; return the exit code."""
     if not is_sure and (cli.as_json or not is_there()):
         why = "--json asks nobody" if cli.as_json else "there is no terminal to ask at"
         raise click.UsageError(f"{why}: look with `sayso ls` and the same filters, then say --yes; nothing was decided")
@@ -163,15 +163,15 @@ def _obstacle(request: Request, verb: Verb) -> str | None:
 
 
 def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool:
-    """Show all of them, and ask; everything but a yes is a no."""
+    """Show all requests, and ask; any answer but yes is a no."""
     rows = table(requests, cursor=None, gone={one.id for one in requests if cli.review.program_is_gone(one)})
-    for request in requests if verb == "approve" else ():  # what a row of the table may have shortened or left out
+    for request in requests if verb == "approve" else ():  # what a row of the table may have shortened or omitted
         cautions = card.effect_cautions(cli.review.same_effect(request), clock.now())
         is_short = card.headline(request, _LINE) == card.headline(request, _ENDLESS)
         if not is_short or cautions:
             rows += [short(request.id), *([] if is_short else card.subject_rows(request, width=_WIDTH, full=True))]
             rows += [f"  {caution}" for caution in cautions]
-    click.echo("\n".join(rows), err=True)  # beside the question, also if stdout is redirected
+    click.echo("\n".join(rows), err=True)  # visible with the question even if stdout is redirected
     return confirmed(f"{verb} {'this one' if len(requests) == 1 else f'these {len(requests):,}'}?", prompt_suffix=" ")
 
 
@@ -237,7 +237,7 @@ def approve(
         if request.kind == "call":
             before[request.id] = request.effective
         if request.kind != "call" or request.state is not State.PENDING:
-            return decided()  # which is refused with the reason
+            return decided()  # the store refuses it with a reason
         if edit:
             return decided(arguments=_edited_in_editor(request))
         if seen is None and not card.is_whole(request):
@@ -284,7 +284,7 @@ def _grant(
 
 
 def _fingerprint(request: Request, seen: str | None) -> str:
-    """Return the whole fingerprint for the beginning of one that was copied."""
+    """Return the full fingerprint for a copied prefix of it."""
     current = request.current_fingerprint
     return current if seen is None or (len(seen) >= _MIN_SEEN and current.startswith(seen)) else seen
 
@@ -311,7 +311,7 @@ def _changes(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
 def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request) -> list[str]:
     gone = [PROGRAM_GONE] if cli.review.program_is_gone(request) else []
     if request.state is not State.APPROVED:
-        return [*_status_rows(request), *gone]  # one vote of several
+        return [*_status_rows(request), *gone]  # more votes are needed
     changes = [change.line() for change in changed(before[request.id], request.effective, request.redact)]
     head = f"{short(request.id)} approved"
     if len(changes) > 1:
@@ -322,15 +322,15 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
 
 
 # -- arguments in $EDITOR ------------------------------------------------------------------------------------------
-# It gets masked arguments only, with hidden characters as JSON escapes, under a few lines of comment.
+# The editor gets only masked arguments, with hidden characters as JSON escapes, below a few comment lines.
 
 
 def _edited_in_editor(request: Request) -> Mapping[str, Any]:
-    """Return the arguments as the person wrote them, valid for the function; with a terminal, ask again until they are.
+    """Return the arguments that the person saved, valid for the function; on a terminal, repeat until they are.
 
     Raises:
-        InvalidChangesError: They do not fit, or nothing was saved.
-        ConfigError: The editor did not run, or failed.
+        InvalidChangesError: The arguments are invalid, or nothing was saved.
+        ConfigError: The editor could not be run, or failed.
     """
     text = _editor_text(request)
     while True:
@@ -356,7 +356,7 @@ def _edit(request: Request, text: str) -> str | None:
         return click.edit(text, extension=".json")
     except UnicodeDecodeError:
         raise errors.InvalidChangesError(request.id, ["what the editor saved is not UTF-8"]) from None
-    except (click.ClickException, ValueError) as error:  # the latter where quotes in EDITOR do not close
+    except (click.ClickException, ValueError) as error:  # the latter for unbalanced quotes in EDITOR
         raise errors.ConfigError(
             f"the editor failed ({error}); set EDITOR to one that runs, or change arguments with --set NAME=VALUE"
         ) from error
@@ -374,7 +374,7 @@ def _editor_text(request: Request) -> str:
 
 
 def _read_back(request: Request, written: str) -> dict[str, Any]:
-    # Heads become blank lines, so that the numbers in error messages are the editor's.
+    # Comment lines become blank lines, so that line numbers in error messages match the editor's.
     body = re.sub(r"\A(?:[ \t]*(?://[^\n]*)?\n)+", lambda heads: "\n" * heads[0].count("\n"), written)
     try:
         arguments = strict_json.loads(body)
@@ -423,7 +423,7 @@ def answer(cli: CliContext, request_id: str, value: str, message: str | None) ->
 
     def decide(request: Request) -> Request:
         parsed: object = value
-        if request.kind == "question":  # a call is refused with the reason
+        if request.kind == "question":  # the store refuses a call with a reason
             try:
                 parsed = schema_of(request).parse("answer", value)
             except SchemaError as error:
@@ -449,7 +449,7 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
     message_option("The reason, for the program and its model."),
 )
 def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
-    """End the whole run at these requests, also where they were approved and not started."""
+    """End the whole run at these requests, even if they were approved but not started."""
     return for_each(cli, ids, partial(cli.review.cancel, comment=message))
 
 
@@ -482,7 +482,7 @@ def release(cli: CliContext, request_id: str, force: bool) -> int:
     click.argument("span", metavar="SPAN", type=as_span),
 )
 def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
-    """Let a pending request, or an approval that was not used yet, end SPAN from now: 90s, 24h, 7d."""
+    """Let a pending request, or an unused approval, expire SPAN from now: 90s, 24h, 7d."""
 
     def rows(request: Request) -> list[str]:
         ends, what = request.approval_expires_at, "the approval ends"
@@ -503,7 +503,7 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
 def resolve(
     cli: CliContext, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None
 ) -> int:  # fmt: skip
-    """Say whether a call had its effect that was started and whose outcome is unknown."""
+    """Say whether a started call with an unknown outcome had its effect."""
     if happened is did_not:
         raise click.UsageError("say which: --happened or --did-not")
 

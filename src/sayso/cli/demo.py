@@ -1,4 +1,4 @@
-"""`demo`: the program `examples/demo/demo.py`, which a wheel ships inside of the package."""
+"""`demo`: runs the program `examples/demo/demo.py`, which a wheel ships inside the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sayso
 def _loaded() -> click.Command:
     package = Path(sayso.__file__).parent
     shipped = package / "examples" / "demo" / "demo.py"
-    program = shipped if shipped.is_file() else package.parents[1] / "examples" / "demo" / "demo.py"  # a checkout
+    program = shipped if shipped.is_file() else package.parents[1] / "examples" / "demo" / "demo.py"  # in a checkout
     spec = spec_from_file_location("sayso_demo", program)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(program)

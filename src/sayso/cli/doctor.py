@@ -1,6 +1,6 @@
-"""`doctor`: is the store there and sound, does the clock make sense, what waits for attention.
+"""`doctor`: checks that the store exists and is sound and that the clock is plausible, and lists what needs attention.
 
-Invariant: without `--seal` it changes nothing, and exits with 1 if something is wrong.
+Invariant: without `--seal` it changes nothing. It exits with 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SLACK = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class _Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     value: Any
@@ -101,14 +101,14 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
             known = health(store)
             check_key(store)
         except StoreForbiddenError:
-            return  # the channels of a server, and its checkpoints, are looked at there
-        past = history(store)  # whether its rows follow from each other says `log --verify`
+            return  # a server's channels and checkpoints are checked on the server
+        past = history(store)  # whether rows link to each other is checked by `log --verify`
         wrong = problems(store, past)
         text = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
         problem = f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None
         yield _Finding("checkpoints", text, problem)
     except NoStoreYetError as fault:
-        # Before the first program asks, the usual place is empty; a place that was named is not.
+        # Before the first program asks, a missing default store is normal; a missing store that was named is an error.
         yield _Finding("store", str(fault), None if cli.address is None else "name another one with --store")
         known = []
     except SaysoError as fault:
@@ -163,7 +163,7 @@ def _schema(file: Path) -> int | None:
         finally:
             connection.close()
     except (sqlite3.Error, UnicodeDecodeError):
-        return None  # opening the store says what is wrong with it
+        return None  # opening the store reports the error
 
 
 def _content(store: Store) -> Iterator[_Finding]:
@@ -185,7 +185,7 @@ def _content(store: Store) -> Iterator[_Finding]:
 
 
 def _channels(known: list[ChannelHealth] | None) -> Iterator[_Finding]:
-    """Look at the channels; `known` are those of the store, None where it does not open."""
+    """Check the channels; `known` has those registered in the store, or None if it does not open."""
     found, fault = check(known or ())
     if fault is not None:
         yield _Finding("channels", "cannot be read", fault)

@@ -1,6 +1,6 @@
-"""`learn`: decisions as samples, pairs or a table for other programs, and a report of what they teach.
+"""`learn`: exports decisions as samples, pairs or a table for other programs, and reports on them.
 
-Invariant: nothing here changes a gate; a rule is printed for a person to read, and pasted by hand or not at all.
+Invariant: nothing here changes a gate; a rule is only printed, and a person may paste it into the policy file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sayso.learning import Report
 
 _FORMATS = ("jsonl", "csv", "parquet")
-_BATCH = 5_000  # records that are written to Parquet at once
+_BATCH = 5_000  # records for each write to Parquet
 _DAYS = 90
 _ROOM = 100
 _NAMED = 5
@@ -122,7 +122,7 @@ def _as_parquet(records: Iterable[dict[str, Any]], columns: Sequence[str], outpu
 def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
     """Say what people always approve, what they change, why they refuse, and who hardly looks.
 
-    Rules are proposed as text for the policy file, and replayed on past calls; no gate asks less because of this.
+    Rules are proposed as text for the policy file, and replayed on past calls; no gate changes because of this.
     """
     from sayso.learning import report as reported
 

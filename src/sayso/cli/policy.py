@@ -1,7 +1,7 @@
-"""What is decided without a person for each call: `policy`, `grants`, and the stop of all starts (`stop`, `go`).
+"""What applies without a person's decision on each call: `policy`, `grants`, and the stop of all starts (`stop`, `go`).
 
-`policy` checks a policy file, explains what it says of a call, tests its examples, and replays it. Invariant: it
-decides no request and changes no file; a mistake in the file ends each command with code 1.
+`policy` checks a policy file, explains its verdict on a call, tests its examples, and replays it. Invariant: it decides
+no request and changes no file; an error in the file ends every command with code 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sayso.view.document import budget_document, grant_document, moment
 from sayso.view.summary import name_of, short, time_left
 
 _DAYS = 30
-_NEWEST = 2_000  # requests in which the schemas of tools are looked for
+_NEWEST = 2_000  # requests that are searched for the schemas of tools
 _IDS = 5
 
 _file_option = click.option("--policy", "file", metavar="FILE", help="The policy file; else the one in effect.")
@@ -51,7 +51,7 @@ def policy() -> None:
 def check(cli: CliContext, file: str | None) -> int:
     """Print everything that is wrong with a policy file: by default the one in effect.
 
-    Conditions are checked with the schemas of the tools that the store has requests of.
+    Conditions are checked against the schemas of the tools for which the store has requests.
     """
     rules, (tools, asked_by) = Policy.of_file(file), _tools(cli)
     problems = rules.problems(tools, asked_by=asked_by)
@@ -71,7 +71,7 @@ def check(cli: CliContext, file: str | None) -> int:
 
 
 def _notes_on_patterns(rules: Policy, tools: Iterable[str]) -> Iterator[str]:
-    """Yield notes on patterns that let calls pass by names which somebody else chooses, or that fit no known tool."""
+    """Yield notes on patterns that match no known tool, or that allow calls by names which others can choose."""
     known = {name for tool in tools for name in (tool, short_name(tool))}
     for rule in rules.rules:
         for pattern in rule.tools:
@@ -98,14 +98,14 @@ def explain(
 ) -> int:  # fmt: skip
     """Say which rule decides a call, and what those before it said: `explain refund '{"amount": 40}'`.
 
-    Where the rule has a budget it says how much of it is used now, and whether the call has room; nothing is taken.
+    If the rule has a budget, print how much of it is used now and whether the call fits; nothing is reserved.
     """
     try:
         given: dict[str, Any] = json.loads(arguments)
     except ValueError as error:
         example = """write '{"amount": 40}'"""
         raise click.BadParameter(f"no JSON: {error}; {example}", param_hint="ARGUMENTS") from None
-    if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  JSON may be anything
+    if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  JSON may be any value
         raise click.BadParameter(
             """the arguments are a JSON object, by name; write '{"amount": 40}'""", param_hint="ARGUMENTS"
         )
@@ -137,7 +137,7 @@ def explain(
 def _answer(
     rules: Policy, tool: str, given: dict[str, Any], tools: dict[str, Schema], run: str | None, agent: str | None
 ) -> tuple[Answer, tuple[str, errors.PolicyError] | None]:
-    """Ask a policy about a call; with which tool's schema it cannot be asked, as that may be another project's."""
+    """Evaluate a policy for a call; also return the tool whose schema, perhaps another project's, does not fit it."""
     misfit = None
     for name, schema in tools.items() if tool not in tools else [(tool, tools[tool])]:
         if name == tool or short_name(name) == tool:
@@ -151,7 +151,7 @@ def _answer(
 
 
 class _Room(NamedTuple):
-    """Whether a call has room in a budget now; None of `has_room` where that was not looked at."""
+    """Whether a call fits into a budget now; `has_room` is None if that was not checked."""
 
     budget: str
     used: float | None
@@ -162,7 +162,7 @@ class _Room(NamedTuple):
 def _room_in(
     cli: CliContext, budget: Budget, tool: str, given: dict[str, Any], run: str | None, agent: str | None
 ) -> _Room:  # fmt: skip
-    """Look whether a call has room in a budget, as its start does, and take nothing."""
+    """Check whether a call fits into a budget, as its start does, without reserving anything."""
     text = str(budget)
     if budget.per is not None and {"agent": agent, "run": run}[budget.per] is None:
         return _Room(text, None, None, f"whether there is room is not looked at without --{budget.per}")
@@ -205,9 +205,9 @@ def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
 @json_option
 @click.pass_obj
 def test(cli: CliContext, file: str | None) -> int:
-    """Ask the policy about the examples of its rules, and compare what it says with what they expect.
+    """Evaluate the policy for the examples of its rules, and compare the verdicts with the expected ones.
 
-    A file without examples is an error: nothing was tested.
+    A file without examples is an error, because nothing was tested.
     """
     rules = _rules(file)
     rows: list[dict[str, Any]] = []
@@ -230,10 +230,10 @@ def test(cli: CliContext, file: str | None) -> int:
 @json_option
 @click.pass_obj
 def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
-    """Ask a policy about every past request of the store, and count what would have been decided otherwise.
+    """Evaluate a policy for every past request of the store, and count what would have been decided differently.
 
-    With `--policy NEW`, compared with the policy in effect; else with what happened: each was held, unless a budget
-    allowed it. How much of a budget was used is not looked at.
+    With `--policy NEW`, compare it with the policy in effect; otherwise with what happened: each request was held,
+    unless a budget allowed it. The amount used of a budget is ignored.
     """
     begin = clock.now() - timedelta(days=_DAYS) if since is None else since
     new, before = _rules(file), _rules(None) if file is not None else None
@@ -258,7 +258,7 @@ def _shown(found: Replay) -> Iterator[str]:
 
 
 def _rules(file: str | None) -> Policy:
-    """Return the rules of a file; its mistakes are said without a word about calls, as none was made."""
+    """Parse the rules of a file; errors do not mention calls, because none was made."""
     try:
         return Policy.load(file)
     except errors.PolicyError as error:
@@ -266,7 +266,7 @@ def _rules(file: str | None) -> Policy:
 
 
 def _tools(cli: CliContext) -> tuple[dict[str, Schema], dict[str, str]]:
-    """Return the tools that the store has requests of, by name, with their newest schemas, and who asked for them."""
+    """Return, by name, the newest schema of each tool for which the store has requests, and who asked for the tool."""
     found, asked_by = dict[str, Schema](), dict[str, str]()
     try:
         for request in islice(requests_in(cli.store, Filter(kind="call"), newest=True), _NEWEST):
@@ -279,7 +279,7 @@ def _tools(cli: CliContext) -> tuple[dict[str, Schema], dict[str, str]]:
 
 
 def grant_rows(grant: Grant) -> list[str]:
-    """Return a grant as lines for a terminal."""
+    """Render a grant as lines for a terminal."""
     people = ", ".join(name_of(one.by) for one in grant.grantors)
     if grant.ended is None:
         state = f"{grant.left} of {grant.count} left, ends {time_left(grant.until, clock.now())}"
@@ -293,7 +293,7 @@ def grant_rows(grant: Grant) -> list[str]:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def grants(ctx: click.Context) -> None:
-    """List or revoke what lets the next calls like an approved one start."""
+    """List or revoke grants, which let the next calls like an approved one start."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(_ls, ended=False)
 
@@ -303,7 +303,7 @@ def grants(ctx: click.Context) -> None:
 @json_option
 @click.pass_obj
 def _ls(cli: CliContext, *, ended: bool) -> int:
-    """List the grants that count, and what is used of budgets."""
+    """List the grants in effect, and the use of budgets."""
     found, budgets = cli.reader.grants(ended=ended), list(cli.store.budgets())
     rows = [row for grant in found for row in grant_rows(grant)] or ["no grants"]
     if budgets:
@@ -325,14 +325,14 @@ def _budget_row(use: BudgetUse) -> str:
     click.argument("grant_id", metavar="GRANT"), message_option("Why, for the journal."), group=grants, name="revoke"
 )
 def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
-    """End a grant, for what has not started as well."""
+    """End a grant, also for approved calls that have not started."""
     grant = cli.review.revoke(grant_id, reason=message)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
 
 @deciding(click.argument("grant_id", metavar="GRANT"), group=grants, name="agree")
 def _agree(cli: CliContext, grant_id: str) -> int:
-    """Agree to a grant of another reviewer."""
+    """Agree to another reviewer's grant."""
     grant = cli.review.agree(grant_id)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
@@ -341,7 +341,7 @@ def _agree(cli: CliContext, grant_id: str) -> int:
     click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; programs are told, and the journal keeps it.")
 )
 def stop(cli: CliContext, reason: str | None) -> int:
-    """Block every start, approved ones too, until `sayso go`. No approval is spent; what runs goes on."""
+    """Block every start, even of approved calls, until `sayso go`. No approval is used up; running calls continue."""
     found = cli.review.stop(reason=reason)
     why = "" if found.reason is None else f": {escape(found.reason)}"
     return cli.answer(

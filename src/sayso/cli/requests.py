@@ -1,7 +1,7 @@
 """`ls` and `show`: list the requests of a store, and show one in full.
 
-Invariant: a page costs the same however many requests were decided before. The output states how much a view leaves
-out, and shows the fingerprint of a call only once the whole call has been shown.
+Invariant: the cost of a page does not depend on the number of requests decided before. The output states how much a
+view omits, and shows a call's fingerprint only after the whole call.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PAGE = 50
 
 @dataclass(frozen=True)
 class _Query:
-    """What to list: one list after another, each of some states (none means all)."""
+    """What to list: several lists in sequence, each with its states (none means all)."""
 
     lists: list[frozenset[State]]
     filters: dict[str, Any]
@@ -57,7 +57,7 @@ class _Query:
     newest: bool
 
     def page(self, review: Review, cursor: str | None) -> tuple[list[Request], str | None]:
-        """Return a page, and where the next one begins: the number of the list, and the cursor in it."""
+        """Return a page and the cursor of the next one, which consists of the list's number and the cursor in it."""
         number, dot, place = (cursor or "0.").partition(".")
         if not dot or number not in {"0", "1"}:
             raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
@@ -77,7 +77,7 @@ class _Query:
         return found, None
 
     def all(self, review: Review) -> Iterator[Request]:
-        """Yield every request, without a limit."""
+        """Yield all requests, without a limit."""
         for states in self.lists:
             yield from review.list(state=states or "all", newest=self.newest, **self.filters)
 
@@ -102,7 +102,7 @@ def ls(
 ) -> int:  # fmt: skip
     """List what waits for a person: pending first, oldest first; then what is approved, running or unknown.
 
-    `program gone` marks what nobody comes back for: its program has ended, and its run had no name.
+    `program gone` marks requests that no program will fetch: the program has ended, and its run had no name.
     """
     if quiet and cli.as_json:
         raise click.UsageError("--quiet prints ids alone; leave --json away")
@@ -115,7 +115,7 @@ def ls(
         found, after = (list(query.all(cli.reader)), None) if is_all else query.page(cli.reader, cursor)
         if not found and "run" in cli.filters:
             cli.check_run(cli.filters["run"])
-    except (NoRunError, NoStoreYetError) as fault:  # it may come later, so a program that polls has nothing to mend
+    except (NoRunError, NoStoreYetError) as fault:  # it may come into being later, so polling for it is no error
         complain(escape(str(fault)))
         found, after = [], None
     except ValueError as error:
@@ -156,7 +156,7 @@ def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | Non
 @json_option
 @click.pass_obj
 def show(cli: CliContext, request_id: str, full: bool) -> int:
-    """Show a request in full, and what became of it. Of long values it shows head, tail and size."""
+    """Show a request in full, and what became of it. Long values are shortened to head, tail and size."""
     review = cli.reader
     request = review.get(request_id)
     entries = list(audit.entries(cli.store, run_id=request.run_id, request_id=request.id))

@@ -1,8 +1,8 @@
-"""`scan`: finds call sites that look irreversible and are behind no gate, by reading Python files; nothing is run.
+"""`scan`: statically finds call sites in Python files that look irreversible and are not behind a gate.
 
-It sees names through imports and through simple assignments of the same file (`client = stripe.StripeClient(…)`). A
-call is behind a gate in a function that is gated, or in one that is only called by such functions of its file. It sees
-neither calls between files, nor names that are made at run time, nor what a variable holds that was passed in.
+It resolves names through imports and simple assignments in the same file (`client = stripe.StripeClient(…)`). A call is
+behind a gate if its function is gated, or is called only by such functions in the same file. It does not see calls
+between files, names created at run time, or the types of parameters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "build", "
 
 @dataclass(frozen=True)
 class Pattern:
-    """What to look for, as `scan.toml` says it."""
+    """A pattern of calls to look for, from `scan.toml`."""
 
     id: str
     severity: str
@@ -47,7 +47,7 @@ class Pattern:
     argument: re.Pattern[str] | None = None
 
     def fits(self, name: str, method: str | None, texts: Sequence[str]) -> bool:
-        """Say whether a call is one: by its qualified name, or the method of an unknown object."""
+        """Return whether a call matches, by its qualified name or by the method of an unknown object."""
         is_named = any(fnmatchcase(name, call) for call in self.calls)
         if self.names and name.rpartition(".")[2] not in self.names:
             return False
@@ -58,7 +58,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Finding:
-    """One call site; `ignored` is the reason that stands beside it, where there is one."""
+    """One call site; `ignored` is the reason from its `sayso: ignore` comment, if there is one."""
 
     path: str
     line: int
@@ -92,7 +92,7 @@ def patterns() -> tuple[Pattern, ...]:
 
 
 def files(path: Path) -> Iterator[Path]:
-    """Yield the Python files below a path, in order; none in hidden folders, environments and build output."""
+    """Yield the Python files below a path, in order; skip hidden folders, environments and build output."""
     if path.is_file():
         yield path
         return
@@ -105,18 +105,18 @@ def files(path: Path) -> Iterator[Path]:
 
 
 class _Reader(ast.NodeVisitor):
-    """One pass over a file: names, functions, who calls whom, and the calls that fit a pattern."""
+    """One pass over a file: names, functions, their callers, and the calls that match a pattern."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
-        self.functions: dict[str, bool] = {}  # whether each one of this name has a gate of its own
-        self.handed: set[str] = set()  # functions that are given to a gate, or to `once`
+        self.functions: dict[str, bool] = {}  # by name: whether all functions of this name are gated
+        self.handed: set[str] = set()  # functions that are passed to a gate or to `once`
         self.held: list[str] = []  # names of tools that an adapter holds, with * for any part
-        self.tools: set[str] = set()  # functions that an agent has as tools
-        self.called: list[tuple[str, str]] = []  # as `uses`, where the function is called right there
+        self.tools: set[str] = set()  # functions that an agent uses as tools
+        self.called: list[tuple[str, str]] = []  # like `uses`, but only direct calls
         self.uses: list[tuple[str, str]] = []
         self.calls: list[tuple[ast.Call, str, bool]] = []
-        self.takers: list[tuple[ast.expr, str, str]] = []  # decorators below a gate that take the bare function
+        self.takers: list[tuple[ast.expr, str, str]] = []  # decorators below a gate that get the ungated function
         self._inside, self._behind = [""], False
 
     # -- names
@@ -141,7 +141,7 @@ class _Reader(ast.NodeVisitor):
                 self._bind([item.optional_vars], item.context_expr)
         self.generic_visit(node)
 
-    visit_AsyncWith = visit_With  # noqa: N815  the name that ast looks for
+    visit_AsyncWith = visit_With  # noqa: N815  the name that ast requires
 
     def _bind(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
         value = value.value if isinstance(value, ast.Await) else value
@@ -152,7 +152,7 @@ class _Reader(ast.NodeVisitor):
                 self.names[name] = made
 
     def name_of(self, node: ast.expr) -> str | None:
-        """Return the qualified name of what is called; None for what is called by no name."""
+        """Return the qualified name of a called expression; None if it has no name."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):  # `boto3.client("s3").delete_object`
             inner = self.name_of(node.value.func)
             return None if inner is None else f"{inner}.{node.attr}"
@@ -191,7 +191,7 @@ class _Reader(ast.NodeVisitor):
         return name is not None and (any(fnmatchcase(name, one) for one in _GATES) or fnmatchcase(name, _ADAPTERS))
 
     def _taker(self, node: ast.expr) -> str | None:
-        """Return the name of a decorator that registers or keeps the function: `app.post`, `agent.tool`, `task`."""
+        """Return the name of a decorator that registers or stores the function: `app.post`, `agent.tool`, `task`."""
         called = node.func if isinstance(node, ast.Call) else node
         name, whole = _dotted(called), self.name_of(called) or ""
         known: dict[str, list[str]] = _data()["decorators"]
@@ -200,7 +200,7 @@ class _Reader(ast.NodeVisitor):
         return name if _fits(whole.rpartition(".")[2], known["take"]) else None
 
     def _adapter(self, node: ast.Call) -> None:
-        """Note which tools an adapter holds: those that it is given in a list, or all where there is no list."""
+        """Record which tools an adapter holds: those in its list, or all if there is no list."""
         adapter = self.name_of(node.func) or ""
         if not fnmatchcase(adapter, _ADAPTERS):
             return
@@ -239,7 +239,7 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.value)
 
     def gated(self) -> set[str]:
-        """Return the functions behind a gate: the gated ones, and those that only such ones, or a gate, use."""
+        """Return the functions behind a gate: gated ones, and those used only by such functions or by a gate."""
         users, callers = dict[str, set[str]](), dict[str, set[str]]()
         for known, pairs in ((users, self.uses), (callers, self.called)):
             for name, by in pairs:
@@ -278,7 +278,7 @@ def _dotted(node: ast.expr) -> str | None:
 
 
 def scan_text(text: str, path: str) -> list[Finding]:
-    """Return what stands in a file and is behind no gate, in order; raises `SyntaxError` where it cannot be read."""
+    """Return the calls in a file that are not behind a gate, in order; raise `SyntaxError` if it cannot be parsed."""
     reader, lines = _Reader(), text.splitlines()
     reader.visit(ast.parse(text, path))
     gated, found = reader.gated(), list[Finding]()
@@ -321,8 +321,8 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | None) -> int:
     """Find calls in Python files that look irreversible and are behind no gate.
 
-    Payments, deletions, messages, shells, SQL and HTTP writes. Files are read, and nothing is run. A comment `# sayso:
-    ignore[REASON]` on the line or above it leaves a call out. Exit code 1 with --fail-on, 0 without.
+    Payments, deletions, messages, shells, SQL and HTTP writes. Files are only read, and never run. A comment `# sayso:
+    ignore[REASON]` on the line or above it excludes a call. Exit code 1 with --fail-on, 0 without.
     """
     if as_json and as_sarif:
         raise click.UsageError("give --json or --sarif, not both")

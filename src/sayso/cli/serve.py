@@ -1,9 +1,8 @@
-"""`serve`: the web inbox, for the user of this machine or for people who sign in; its pages are `sayso.server`.
+"""`serve`: runs the web inbox, for this machine's user or for people who sign in; the pages are in `sayso.server`.
 
-An inbox is open if somebody on another machine can reach it: it listens on a non-loopback address, or has a non-local
-base address. Invariant: an open inbox is refused until there is a way to sign in, and plain http to it is refused
-unless it is explicitly allowed. What is set and cannot be used is refused before anything listens, and a secret comes
-from the environment only.
+An inbox is open if it can be reached from another machine: it listens on a non-loopback address, or has a non-local
+base address. Invariant: an open inbox does not start without a way to sign in, nor over plain http unless that is
+explicitly allowed. Invalid settings are rejected before anything listens, and secrets come only from the environment.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ _SERVE = (
     "reviewers", "required_role", "session", "rate", "plain_address", "undo",
 )  # fmt: skip
 _OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_claim")
-_GRACE = 5  # seconds for what is under way; streams and waiting requests are ended at once
-_SECONDS_BETWEEN_LINKS = 5.0  # seconds between two new addresses for people who are not signed in
+_GRACE = 5  # seconds for requests in progress; streams and long polls are ended at once
+_SECONDS_BETWEEN_LINKS = 5.0  # minimum interval between new addresses for visitors who are not signed in
 _CHECKPOINT = timedelta(hours=1)
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_BOTH = ("127.0.0.1", "::1")  # where a browser looks for NAME.localhost
+_BOTH = ("127.0.0.1", "::1")  # the addresses to which a browser resolves NAME.localhost
 _TRIES = 20
 _WAYS = "--login-links (links that `sayso login` prints), --proxy-header with --trusted-proxy, or [oidc] in sayso.toml"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -77,9 +76,9 @@ _PAGE = """<!doctype html>
 
 @contextmanager
 def login_page(link: str, lasts: float) -> Generator[Callable[[], None]]:
-    """Have a browser open a link that signs in, by a file that leads to it, and yield what removes the file.
+    """Open a sign-in link in a browser through a file that redirects to it, and yield a function that removes the file.
 
-    It is also removed when the block ends, and after so many seconds, when the link opens nothing any more.
+    The file is also removed when the block ends, and after `lasts` seconds, when the link is no longer valid.
     """
     folder = tempfile.TemporaryDirectory(prefix="sayso-", ignore_cleanup_errors=True)  # mode 0700
     file = Path(folder.name) / "open.html"
@@ -88,7 +87,7 @@ def login_page(link: str, lasts: float) -> Generator[Callable[[], None]]:
     timer = threading.Timer(lasts, folder.cleanup)
     timer.daemon = True
     timer.start()
-    # In a thread, because some browsers end only when they are closed.
+    # In a thread, because some browsers' commands return only when the browser is closed.
     threading.Thread(target=webbrowser.open, args=[file.as_uri()], daemon=True).start()
     try:
         yield folder.cleanup
@@ -120,8 +119,8 @@ def serve(
 ) -> int:  # fmt: skip
     """Serve the inbox for browsers.
 
-    On this machine, the address that is printed works once, and begins a session in which you decide. For other
-    machines people have to sign in: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
+    On this machine, the printed address works once, and begins a session in which you decide. From other machines
+    people have to sign in: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
     """
     table = serve_table()
     certificate, key = certificate or _file(table, "tls_cert"), key or _file(table, "tls_key")
@@ -143,7 +142,7 @@ def serve(
         from sayso.server.hosts import local_hostname
 
         named = local_hostname(store)
-    # Who this machine's user is matters only where nobody signs in: in a container they may have no name.
+    # Look up this machine's user only if nobody signs in: in a container the user may have no name.
     begin = partial(_for_one, store, cli.reviewer, named) if rules is None else partial(_for_many, store, rules)
     with ExitStack() as stack:
         listeners = [listening(place)] if named is None else listening_by_name(place)
@@ -166,7 +165,7 @@ def serve(
 
 
 def serve_table() -> Table:
-    """Return `[serve]` of the settings file; raises `ConfigError` for a setting that is not known."""
+    """Return `[serve]` of the settings file; raise `ConfigError` for an unknown setting."""
     return Table("serve", config.table("serve"), known=_SERVE)
 
 
@@ -180,7 +179,7 @@ def _file(table: Table, name: str) -> Path | None:
 def _sign_in(
     table: Table, has_links: bool, header: str | None, roles_header: str | None, peers: Sequence[str]
 ) -> SignIn | None:
-    """Return how people sign in, by the options and the settings; None if no way to sign in is configured."""
+    """Return how people sign in, from options and settings; None if no way to sign in is configured."""
     from sayso.server.auth.sessions import ABSOLUTE
     from sayso.server.auth.sign_in import SignIn
 
@@ -219,7 +218,7 @@ def _proxy(table: Table, header: str | None, roles_header: str | None, peers: Se
 
 
 def _provider() -> Provider | None:
-    """Return the OpenID provider of `[oidc]`; None where there is none."""
+    """Return the OpenID provider from `[oidc]`; None if it is not configured."""
     found = config.table("oidc")
     if not found:
         return None
@@ -278,7 +277,7 @@ def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[
 
 
 def _say_where(place: Place, first: str, port: int | None) -> None:
-    """Say which address to open, and where the server listens unless the address says it."""
+    """Print the address to open, and where the server listens if the address does not show it."""
     note = "it works once" if port is None else f"it listens on {place.address}, port {port}"
     out(f"open {first}", f"  {note}; Ctrl-C ends the server")
     if place.is_open and place.base_url is not None and place.certificate is None:
@@ -291,7 +290,7 @@ def _say_where(place: Place, first: str, port: int | None) -> None:
 
 
 def _open(app: Starlette, first: str, stack: ExitStack) -> None:
-    """Open the inbox in a browser; what signs in is not handed over in its command line."""
+    """Open the inbox in a browser; the sign-in link is not passed on the command line, which others could read."""
     from sayso.server.auth.sessions import PRINTED
 
     token = first.partition("?token=")[2]
@@ -305,7 +304,7 @@ def _open(app: Starlette, first: str, stack: ExitStack) -> None:
 
 
 def _uvicorn_config(app: Starlette, place: Place, own_url: str | None) -> uvicorn.Config:
-    """Return what the server runs with, its certificate loaded; raises `ConfigError`."""
+    """Return the server's configuration with its certificate loaded; raise `ConfigError` if that fails."""
     from sayso.server.connections import Limits, config, raise_file_limit
     from sayso.server.hosts import OwnName
 
@@ -330,9 +329,9 @@ def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Confi
     from sayso.server.metrics import observe
 
     observe(app.state.settings.store)
-    with handling_signals(lambda _, __: None):  # the server raises them again when it has ended
+    with handling_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
         uvicorn.Server(settings).run(sockets=listeners)
-    app.state.tokens.write_uses()  # of those that only looked
+    app.state.tokens.write_uses()  # of tokens that were only used to read
 
 
 # -- where it listens ------------------------------------------------------------------------------------------------
@@ -340,13 +339,13 @@ def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Confi
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server is.
+    """Where a server listens, and how people reach it.
 
     Attributes:
         address: The IP address to listen on.
-        port: The port; 0 takes a free one.
-        base_url: How people reach it; None for the address and port themselves.
-        certificate, key: Files for TLS; None where it is plain http.
+        port: The port; 0 for any free one.
+        base_url: The URL for people; None for the address and port themselves.
+        certificate, key: Files for TLS; None for plain http.
     """
 
     address: str
@@ -357,17 +356,17 @@ class Place:
 
     @property
     def is_open(self) -> bool:
-        """Say whether somebody on another machine could reach it."""
+        """Whether it can be reached from another machine."""
         is_here = ipaddress.ip_address(self.address).is_loopback
         return not is_here or (self.base_url is not None and urlsplit(self.base_url).hostname not in _LOOPBACK_NAMES)
 
     @property
     def can_be_named(self) -> bool:
-        """Say whether browsers of this machine would find it by a name of its own, `NAME.localhost`."""
+        """Whether browsers on this machine can reach it as `NAME.localhost`."""
         return self.base_url is None and self.certificate is None and self.address in _BOTH
 
     def url(self, port: int, name: str | None = None) -> str:
-        """Return the address for people, where this port was taken; with the name that it has on this machine."""
+        """Return the URL for people, with the actual port and, if given, the inbox's name on this machine."""
         if self.base_url is not None:
             return self.base_url
         if name is not None:
@@ -376,11 +375,11 @@ class Place:
         return f"{'https' if self.certificate else 'http'}://{host}:{port}"
 
     def check(self, *, is_known: bool, is_insecure: bool) -> None:
-        """Refuse a place where nobody would know who decides, or where anybody on the way could decide.
+        """Refuse a place where reviewers would not be authenticated, or where the network could forge decisions.
 
         Args:
-            is_known: Whether there is a way to know people.
-            is_insecure: Whether plain http was asked for by its name.
+            is_known: Whether there is a way to sign in.
+            is_insecure: Whether plain http was explicitly allowed.
 
         Raises:
             ConfigError: The place is refused; nothing listens.
@@ -413,10 +412,10 @@ class Place:
 def place_of(
     host: str, port: int, base_url: str | None, *, certificate: Path | None = None, key: Path | None = None
 ) -> Place:
-    """Return where a server is to be.
+    """Return the place that these settings describe.
 
     Raises:
-        ConfigError: One of these is no such thing.
+        ConfigError: One of the settings is invalid.
     """
     if certificate is None and key is not None:
         raise errors.ConfigError("--tls-key goes with --tls-cert; nothing listens")
@@ -438,7 +437,7 @@ def _address(host: str) -> str:
 def _base(text: str) -> str:
     try:
         parts = urlsplit(text)
-        is_whole = parts.port != 0  # reading it raises where it is no number
+        is_whole = parts.port != 0  # reading it raises if it is not a number
     except ValueError:
         is_whole = False
         parts = urlsplit("")
@@ -453,12 +452,12 @@ def _base(text: str) -> str:
 
 
 def listening_by_name(place: Place) -> list[socket.socket]:
-    """Return sockets that listen wherever a browser may look for `NAME.localhost`, on one port.
+    """Return sockets that listen on one port of every address to which a browser may resolve `NAME.localhost`.
 
-    Another user's program on the one that is left free would be given the login link.
+    If one address were left free, another user's program could listen there and receive the login link.
 
     Raises:
-        ConfigError: The system does not allow it, or something listens on one of them already.
+        ConfigError: The system does not allow it, or another program already listens on one of them.
     """
     (other,) = set(_BOTH) - {place.address}
     for _ in range(_TRIES):
@@ -468,7 +467,7 @@ def listening_by_name(place: Place) -> list[socket.socket]:
             return [first, listening(replace(place, address=other, port=port))]
         except errors.ConfigError as fault:
             if not isinstance(fault.__cause__, OSError) or fault.__cause__.errno != errno.EADDRINUSE:
-                return [first]  # this machine has one of them only
+                return [first]  # this machine has only one of the addresses
             first.close()
             if place.port:
                 break
@@ -479,10 +478,10 @@ def listening_by_name(place: Place) -> list[socket.socket]:
 
 
 def listening(place: Place) -> socket.socket:
-    """Return a socket that listens there.
+    """Return a socket that listens at a place.
 
     Raises:
-        ConfigError: The system does not allow it, or something listens there already.
+        ConfigError: The system does not allow it, or another program already listens there.
     """
     family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
     try:
@@ -491,6 +490,6 @@ def listening(place: Place) -> socket.socket:
         raise errors.ConfigError(
             f"cannot listen on {place.address}, port {place.port}: {error.strerror}; --port takes another one"
         ) from error
-    # Inherited by what it accepts: else the second part of each answer waits 40 ms for word that the first came.
+    # Accepted connections inherit it; without it, the second part of each response waits 40 ms for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -1,6 +1,6 @@
-"""`token`, `login` and `key`: the credentials of programs, of people, and of evidence.
+"""`token`, `login` and `key`: credentials for programs and people, and keys that sign evidence.
 
-Invariant: a token is printed once, when it is made, and a private key never.
+Invariant: a token is printed once, when it is created, and a private key never.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _new(
     try:
         store = cli.store
     except NoStoreYetError:
-        store = config.open_store(cli.address)  # a token may be the first thing that it keeps
+        store = config.open_store(cli.address)  # a token may be the first record of a new store
     try:
         made, text = _tokens(store).new(kind, name, roles=roles, issuer=issuer, lasts=span, by=by, channel="cli")
     except ValueError as error:
@@ -101,7 +101,7 @@ def _new(
 @json_option
 @click.pass_obj
 def _ls(cli: CliContext) -> int:
-    """List tokens, also those that are not good any more."""
+    """List tokens, including those that are no longer valid."""
     try:
         found = _tokens(cli.store).all()
     except NoStoreYetError as fault:
@@ -152,9 +152,9 @@ def login(
 ) -> int:  # fmt: skip
     """Print a link by which NAME signs in to the inbox, once.
 
-    It needs a server that takes such links: `sayso serve --login-links`. Without NAME it is a link for you, to the
-    server that a plain `sayso serve` is on this machine. Whoever reads a link first can use it, so a channel that it is
-    sent by must be read by NAME alone.
+    It needs a server that accepts such links: `sayso serve --login-links`. Without NAME the link is for you, and for
+    the server that a plain `sayso serve` runs on this machine. The first person who opens a link is signed in, so send
+    it only through a channel that nobody but NAME reads.
     """
     if name is None and roles:
         raise click.UsageError("--role goes with NAME; without NAME the link is yours, with the roles that you have")
@@ -187,7 +187,7 @@ def login(
     about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=note)
     try:
         sender.send(about)
-    except Exception as error:  # a channel is somebody's code and somebody's network
+    except Exception as error:  # a channel runs third-party code over a network
         raise errors.ConfigError(
             f"channel {sender.name} did not take the link ({type(error).__name__}); nobody can use it, make another one"
         ) from error

@@ -1,11 +1,11 @@
-"""What runs until it is stopped, beside a server: `worker` resumes runs, and `notify` delivers messages.
+"""The long-running commands besides `serve`: `worker` resumes runs, and `notify` delivers messages.
 
-`worker` resumes runs when a person has decided, whichever process began them; see `sayso.runs.worker`. Here the
-runnables are loaded, signals handled, and a line is printed for each run. Invariant: after SIGTERM the process ends
-when the grace is over, whatever a handler does.
+`worker` resumes runs after a person has decided, whichever process started them; see `sayso.runs.worker`. This module
+loads the runnables, handles signals, and prints a line for each run. Invariant: after SIGTERM the process ends within
+the grace period, whatever a handler does.
 
-`notify` delivers messages about requests to the channels of `sayso.toml`, where no `sayso serve` does. Invariant: it
-decides nothing, and a message that fails stays in the outbox.
+`notify` delivers messages about requests to the channels of `sayso.toml` if no `sayso serve` does. Invariant: it
+decides nothing, and a failed message stays in the outbox.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from sayso.runs.worker import Ending, Limits, Report, Worker
 from sayso.stores.base import Store
 from sayso.view.summary import in_short, short, token
 
-_AFTER_GRACE = 0.12  # seconds for writing down what was broken off; the grace and this stay below one second
-_THREADS = 32  # for handlers that are plain functions
+_AFTER_GRACE = 0.12  # seconds to record interrupted runs; the default grace period and this stay below one second
+_THREADS = 32  # for handlers that are sync functions
 
 
 @click.command()
@@ -66,8 +66,8 @@ def worker(
 ) -> int:  # fmt: skip
     """Resume runs when a person has decided.
 
-    Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are looked
-    for in this folder first. Start as many workers as you like; SIGTERM or Ctrl-C ends one within a second.
+    Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are
+    imported from this folder first. Start as many workers as you like; SIGTERM or Ctrl-C ends one within a second.
     """
     if cli.address is not None:
         config.configure(store=cli.address)
@@ -82,13 +82,13 @@ def worker(
     if any(store.url.startswith("memory:") for store in served.stores):
         raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
     logger = logging.getLogger("sayso")
-    if not logger.hasHandlers():  # else the loaded program has configured logging
+    if not logger.hasHandlers():  # otherwise the loaded program has configured logging
         logger.addHandler(_ComplaintHandler(logging.WARNING))
     with nullcontext() if health is None else _answering(served, health):
         _serve(served, grace, once=once)
     tally.close()
     if served.is_cut_short:
-        _leave(0)  # a handler in a thread cannot be broken off, and Python would wait for it
+        _leave(0)  # a handler in a thread cannot be interrupted, and the interpreter would wait for it
     return 1 if once and tally.has_faults else 0
 
 
@@ -96,11 +96,11 @@ def worker(
 
 
 def _loaded(target: str) -> Runnable:
-    """Return the runnable that `module:name` names.
+    """Import the runnable that `module:name` names.
 
     Raises:
-        BadParameter: It has another form.
-        ConfigError: It is not there, or is no runnable.
+        BadParameter: The target does not have this form.
+        ConfigError: It does not exist, or is not a runnable.
     """
     module, colon, name = target.partition(":")
     if not (colon and name and all(part.isidentifier() for part in [*module.split("."), *name.split(".")])):
@@ -134,7 +134,7 @@ def _user_code(target: str, doing: str) -> Generator[None]:
         if missing and f"{module}.".startswith(f"{missing}."):
             hint = f"; did you mean {module.removesuffix('.py')!r}?" if module.endswith(".py") else ""
             raise errors.ConfigError(f"{target}: there is no module {missing!r} in {Path.cwd()}{hint}") from error
-        # The user's own module; where it went wrong says more than our traceback would. A SyntaxError says it itself.
+        # The error is in the user's module, so its place is more useful than our traceback. A SyntaxError includes it.
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = "" if isinstance(error, SyntaxError) else f" ({Path(place.filename).name}, line {place.lineno})"
         raise errors.ConfigError(f"{target}: {doing} raised {type(error).__name__}: {error}{where}") from error
@@ -160,9 +160,9 @@ def _limits(given: tuple[str, ...]) -> Limits:
 
 @contextmanager
 def _answering(served: Worker, address: str) -> Generator[None]:
-    """Answer probes from a thread of its own, so that they hear of an event loop that is stuck.
+    """Answer probes from a separate thread, so that they can report a blocked event loop.
 
-    `/healthz` says whether the process is to be replaced, `/readyz` whether it does what it is there for.
+    `/healthz` says whether the process should be replaced, `/readyz` whether it is doing its work.
     """
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -184,7 +184,7 @@ def _answering(served: Worker, address: str) -> Generator[None]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name of the base class
-            """Print nothing: a probe comes every few seconds."""
+            """Log nothing, because probes arrive every few seconds."""
 
     try:
         server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Probe)
@@ -204,7 +204,7 @@ def _answering(served: Worker, address: str) -> Generator[None]:
 
 
 def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
-    """Let the worker work until it ends or a signal ends it."""
+    """Run the worker until it ends or a signal stops it."""
     stopping = threading.Event()
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -214,7 +214,7 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
         served.stop()
 
     def watch() -> None:
-        # A handler that keeps the event loop or its thread busy must not keep the process.
+        # A handler that blocks the event loop or its thread must not keep the process alive.
         stopping.wait()
         time.sleep(grace.total_seconds() + _AFTER_GRACE)
         _leave(0)
@@ -227,7 +227,7 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
     with handling_signals(stop):
         try:
             while not task.done():
-                # A handler that calls sys.exit() stops the loop; that is the end of its own run only.
+                # A handler that calls sys.exit() stops the loop, but must end only its own run.
                 with suppress(SystemExit):
                     loop.run_until_complete(task)
         finally:
@@ -236,14 +236,14 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
 
 
 def _leave(code: int) -> None:
-    os._exit(code)  # every line was flushed when it was printed, and a flush could wait for a reader that is stuck
+    os._exit(code)  # all output is already flushed, and another flush could block on a stuck reader
 
 
 # -- printing --------------------------------------------------------------------------------------------------
 
 
 class _Tally:
-    """Prints a line for each run, and at the end how many there were of each kind."""
+    """Prints a line for each run, and at the end the number of runs of each kind."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -273,13 +273,13 @@ class _Tally:
         out(row)
 
     def close(self) -> None:
-        """Print how many there were, and which were not resumed because their code has changed."""
+        """Print the totals, and the runs that were not resumed because their code has changed."""
         counts = [f"{count} {ending.words}" for ending, count in self._counts.items()]
         complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *self._changed)
 
 
 class _ComplaintHandler(logging.Handler):
-    """Prints what is logged as commands print their complaints."""
+    """Prints log records in the format in which commands print errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(*map(escape, self.format(record).splitlines()))
@@ -299,7 +299,7 @@ def notify(
 ) -> int:  # fmt: skip
     """Tell people through the channels of sayso.toml what waits and what became of it.
 
-    `sayso serve` does the same while it runs. Several may run at once; each message goes out once. SIGTERM or Ctrl-C
+    `sayso serve` does the same while it runs. Several may run at once; each message is sent once. SIGTERM or Ctrl-C
     ends it.
     """
     link = base_url or config.base_url()
@@ -314,7 +314,7 @@ def notify(
         return 0
     store, channels = cli.store_or_new, configured()
     if not channels:
-        _once(store, channels, link)  # clears what was queued for channels that the settings no longer have
+        _once(store, channels, link)  # drops messages queued for channels that were removed from the settings
         file = config.settings_file()
         where = "there is no sayso.toml in this folder or above it" if file is None else f"{file} names none"
         raise errors.ConfigError(
@@ -341,7 +341,7 @@ def _test(name: str, link: str | None) -> int:
         make(name, tables[name]).send(test_notification(name, link))
     except errors.ConfigError:
         raise
-    except Exception as error:  # noqa: BLE001  a channel is somebody's network: whatever is wrong is what was asked for
+    except Exception as error:  # noqa: BLE001  any failure of the channel is the result of the test
         complain(f"error: {escape(name)} did not take it: {type(error).__name__}: {escape(words(error, ()))}")
         return WRONG
     out(f"{escape(name)} took a test message")

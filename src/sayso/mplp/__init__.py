@@ -1,8 +1,8 @@
-"""The Confirm protocol: requests for approval as documents, plans and their lifecycle, and samples to learn from.
+"""The Confirm protocol: approval requests as documents, plans and their lifecycle, and learning samples.
 
-A Confirm is a view of requests in a store and stores nothing itself. Submitting a plan opens a request like any other;
-a decision about it, through any channel, is the decision about the plan and its Confirm. A target whose Confirm is not
-approved is never started. `sayso.mplp.aio` has the same functions for async programs.
+A Confirm is a view of requests in a store and stores nothing itself. Submitting a plan opens an ordinary request; the
+decision on it, through any channel, is the decision on the plan and its Confirm. A target whose Confirm is not approved
+never starts. `sayso.mplp.aio` has the same functions for async programs.
 """
 
 from __future__ import annotations
@@ -77,19 +77,19 @@ refresh = _run(flow.refresh)
 
 
 @wraps(flow.start)
-def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> T:  # noqa: D103  it has that of `flow.start`
+def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> T:  # noqa: D103  from `flow.start`
     if inspect.iscoroutinefunction(do):
         raise TypeError("do is async, which needs sayso.mplp.aio.start; nothing was started")
     return drive(flow.start(target, do, store=store))
 
 
 def document_of(store: Store, wanted: str) -> dict[str, Any]:
-    """Return a Confirm as JSON values that fit the protocol; writes and publishes nothing.
+    """Return a Confirm as JSON values that conform to the protocol. It writes and publishes nothing.
 
     Args:
-        wanted: The id of a Confirm, or of a request.
+        wanted: The id of a Confirm or of a request.
 
     Raises:
-        ConfirmNotFoundError: There is none.
+        ConfirmNotFoundError: There is no such Confirm or request.
     """
     return find_confirm(store, wanted).confirm.export()

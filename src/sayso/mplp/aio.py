@@ -1,6 +1,6 @@
-"""The protocol's functions for async programs: those of `sayso.mplp`, awaited; see there.
+"""The functions of `sayso.mplp` for async programs, as coroutines; see there.
 
-Calls of a store run in a small pool of threads, and `start` takes an async `do`.
+Store calls run in a small thread pool, and `start` takes an async `do`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,6 @@ refresh = _awaited(flow.refresh)
 async def start(
     target: Plan | Confirm, do: Callable[[Any], Awaitable[T] | T], *, store: Store | str | None = None
 ) -> T:
-    """Start an approved plan or target; see `sayso.mplp.start`. A plain `do` runs in a thread."""
+    """Start an approved plan or target; see `sayso.mplp.start`. A sync `do` runs in a thread."""
     started: Any = await adrive(flow.start(target, do, store=store))
     return started

@@ -1,8 +1,8 @@
-"""The Confirm, its rules, and how it is read from the requests of a store. Nothing here reads a store.
+"""The Confirm, its rules, and its derivation from requests. Nothing here reads a store.
 
-A Confirm is made from the requests of its rounds, and a plan from the last of them; any other request has a Confirm as
-well. A Confirm is `approved` only while a person's approval counts. Its status cannot be assigned, and a locked Confirm
-does not change.
+A Confirm is derived from the requests of its rounds, and a plan from the last of them; every other request has a
+Confirm, too. A Confirm is `approved` only while a person's approval is valid. Its status cannot be assigned, and a
+locked Confirm cannot be changed.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ from sayso.mplp.schema import (
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a Confirm came from.
+    """Where a Confirm comes from.
 
     Attributes:
-        store: The store, or its address, whose requests it is a view of; None for one that was only written down.
-        plan: The plan that was submitted with it in this program, whose status follows.
-        seen: Which request it was read from, and that one's fingerprint then; None for one that was only written down.
+        store: The store, or its address, of the requests that it shows; None for one that exists only as a document.
+        plan: The plan that this program submitted with it, whose status is updated.
+        seen: The id and then fingerprint of the request that it was read from; None if it is only a document.
     """
 
     store: Any = field(default=None, compare=False)
@@ -73,7 +73,7 @@ class Origin:
     seen: tuple[str, str] | None = field(default=None, compare=False)
 
     def __deepcopy__(self, memo: object) -> Origin:
-        return self  # a store is not copied with what was read from it
+        return self  # copying a document must not copy its store
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Origin, (getattr(self.store, "url", self.store), None, self.seen)
@@ -82,12 +82,12 @@ class Origin:
 class Confirm(Document):
     """A request for approval.
 
-    What is not given is filled in: `meta`, `confirm_id`, `requested_at`, and the status `pending`. What cannot be
-    conformant, such as a `target_id` that is no UUID, is refused by `export`, and not before.
+    Missing values of `meta`, `confirm_id` and `requested_at` are generated, and the status defaults to `pending`. Only
+    `export` refuses values that do not conform, such as a `target_id` that is not a UUID.
 
     Raises:
-        ConfirmLockedError: A field is assigned while `governance.locked` is true.
-        ConfirmRefusedError: The status is assigned.
+        ConfirmLockedError: A program assigns a field while `governance.locked` is true.
+        ConfirmRefusedError: A program assigns the status.
     """
 
     kind = "confirm"
@@ -119,24 +119,24 @@ class Confirm(Document):
 
     @classmethod
     def from_request(cls, request: Request, *rounds: Request) -> Confirm:
-        """Return a request of sayso as a Confirm: a call, a question, a run that waits as a whole, or a plan.
+        """Return the Confirm of a request: for a call, a question, a run that waits as a whole, or a plan.
 
-        Reads nothing but what is given, and changes nothing.
+        This reads no store and changes nothing.
 
         Args:
-            rounds: Where it was asked again, the requests of the further rounds.
+            rounds: The requests of further rounds, if it was asked again.
         """
         asked = (request, *rounds)
         return confirm_of(asked).linked(None, seen=asked[-1])
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
-        """Yield ids of decisions and events that occur twice."""
+        """Yield duplicate ids of decisions and events."""
         for name, key in (("decisions", "decision_id"), ("events", "event_id")):
             yield from repeated_ids(document.get(name) or (), name, key)
 
     def linked(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
-        """Set the store and the request that it was read from; return the Confirm."""
+        """Set the store and the request that the Confirm was read from; return the Confirm."""
         self._origin = Origin(
             store, plan if plan is not None else self._origin.plan, (seen.id, seen.current_fingerprint)
         )
@@ -155,10 +155,10 @@ class Confirm(Document):
 # -- reading requests ----------------------------------------------------------------------------------------------
 
 Names = Mapping[str, tuple[str, str]]
-"""The id and role that each decision was given by its program, by the id derived from its request."""
+"""The id and role that a program gave each decision, by the id derived from its request."""
 
 SUBMITTED = frozenset({"meta", "governance", "reason", "trace"})
-"""The fields of a submitted Confirm that are kept. Its decisions and times are not: nobody here can verify them."""
+"""The fields of a submitted Confirm that are kept. Its decisions and times are dropped, as they cannot be verified."""
 
 _RANDOM = re.compile(r"(?:rq|run)_([0-9a-f]{32})")
 _DIGITS = re.compile(r"[0-9a-f]{32}")
@@ -194,13 +194,13 @@ _STATUS_OF_VERB = {
 
 
 class RoundFacts(NamedTuple):
-    """The Confirm that a request belongs to, as its place, run and context name it.
+    """The Confirm that a request belongs to, from the request's place, run and context.
 
     Attributes:
-        confirm_id: Which Confirm.
-        target_type, target_id: What it is about.
-        role: Who asked for it.
-        confirm: Further fields of the Confirm, as JSON, where the submitter gave one.
+        confirm_id: The id of the Confirm.
+        target_type, target_id: The target of the Confirm.
+        role: The role that asked.
+        confirm: Further fields of the Confirm, as JSON, if the submitter gave one.
         plan: Further fields of the plan, as JSON.
         traceparent: The W3C trace in which it was asked.
     """
@@ -222,8 +222,8 @@ def run_of(target_type: str, target_id: str) -> str:
 def round_facts(request: Request) -> RoundFacts | None:
     """Return the Confirm that a request was submitted for; None for any other request.
 
-    Its place and run, which its fingerprint covers, name the Confirm and the target; the rest is lost when the request
-    is purged. A call that shows another target than its run names belongs to neither.
+    The request's place and run, which its fingerprint covers, name the Confirm and the target. A purge removes the
+    other facts. A call that shows a different target than its run names belongs to no Confirm.
     """
     if not isinstance(request.subject, Call) or not is_ours(request.subject):
         return None
@@ -251,7 +251,7 @@ def round_facts(request: Request) -> RoundFacts | None:
 
 
 def is_about(arguments: Mapping[str, Any], target_type: str, target_id: str) -> bool:
-    """Say whether the arguments of a call of `use_target` name this target."""
+    """Return whether the arguments of a call of `use_target` name this target."""
     return arguments.get("target_type") == target_type and arguments.get("target_id") == target_id
 
 
@@ -266,7 +266,7 @@ def confirm_id_of(request: Request) -> str:
 
 
 def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm:
-    """Return the Confirm of these rounds, oldest first."""
+    """Return the Confirm of these rounds, which are given oldest first."""
     facts = round_facts(rounds[0])
     confirm = _described(rounds[0]) if facts is None else _submitted(rounds[0], facts)
     decisions, events = list(confirm.decisions), list(confirm.events or ())
@@ -279,12 +279,12 @@ def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm
 
 
 def plan_of(rounds: Sequence[Request]) -> Plan:
-    """Return the plan of these rounds: as last submitted, with the reviewers' changes.
+    """Return the plan of these rounds: its last submitted version with the reviewers' changes.
 
     Raises:
-        ValueError: They are not about a plan.
-        ConfirmRefusedError: It was purged.
-        NotConformantError: What waits by the name of a plan is none.
+        ValueError: The rounds are not about a plan.
+        ConfirmRefusedError: The plan was purged.
+        NotConformantError: The request claims to be about a plan, but its content is not one.
     """
     request = rounds[-1]
     facts = round_facts(request)
@@ -301,7 +301,7 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
 
 
 def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:
-    """Return the decisions on one request, votes included, oldest first; its expiry counts as a cancellation."""
+    """Return the decisions on one request, including votes, oldest first; an expiry counts as a cancellation."""
     recorded = list(request.votes)
     if request.decision is not None and request.decision not in recorded:
         recorded.append(request.decision)
@@ -325,16 +325,16 @@ def _decision(request: Request, decision: RecordedDecision, names: Names) -> Dec
 
 
 def _new_decision(decision_id: str, status: DecisionStatus, role: str, at: datetime, reason: str) -> Decision:
-    # What comes from a request needs no check of its types, which costs half the time of reading a Confirm.
+    # Values from a request have valid types; validating them again takes half the time of reading a Confirm.
     return Decision.model_construct(
         decision_id=decision_id, status=status, decided_by_role=role, decided_at=at, reason=reason
     )
 
 
 def _is_no(request: Request) -> bool:
-    """Say whether a request that was approved or answered counts as rejected.
+    """Return whether an approved or answered request counts as rejected.
 
-    This is so for the answer `False`, and for the approval of another target than was submitted.
+    It does for the answer `False`, and if the approved target is not the submitted one.
     """
     if request.state is State.ANSWERED:
         return request.answer is False
@@ -416,23 +416,23 @@ def _described(request: Request) -> Confirm:
 
 
 def _id_of(name: str) -> str:
-    """Return the protocol's id of a request or run, made of the digits of its own id if that is random."""
-    found = _RANDOM.fullmatch(str(name))  # an altered row may hold anything
+    """Return the protocol's id of a request or run, which reuses the digits of its own id if that is random."""
+    found = _RANDOM.fullmatch(str(name))  # in an altered row it can have any type
     return id_of("name", name) if found is None else uuid4_of(found[1])
 
 
 # -- the rules: pending until a decision; a rejection may start another round, an approval is final ------------------
-# `decide` applies them to a document that is in no store; for stored ones `sayso.mplp.flow` checks them and decides the
-# request.
+# `decide` applies them to a document that is in no store. For stored ones, `sayso.mplp.flow` checks the rules and
+# decides the request.
 
 
 def create_confirm(
     target_type: TargetType | str, target_id: str, requested_by_role: str, reason: str | None = None
 ) -> Confirm:
-    """Return a new pending Confirm, which is in no store yet (seed 003, section 6).
+    """Create a pending Confirm, which is not in any store yet (seed 003, section 6).
 
     Args:
-        target_type: What it is about: `context`, `plan`, `trace`, `extension` or `other`.
+        target_type: The kind of target: `context`, `plan`, `trace`, `extension` or `other`.
     """
     return Confirm(
         target_type=TargetType(target_type), target_id=target_id, requested_by_role=requested_by_role, reason=reason
@@ -440,13 +440,13 @@ def create_confirm(
 
 
 def check_unlocked(confirm: Confirm) -> None:
-    """Raise `ConfirmLockedError` for a Confirm that is locked."""
+    """Raise `ConfirmLockedError` if a Confirm is locked."""
     if confirm.is_locked:
         raise ConfirmLockedError(confirm.confirm_id)
 
 
 def check_target(confirm: Confirm, target_type: str, target_id: str) -> None:
-    """Raise `MismatchError` for a Confirm that is about something else."""
+    """Raise `MismatchError` if a Confirm is about another target."""
     if confirm.target_type != target_type:
         raise MismatchError(confirm.confirm_id, f"a {confirm.target_type}", f"a {target_type}")
     if confirm.target_id != target_id:
@@ -454,7 +454,7 @@ def check_target(confirm: Confirm, target_type: str, target_id: str) -> None:
 
 
 def check_decision(confirm: Confirm, decision: Decision) -> None:
-    """Raise `ConfirmRefusedError` for a decision that a Confirm cannot take."""
+    """Raise `ConfirmRefusedError` if a Confirm cannot accept a decision."""
     check_unlocked(confirm)
     if confirm.status is not ConfirmStatus.PENDING:
         last = confirm.decisions[-1] if confirm.decisions else None
@@ -468,10 +468,10 @@ def check_decision(confirm: Confirm, decision: Decision) -> None:
 
 
 def decide(confirm: Confirm, decision: Decision) -> Event:
-    """Record a decision in a Confirm that is in no store, and return the event.
+    """Record a decision in a Confirm that is not in a store, and return the event.
 
     Raises:
-        ConfirmRefusedError: It cannot take the decision, or the role that asked decides.
+        ConfirmRefusedError: The Confirm cannot accept the decision, or the requesting role decides.
     """
     check_decision(confirm, decision)
     if _may_be_requester(confirm, decision):
@@ -490,7 +490,7 @@ def decide(confirm: Confirm, decision: Decision) -> Event:
 
 
 def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
-    """Return the pipeline event of a decision about a plan (seed 003, section 4.3)."""
+    """Return the pipeline event for a decision on a plan (seed 003, section 4.3)."""
     return StageEvent(
         event_id=event_id,
         event_type="plan_approved" if decision.status is DecisionStatus.APPROVED else "plan_rejected",
@@ -504,11 +504,11 @@ def stage_of(confirm: Confirm, decision: Decision, event_id: str) -> StageEvent:
 
 
 def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
-    """Refuse a target or Confirm that cannot be submitted.
+    """Check that a target and a Confirm can be submitted.
 
     Raises:
-        NotConformantError: It does not fit the protocol; the problems name the fields.
-        ConfirmRefusedError: It is locked, decided, or about something else.
+        NotConformantError: One of them does not conform to the protocol; `problems` names the fields.
+        ConfirmRefusedError: The Confirm is locked, decided, or about another target.
     """
     if isinstance(target, Plan):
         if target.status not in {PlanStatus.DRAFT, PlanStatus.PROPOSED}:
@@ -529,11 +529,11 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
 
 
 def _may_be_requester(confirm: Confirm, decision: Decision) -> bool:
-    """Say whether the deciding role could be the requesting one, by the rule of a store for two names."""
+    """Return whether the deciding role could be the requesting one, by a store's rule for comparing names."""
     asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
     try:
         return Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))
-    except ValueError:  # no person can have such a name, and in a document it is a name all the same
+    except ValueError:  # no person can have such a name, but a document can
         return decided == asked
 
 
@@ -542,21 +542,21 @@ def _named(confirm: Confirm) -> str:
 
 
 # -- W3C traces ----------------------------------------------------------------------------------------------------
-# A W3C trace id is 128 bits, like a UUID; six of them say "UUID v4" in the protocol's form, so the exact `traceparent`
-# is kept in the attributes.
+# A W3C trace id has 128 bits, like a UUID. The protocol's form overwrites six of them to make it a UUID v4, so the
+# attributes keep the exact `traceparent`.
 
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}")
 
 
 def valid_traceparent(traceparent: str) -> str:
-    """Return a W3C `traceparent`; raises `ConfigError` where it is none."""
+    """Return a W3C `traceparent`; raise `ConfigError` if it is invalid."""
     if _PARENT.fullmatch(traceparent) is None:
         raise ConfigError(f"{traceparent!a} is no W3C traceparent; nothing was asked")
     return traceparent
 
 
 def active_traceparent() -> str | None:
-    """Return the `traceparent` of the active span; None where there is none."""
+    """Return the `traceparent` of the active span, or None."""
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None
@@ -567,7 +567,7 @@ def active_traceparent() -> str | None:
 
 
 def trace_of(traceparent: str | None) -> Trace | None:
-    """Return the trace that a `traceparent` names; None where it names none."""
+    """Return the trace that a `traceparent` names; None if it is invalid or missing."""
     parts = None if traceparent is None else _PARENT.fullmatch(traceparent)
     if parts is None:
         return None

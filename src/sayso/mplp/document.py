@@ -45,7 +45,7 @@ _NO_OFFSET = timedelta(0)
 
 
 class Part(BaseModel):
-    """A part of a document; it does not change."""
+    """An immutable part of a document."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, frozen=True)
 
@@ -54,7 +54,7 @@ class Document(BaseModel):
     """A document of the protocol.
 
     Attributes:
-        kind: Which of the shipped schemas it fits.
+        kind: The name of its schema.
     """
 
     kind: ClassVar[str]
@@ -64,21 +64,21 @@ class Document(BaseModel):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What `parse(..., strict=False)` changed, one line each."""
+        """The changes that `parse(..., strict=False)` made, one line each."""
         return self._changes
 
     @classmethod
     def parse(cls, json: str | bytes | bytearray | Mapping[str, Any], *, strict: bool = True) -> Self:
-        """Return the document in a JSON text.
+        """Parse a document.
 
         Args:
-            json: The text, its bytes, or what they hold as Python values.
-            strict: Take what fits the schema and nothing else. Without, other spellings are taken as well
-                (`protocolVersion`, ids with a prefix, times without a zone, fields that there are not), and
-                `changes` says what was made of them.
+            json: The JSON as text or bytes, or the parsed values.
+            strict: Accept only documents that conform to the schema. If False, also accept other spellings
+                (`protocolVersion`, ids with a prefix, times without a zone, unknown fields), and list the
+                corrections in `changes`.
 
         Raises:
-            NotConformantError: It does not fit; `problems` says where and why.
+            NotConformantError: The document does not conform; `problems` says where and why.
         """
         changes: list[str] = []
         found = parse_json(json, cls.__name__)
@@ -90,7 +90,7 @@ class Document(BaseModel):
         return document
 
     @classmethod
-    def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:  # noqa: ARG003  for those that know more
+    def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:  # noqa: ARG003  for subclasses
         """Yield violations of rules that the protocol's schema does not express."""
         return iter(())
 
@@ -102,7 +102,7 @@ class Document(BaseModel):
 
     @classmethod
     def fitting(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields that fit the schema, as JSON values; the others are left out."""
+        """Return the fields that conform to the schema, as JSON values; omit the others."""
         found: dict[str, Any] = {}
         for name, value in fields.items():
             try:
@@ -114,10 +114,10 @@ class Document(BaseModel):
         return found
 
     def export(self) -> dict[str, Any]:
-        """Return the document as JSON values, which fit the protocol's schema.
+        """Return the document as JSON values that conform to the protocol's schema.
 
         Raises:
-            NotConformantError: They would not; `problems` names the fields.
+            NotConformantError: The document does not conform; `problems` names the fields.
         """
         plain = parse_json(_plain(self), type(self).__name__)
         self._check(plain)
@@ -128,13 +128,13 @@ class Document(BaseModel):
         return json.dumps(self.export(), indent=2, ensure_ascii=False)
 
     def update_from(self, other: Self) -> None:
-        """Replace the content by that of another document."""
+        """Replace the content with that of another document."""
         object.__setattr__(self, "__dict__", dict(vars(other)))
         object.__setattr__(self, "__pydantic_fields_set__", set(other.model_fields_set))
 
 
 def repeated_ids(items: Sequence[Mapping[str, Any]], name: str, key: str, what: str = "one") -> Iterator[str]:
-    """Yield a problem for each item of a field whose id an earlier item has."""
+    """Yield a problem for each item of a field that repeats the id of an earlier item."""
     seen = set[str]()
     for index, item in enumerate(items):
         if item[key] in seen:
@@ -143,7 +143,7 @@ def repeated_ids(items: Sequence[Mapping[str, Any]], name: str, key: str, what: 
 
 
 def time_text(moment: datetime) -> str:
-    """Return a time as the protocol's examples write it; without a zone where it has none."""
+    """Format a time as in the protocol's examples; a naive time gets no zone."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     text = moment.isoformat(timespec=precision)
     return f"{text.removesuffix('+00:00')}Z" if moment.utcoffset() == _NO_OFFSET else text
@@ -168,7 +168,7 @@ def _plain(value: Any) -> Any:
 
 
 class Concern(StrEnum):
-    """A concern that cuts across the modules of the protocol."""
+    """A cross-cutting concern of the protocol."""
 
     COORDINATION = "coordination"
     ERROR_HANDLING = "error-handling"
@@ -225,7 +225,7 @@ class Ref(Part):
 
 
 class Governance(Part):
-    """Lifecycle phase, truth domain and lock of a document; by the protocol's names, or in snake case."""
+    """Lifecycle phase, truth domain and lock of a document; accepts the protocol's names or snake case."""
 
     lifecycle_phase: str | None = Field(default=None, alias="lifecyclePhase")
     truth_domain: str | None = Field(default=None, alias="truthDomain")
@@ -234,7 +234,7 @@ class Governance(Part):
 
 
 class Trace(Part):
-    """Where a document belongs in a trace."""
+    """The place of a document in a trace."""
 
     trace_id: str
     span_id: str
@@ -244,7 +244,7 @@ class Trace(Part):
 
 
 class Event(Part):
-    """Something that happened to a document: `confirm.requested`, `confirm.decided`, `confirm.cancelled`."""
+    """An event in the life of a document: `confirm.requested`, `confirm.decided`, `confirm.cancelled`."""
 
     event_id: str = Field(default_factory=new_id)
     event_type: str
@@ -255,9 +255,9 @@ class Event(Part):
 
 
 class StageEvent(BaseModel):
-    """An event of the family `pipeline_stage`, as subscribers get it: `plan_approved` or `plan_rejected`.
+    """An event of the family `pipeline_stage` for subscribers: `plan_approved` or `plan_rejected`.
 
-    It is no part of a document: the protocol's events have no underscore in their types.
+    It is not part of a document, because event types in the protocol's documents have no underscore.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -270,7 +270,7 @@ class StageEvent(BaseModel):
 
 
 class TargetType(StrEnum):
-    """What a Confirm is about."""
+    """The kind of target of a Confirm."""
 
     CONTEXT = "context"
     PLAN = "plan"
@@ -289,7 +289,7 @@ class ConfirmStatus(StrEnum):
 
 
 class DecisionStatus(StrEnum):
-    """What a decision says."""
+    """The result of a decision."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -323,7 +323,7 @@ T = TypeVar("T")
 
 
 class FrozenList(list[T]):
-    """A list that does not change."""
+    """An immutable list."""
 
     def _refused(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
@@ -332,7 +332,7 @@ class FrozenList(list[T]):
         )
 
     append = extend = insert = pop = remove = clear = reverse = _refused
-    sort = _refused  # pyright: ignore[reportAssignmentType]  which knows no order of them, either
+    sort = _refused  # pyright: ignore[reportAssignmentType]  the signature of `list.sort`
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refused
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -353,10 +353,10 @@ class PlanStep(Part):
 class Plan(Document):
     """A plan, which needs an approval before it is carried out.
 
-    What is not given is filled in: `meta`, `plan_id`, `context_id`, and the status `draft`.
+    Missing values of `meta`, `plan_id` and `context_id` are generated, and the status defaults to `draft`.
 
     Raises:
-        ConfirmRefusedError: The status is assigned.
+        ConfirmRefusedError: A program assigns the status.
     """
 
     kind = "plan"
@@ -373,7 +373,7 @@ class Plan(Document):
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
-        """Yield step ids that occur twice, and dependencies on steps that the plan does not have."""
+        """Yield duplicate step ids, and dependencies on steps that are not in the plan."""
         yield from repeated_ids(document["steps"], "steps", "step_id", "step")
         seen = {step["step_id"] for step in document["steps"]}
         for index, step in enumerate(document["steps"]):
@@ -394,7 +394,7 @@ class Plan(Document):
 class Decision(Part):
     """The decision of one reviewer.
 
-    The protocol knows a reviewer by a role; where a person decided through a channel of sayso it is the person's name.
+    The protocol identifies a reviewer by a role. If a person decided through a channel of sayso, it is their name.
     """
 
     decision_id: str = Field(default_factory=new_id)
@@ -409,7 +409,7 @@ _running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso
 
 
 class Step(TypedDict):
-    """A step as reviewers edit it: fields without a value are left out, and a new step needs no id."""
+    """A step in the form that reviewers edit: empty fields are omitted, and a new step needs no id."""
 
     description: _Text
     step_id: NotRequired[str]
@@ -437,7 +437,7 @@ def _do(arguments: dict[str, Any]) -> Any:
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return the same function for async programs; its name and parameters are the same, so it is the same tool."""
+    """Return the function as a coroutine function with the same name and parameters, so that it is the same tool."""
 
     @wraps(function)
     async def awaited(**arguments: Any) -> Any:
@@ -448,7 +448,7 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
 @contextmanager
 def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
-    """Make the two calls run this action while the block runs, in this task."""
+    """Make the two calls run this action inside the block, in this task only."""
     token = _running.set(action)
     try:
         yield
@@ -458,33 +458,33 @@ def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
 
 
 def is_ours(call: Call) -> bool:
-    """Say whether a call is one of the two."""
+    """Return whether a call is one of the two."""
     return call.tool in {PLAN_TOOL, TARGET_TOOL}
 
 
 def gate_for(tool: str, *, is_async: bool = False, **options: Any) -> Gate:
-    """Return the checkpoint before one of the two calls; `options` are those of `Gate`."""
+    """Return the gate of one of the two calls; `options` are those of `Gate`."""
     function = carry_out_plan if tool == PLAN_TOOL else use_target
     return Gate(_awaited(function) if is_async else function, description=function.__doc__, **options)
 
 
 def target_of(call: Call) -> dict[str, Any]:
-    """Return the arguments of a call of `use_target`; empty where they cannot be read."""
-    with suppress(ArgumentError):  # a program may have written it by hand
+    """Return the arguments of a call of `use_target`; empty if they are invalid."""
+    with suppress(ArgumentError):  # a program may have built the request by hand
         return canonical.decode(call.form, {canonical.class_name(TargetType): TargetType})
     return {}
 
 
 def edited_plan(plan: Plan, call: Call) -> Plan:
-    """Return a plan with the arguments of its call."""
+    """Return a plan with a call's arguments applied."""
     return plan_with(plan, canonical.decode(call.form, {}))
 
 
 def plan_with(plan: Plan, arguments: Mapping[str, Any]) -> Plan:
-    """Return a plan with these arguments of its call; steps that a reviewer added get derived ids.
+    """Return a plan with these arguments of its call applied; steps that a reviewer added get derived ids.
 
     Raises:
-        NotConformantError: They are not those of a plan; a program may have written the call by hand.
+        NotConformantError: They are not the arguments of a plan; a program may have built the call by hand.
     """
     try:
         known = [step["step_id"] for step in arguments["steps"] if "step_id" in step]

@@ -1,8 +1,8 @@
-"""The protocol's functions, each written once for sync and async programs (see `sayso.effects`).
+"""The protocol's functions, each implemented once for sync and async programs (see `sayso.effects`).
 
-`sayso.mplp` runs them in place and `sayso.mplp.aio` awaits them. The first five have the names and arguments of seed
-003, in snake case. A program submits a target as a held call, a reviewer decides its request, and everything that is
-read comes from the store. Only `gates.execute` starts a target. A call that is refused has changed nothing, and a
+`sayso.mplp` runs them synchronously and `sayso.mplp.aio` awaits them. The first five have the names and arguments of
+seed 003, in snake case. A program submits a target as a held call, a reviewer decides its request, and all reads come
+from the store. Only `gates.execute` starts a target. A function that raises a refusal has changed nothing, and a
 subscriber cannot affect a decision.
 """
 
@@ -68,16 +68,16 @@ from sayso.stores.base import Store
 T = TypeVar("T")
 
 Subscriber = Callable[[Event | StageEvent], Any]
-"""Receives an event; may be async where the program is."""
+"""Receives an event; may be async in an async program."""
 
 _subscribers: list[Subscriber] = []
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Call a function with every event from now on; the function that is returned ends this.
+    """Call a function with every event from now on; return a function that unsubscribes it.
 
-    An event may come twice when two processes notice the same decision at one time; its `event_id` is then the same.
-    What the subscriber raises is logged.
+    An event can arrive twice, with the same `event_id`, if two processes notice the same decision at the same time.
+    Exceptions of the subscriber are logged.
     """
     _subscribers.append(subscriber)
 
@@ -92,7 +92,7 @@ def _publish(event: Event | StageEvent) -> Effects[None]:
     for subscriber in _subscribers:
         try:
             yield HookCall(partial(subscriber, event), {})
-        except Exception:  # the subscriber's own code; the event has happened already
+        except Exception:  # raised by the subscriber's code, which cannot undo the event
             logging.getLogger("sayso").exception("a subscriber failed at %s", event.event_type)
 
 
@@ -108,8 +108,8 @@ class SubmitOptions(TypedDict, total=False):
 
     Attributes:
         expires, approval_expires, quorum, roles, risk: As for `sayso.gate`.
-        traceparent: The W3C trace that it belongs to; the active one when not given.
-        store: Where it waits, in place of the configured store.
+        traceparent: The W3C trace that it belongs to; by default the active one.
+        store: The store to use instead of the configured one.
     """
 
     expires: timedelta | str
@@ -125,32 +125,32 @@ def submit_plan_for_approval(
     plan: Plan, requested_by: str, *, reason: str | None = None, confirm: Confirm | None = None,
     **options: Unpack[SubmitOptions],
 ) -> Effects[Confirm]:  # fmt: skip
-    """Submit a plan: it becomes `proposed`, and its request is shown in the inbox and in every channel.
+    """Submit a plan: it becomes `proposed`, and its request appears in the inbox and in every channel.
 
     Submitting the same plan again finds the pending request. After a rejection it starts another round on the same
     Confirm; after any other end it gets a new Confirm. Durable on return (seed 003, section 4.2).
 
     Args:
-        plan: A draft; its status follows from now on.
+        plan: A draft; this updates its status from now on.
         requested_by: The role that asks.
-        reason: Why; by default from the plan's title. The reviewer reads it first.
-        confirm: A Confirm to use, whose id and fields are kept.
+        reason: The reason, which the reviewer reads first; by default derived from the plan's title.
+        confirm: A Confirm to use; its id and fields are kept.
         options: See `SubmitOptions`.
 
     Raises:
-        NotConformantError: The plan, or the given Confirm, does not fit the protocol.
-        ConfirmRefusedError: It is approved already, was changed while it is pending, or the Confirm is locked or about
-            something else.
-        StoreError: It could not be recorded.
+        NotConformantError: The plan or the given Confirm does not conform to the protocol.
+        ConfirmRefusedError: The plan is already approved, or was changed while it is pending, or the Confirm is locked
+            or about another target.
+        StoreError: The request could not be recorded.
     """
     text = reason or (None if confirm is None else confirm.reason) or f"Requesting approval for plan: {plan.title}"
     return _submit(plan, requested_by, text, confirm, **options)
 
 
 def submit_for_approval(confirm: Confirm, **options: Unpack[SubmitOptions]) -> Effects[Confirm]:
-    """Submit a Confirm about anything but a plan: a request opens for it, and the Confirm follows it from now on.
+    """Submit a Confirm about any target but a plan, which opens a request; from now on the Confirm follows it.
 
-    Takes the options of `submit_plan_for_approval`, and raises as it does.
+    This takes the options of `submit_plan_for_approval`, and raises the same errors.
     """
     text = confirm.reason or f"Requesting approval for {confirm.target_type} {confirm.target_id}"
     return _submit(confirm, confirm.requested_by_role, text, confirm, **options)
@@ -170,13 +170,13 @@ def _submit(
         approval_expires=duration.option("approval_expires", approval_expires),
     )  # fmt: skip
     check_submission(target, confirm)
-    if isinstance(target, Plan):  # the role and the reason are exported in its Confirm
+    if isinstance(target, Plan):  # its Confirm exports the role and the reason
         create_confirm(TargetType.PLAN, target_id, role, reason).export()
     parent = documents.active_traceparent() if traceparent is None else documents.valid_traceparent(traceparent)
     where = config.open_store(store)
     if confirm is not None:
         named: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
-        if named is not None:  # a known id must name the same target
+        if named is not None:  # a Confirm that exists must be about the same target
             check_target(named.confirm, target_type, target_id)
     known: StoredConfirm | None = yield StoreCall(find_target, where, target_type, target_id)
     confirm_id, number = _next_round(known, confirm, target_id)
@@ -196,17 +196,17 @@ def _submit(
     stored: StoredConfirm = yield StoreCall(find_confirm, where, request.id)
     try:
         yield from _publish_news(where, stored)
-    except errors.RunNotFoundError as error:  # a server keeps a run for the program that began it
+    except errors.RunNotFoundError as error:  # a server reserves a run for the program that created it
         raise (yield from _taken_back(where, stored)) from error
     return _updated(where, stored, confirm or stored.confirm, target if isinstance(target, Plan) else None)
 
 
 def _acts_for(role: str) -> tuple[Identity, ...]:
-    """Return who may not decide what this role asks for: everybody of its name, and those the program acts for."""
+    """Return who may not decide this role's requests: anybody of its name, and those whom the program acts for."""
     around = scope.current().occasion.acts_for
     try:
         own = Identity(PROGRAM, " ".join(role.split()))
-    except ValueError:  # no reviewer can have such a name either
+    except ValueError:  # no reviewer can have such a name
         return around
     return around if own in around else (*around, own)
 
@@ -226,7 +226,7 @@ def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id:
 
 
 def _context(target: Plan | Confirm, role: str, confirm: Confirm | None) -> dict[str, Any]:
-    """Return the request's context: fields of its Confirm and target that no reviewer edits."""
+    """Return the request's context: fields of its Confirm and target that reviewers cannot edit."""
     context: dict[str, Any] = {"requested_by_role": role}
     if confirm is not None:
         context["confirm"] = {name: value for name, value in confirm.export().items() if name in SUBMITTED}
@@ -247,7 +247,7 @@ def _arguments_of(target: Plan | Confirm) -> dict[str, Any]:
 
 
 def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
-    """Take a request back where another one of the target came first: two programs may submit at one time."""
+    """Withdraw a request if another one for the target came first, because two programs can submit at the same time."""
     rounds: list[Request] = yield StoreCall(requests_of, store, run_id)
     first = next((one for one in rounds if one.state is State.PENDING and round_facts(one) is not None), request)
     if first.id != request.id and request.state is State.PENDING:
@@ -256,7 +256,7 @@ def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
 
 
 def _taken_back(store: Store, stored: StoredConfirm) -> Effects[ConfirmRefusedError]:
-    """Take a request back whose Confirm another program was first to write about, and return what that says."""
+    """Withdraw a request whose Confirm another program has recorded first, and return the error that says so."""
     confirm_id, request = stored.confirm.confirm_id, stored.last
     if request.state is State.PENDING:
         yield StoreCall(store.withdraw, request.id, requester(), "another program uses the id of its Confirm")
@@ -277,14 +277,14 @@ def add_decision(
 ) -> Effects[None]:
     """Add a decision to a Confirm (seed 003, section 6).
 
-    A Confirm that was read from a store is decided there, as by `process_decision`; one that was only created is
-    changed itself.
+    If the Confirm was read from a store, its request is decided there, as by `process_decision`. Otherwise only the
+    document changes.
 
     Raises:
-        ConfirmLockedError: It is locked.
-        ConfirmRefusedError: It is decided already, a rejection has no reason, or the requesting role decides.
-        ConfirmNotFoundError: It was read from a request, and the store has none of its id.
-        DecisionRefusedError: The store refuses it, e.g. because it changed since the Confirm was read.
+        ConfirmLockedError: The Confirm is locked.
+        ConfirmRefusedError: It is already decided, a rejection has no reason, or the requesting role decides.
+        ConfirmNotFoundError: It was read from a request, but the store has no Confirm with its id.
+        DecisionRefusedError: The store refuses the decision, e.g. because the request changed since it was read.
     """
     decision = Decision(status=DecisionStatus(status), decided_by_role=decided_by_role, reason=reason)
     if confirm.origin.seen is None:
@@ -299,23 +299,23 @@ def process_decision(
     """Process a decision (seed 003, section 4.3): decide the request, update Confirm and plan, notify subscribers.
 
     Args:
-        confirm: The Confirm; if a store has a pending one of this id, that is decided.
-        decision: The decision. Its id and role are kept; its time is the store's.
-        by: The person who decided; by default the role is taken for the person.
-        store: Where it waits, in place of the Confirm's own store or the configured one.
+        confirm: The Confirm; if the store has a pending one with this id, that one is decided.
+        decision: The decision. Its id and role are kept; the store sets its time.
+        by: The person who decided; by default the role is used as the person's name.
+        store: The store to use instead of the Confirm's own store or the configured one.
 
     Raises:
-        ConfirmLockedError: It is locked.
-        ConfirmRefusedError: It is decided already, a rejection has no reason, the decision's id is known, or it is in
-            no store and the requesting role decides.
-        ConfirmNotFoundError: It was read from a request, and the store has none of its id.
-        StaleViewError: It was edited, or asked in another round, since the Confirm was read.
+        ConfirmLockedError: The Confirm is locked.
+        ConfirmRefusedError: It is already decided, a rejection has no reason, the decision's id is in use, or the
+            Confirm is in no store and the requesting role decides.
+        ConfirmNotFoundError: It was read from a request, but the store has no Confirm with its id.
+        StaleViewError: The target was edited, or submitted in another round, since the Confirm was read.
         DecisionRefusedError: The store refuses it, e.g. because the role asked for it, or is not one of `roles=`.
     """
     check_unlocked(confirm)
     where = config.open_store(confirm.origin.store if store is None else store)
     stored: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
-    if stored is None and confirm.origin.seen is not None:  # what was read from a request is decided on that request
+    if stored is None and confirm.origin.seen is not None:  # read from a request, so it must be in the store
         raise ConfirmNotFoundError(confirm.confirm_id)
     if stored is None:
         yield from _publish(decide(confirm, decision))
@@ -327,7 +327,7 @@ def process_decision(
     check_decision(view, decision)
     review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
     request: Request = yield StoreCall(_decide, review, stored.last, decision, _seen(confirm, stored.last))
-    # The request records a person and a time; the protocol's id and role of the decision are in the Confirm's journal.
+    # The request records a person and a time. The decision's id and role go to the journal of the Confirm's run.
     detail = {
         "confirm_id": view.confirm_id, "of": decisions_of(request)[-1].decision_id,
         "decision_id": decision.decision_id, "decided_by_role": decision.decided_by_role,
@@ -352,10 +352,10 @@ def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -
 
 
 def _seen(confirm: Confirm, request: Request) -> str:
-    """Return the fingerprint that a decision is about: of what the Confirm was read from, where it was read."""
+    """Return the fingerprint for a decision: the one that the Confirm was read with, or else the current one."""
     current = request.current_fingerprint
     asked, seen = confirm.origin.seen or (request.id, current)
-    if asked != request.id:  # another round, which nobody has looked at by this Confirm
+    if asked != request.id:  # another round, which this Confirm does not show
         raise errors.StaleViewError(request.id, seen=seen, current=current)
     return seen
 
@@ -374,14 +374,14 @@ def _decide(review: Review, request: Request, decision: Decision, seen: str) -> 
 
 
 def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Effects[Confirm]:
-    """Return a Confirm from the store, whoever decided it, and publish events that nobody has published yet.
+    """Read a Confirm from the store, whoever decided it, and publish its events that are not published yet.
 
     Args:
-        confirm_id: Its id; or that of its plan, or of a request (or the beginning of one).
-        store: Where it is, in place of the configured store.
+        confirm_id: The id of the Confirm or of its plan, or the id of a request or a prefix of it.
+        store: The store to use instead of the configured one.
 
     Raises:
-        ConfirmNotFoundError: There is none.
+        ConfirmNotFoundError: There is no such Confirm, plan or request.
     """
     where = config.open_store(store)
     stored: StoredConfirm = yield StoreCall(find_confirm, where, confirm_id)
@@ -390,10 +390,10 @@ def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Effect
 
 
 def read_plan(plan_id: str, *, store: Store | str | None = None) -> Effects[Plan]:
-    """Return a plan from the store: as it was last submitted, with the reviewers' changes, and its status.
+    """Read a plan from the store: its last submitted version with the reviewers' changes, and its status.
 
     Raises:
-        ConfirmNotFoundError: No plan of this id was submitted.
+        ConfirmNotFoundError: No plan with this id was submitted.
     """
     where = config.open_store(store)
     stored: StoredConfirm = yield StoreCall(find_plan, where, plan_id)
@@ -404,7 +404,7 @@ def refresh(confirm: Confirm) -> Effects[None]:
     """Update a Confirm, and the plan that was submitted with it, from the store.
 
     Raises:
-        ConfirmRefusedError: It is in no store.
+        ConfirmRefusedError: The Confirm is not in a store.
     """
     if confirm.origin.store is None:
         raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
@@ -418,11 +418,11 @@ def _reread(store: Store, wanted: str, confirm: Confirm) -> Effects[None]:
 
 
 def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | None) -> Confirm:
-    """Update a Confirm and its plan from the stored one; return the Confirm."""
+    """Update a Confirm and its plan from the stored Confirm; return the Confirm."""
     governance = confirm.governance
     confirm.update_from(stored.confirm)
     if governance is not None:
-        confirm.governance = governance  # a lock that was set here stays
+        confirm.governance = governance  # keep a lock that this program set
     if plan is not None and stored.last.purged_at is None:
         plan.update_from(stored.plan)
     return confirm.linked(store, plan, seen=stored.last)
@@ -430,7 +430,7 @@ def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan |
 
 def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
     if round_facts(stored.last) is None:
-        return  # a program's own request, which has a journal of its own
+        return  # an ordinary request, whose events are in its own run's journal
     for index, request in enumerate(stored.rounds):
         confirm = confirm_of(stored.rounds[: index + 1], stored.names)
         ours = {id_of("event", request.id, word) for word in ("requested", "decided", "cancelled")}
@@ -455,15 +455,15 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     """Start an approved plan or target, and return what `do` returned. One approval starts it at most once.
 
     Args:
-        target: The plan, or the Confirm.
-        do: Receives the plan as it was approved, with the reviewers' changes; for other targets, the Confirm with the
+        target: The plan, or the Confirm of another target.
+        do: Called with the approved plan, including the reviewers' changes; for other targets, with the Confirm and its
             approved reason.
-        store: Where it was approved, in place of the configured store.
+        store: The store to use instead of the configured one.
 
     Raises:
-        StartRefusedError: It is not approved (any more), was started before, or another target was approved in its
-            place; `do` was not called.
-        ConfirmNotFoundError: It was never submitted.
+        StartRefusedError: The target is not or no longer approved, was already started, or another target was approved
+            in its place; `do` was not called.
+        ConfirmNotFoundError: The target was never submitted.
         TypeError: `do` is async; `sayso.mplp.aio.start` awaits it.
     """
     home = target.origin.store if isinstance(target, Confirm) else None
@@ -488,7 +488,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
 
 
 def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict[str, Any]) -> Any:
-    """Call `do` with what was approved: what the started call runs with, and what cannot be edited."""
+    """Call `do` with the approved target: the arguments of the started call, and the fields that cannot be edited."""
     confirm = stored.confirm
     if confirm.target_type is not TargetType.PLAN:
         if not is_about(arguments, confirm.target_type, confirm.target_id):

@@ -1,8 +1,8 @@
-"""Finds the requests of one Confirm in a store, by any id that names it. Nothing is written here.
+"""Finds the requests of a Confirm in a store, by any id that names it. It writes nothing.
 
 The requests of a target are in the run `plan:ID` (or `extension:ID`, ...). The events of a Confirm are in the journal
-of the run `confirm:ID`, whose first row names the target. The Confirm of any other request has an id that is derived
-from the request's own.
+of the run `confirm:ID`, whose first row names the target. The Confirm of any other request has an id derived from the
+request's id.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in, rows_of
 
-_SURE = 12  # hexadecimal digits of an id that say nothing but what the request's own id says
+_SURE = 12  # the hexadecimal digits of a derived id that equal those of the request's id
 
 
 class StoredConfirm(NamedTuple):
     """One Confirm in a store.
 
     Attributes:
-        rounds: Its requests as they stand now, oldest first; at least one.
-        names: Ids and roles that its decisions were given.
-        recorded_events: Ids of the events that stand in the journal.
+        rounds: Its requests in their current state, oldest first; at least one.
+        names: The ids and roles that programs gave its decisions.
+        recorded_events: The ids of its events in the journal.
     """
 
     rounds: tuple[Request, ...]
@@ -50,26 +50,26 @@ class StoredConfirm(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        """The plan; raises `ValueError` where it is about something else."""
+        """The plan; raises `ValueError` if the target is not a plan."""
         return plan_of(self.rounds)
 
 
 def journal_run_of(confirm_id: str) -> str:
-    """Return the run whose journal has the events of a Confirm."""
+    """Return the id of the run whose journal has the events of a Confirm."""
     return f"confirm:{confirm_id}"
 
 
 def requests_of(store: Store, run_id: str) -> list[Request]:
-    """Return all requests of a run, oldest first; those past their end are expired, recorded or not."""
+    """Return all requests of a run, oldest first; overdue ones are expired even if that is not recorded yet."""
     return [_as_of_now(request) for request in requests_in(store, Filter(run_id=run_id))]
 
 
 def find_confirm(store: Store, wanted: str) -> StoredConfirm:
-    """Return the Confirm with this id, or with a plan or a request of this id.
+    """Return the Confirm with this id, or whose plan or request has this id.
 
     Raises:
-        ConfirmNotFoundError: There is none.
-        AmbiguousIdError: The beginning of a request's id fits several.
+        ConfirmNotFoundError: There is no such Confirm.
+        AmbiguousIdError: The prefix of a request's id matches several requests.
     """
     if is_id(wanted):
         targets = ((detail.get("target_type"), detail.get("target_id")) for _, detail in _rows(store, wanted))
@@ -93,7 +93,7 @@ def find_confirm(store: Store, wanted: str) -> StoredConfirm:
 
 
 def find_plan(store: Store, plan_id: str) -> StoredConfirm:
-    """Return the newest Confirm about a plan; raises `ConfirmNotFoundError` where it was never submitted."""
+    """Return the newest Confirm about a plan; raise `ConfirmNotFoundError` if the plan was never submitted."""
     found = find_target(store, "plan", plan_id)
     if found is None:
         raise ConfirmNotFoundError(plan_id)
@@ -101,7 +101,7 @@ def find_plan(store: Store, plan_id: str) -> StoredConfirm:
 
 
 def find_target(store: Store, target_type: str, target_id: str) -> StoredConfirm | None:
-    """Return the newest Confirm about a target; None where it was never submitted."""
+    """Return the newest Confirm about a target; None if the target was never submitted."""
     rounds = [
         request for request in requests_of(store, run_of(target_type, target_id)) if round_facts(request) is not None
     ]
@@ -113,7 +113,7 @@ def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
     recorded = set[str]()
     for event, detail in _rows(store, confirm_id_of(rounds[0])):
         match event, detail:
-            # No server takes such a row from a program, which could give a person's decision another role by it.
+            # A server does not accept such rows from programs, which could change the role of a person's decision.
             case "confirm.decision", {"of": str(own), "decision_id": str(decision_id), "decided_by_role": str(role)}:
                 names[own] = decision_id, role
             case _:
@@ -122,7 +122,7 @@ def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
 
 
 def _of(requests: list[Request], confirm_id: str) -> list[Request]:
-    """Return the rounds of a Confirm, without requests that were withdrawn for another one of the same round."""
+    """Return the rounds of a Confirm, without requests withdrawn in favour of another one of the same round."""
     rounds: dict[str, Request] = {}
     for request in requests:
         if round_facts(request) is None or confirm_id_of(request) != confirm_id:
@@ -150,7 +150,7 @@ def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
 
 
 def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    with suppress(errors.RunNotFoundError):  # a server shows a program no run that it has not begun
+    with suppress(errors.RunNotFoundError):  # a server hides runs that another program created
         for entry in rows_of(store, run_id=journal_run_of(confirm_id)):
-            if detail := detail_of(entry.detail):  # none of a row that was altered; `sayso log --verify` finds it
+            if detail := detail_of(entry.detail):  # skip altered rows, which `sayso log --verify` finds
                 yield entry.event, detail

@@ -1,7 +1,7 @@
-"""Learning samples of decisions, as the protocol's core schema describes them.
+"""Learning samples of decisions, in the form that the protocol's core schema defines.
 
-Plans give samples of the family `intent_resolution`, calls and questions of `confirm_decision`. The secrets of a call
-are masked in every text, whoever wrote it. Nothing here reads a store.
+Plans give samples of the family `intent_resolution`, and calls and questions of `confirm_decision`. A call's secrets
+are masked in all texts, whoever wrote them. Nothing here reads a store.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from sayso.mplp.document import ConfirmStatus, Document, FrozenList, Part, Plan,
 from sayso.mplp.schema import MismatchError, id_of, new_id
 
 redaction_of = lru_cache(maxsize=256)(Redaction)
-"""Return a `Redaction` that also masks these names, which a gate gave; one is made for many requests."""
+"""Return a `Redaction` that also masks a gate's names; it is cached because many requests share one."""
 
 
 def secrets_of(request: Request) -> frozenset[str]:
-    """Return the secret texts of a call: those under secret names, and those that the gate's redactor removed."""
+    """Return the secret texts of a call: values under secret names, and texts that the gate's redactor removed."""
     found = frozenset[str]()
     for call in (request.subject, request.edited):
         if not isinstance(call, Call) or call.masked is None:
             continue
         redaction, tree, shown = redaction_of(request.redact), canonical.load(call.form), call.masked
-        # A canonical form has quotes, backslashes and line feeds as JSON has them.
+        # A canonical form escapes quotes, backslashes and line feeds like JSON.
         texts = {text for text in redaction.texts(tree) if json.dumps(text, ensure_ascii=False)[1:-1] not in shown}
         found |= redaction.secrets(tree) | {text for text in texts if text not in shown}
     return found
 
 
 def mask_secrets(made: dict[str, Any], places: Sequence[tuple[str, str]], secrets: Collection[str]) -> dict[str, Any]:
-    """Return JSON values with secrets masked in every text of some places.
+    """Return JSON values with secrets masked in every text at the given places.
 
     Args:
-        places: A name in `made`, and a name below it: where it has text of people or programs.
+        places: Pairs of a name in `made` and a name below it, where texts of people or programs are.
     """
     result = dict(made)
     for part, name in places if secrets else ():
@@ -66,7 +66,7 @@ def _masked(content: Any, secrets: Collection[str]) -> Any:
 
 
 class FeedbackLabel(StrEnum):
-    """How people judged it."""
+    """How people judged the subject of a sample."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -74,7 +74,7 @@ class FeedbackLabel(StrEnum):
 
 
 class SampleMeta(Part):
-    """Labels and sources of a sample; more may be added."""
+    """Labels and sources of a sample; further fields are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -93,7 +93,7 @@ _LABELS = {
 }
 
 
-# Where a sample holds text of people and programs; everything else in it is ours.
+# Where a sample contains texts of people and programs; all its other texts are ours.
 _TEXTS = (
     ("input", "tool"), ("input", "risk"), ("input", "proposed"), ("input", "question"),
     ("output", "approved"), ("output", "answer"), ("output", "decider_role"), ("output", "rejection_reason"),
@@ -107,7 +107,7 @@ _ORDER = ("sample_id", "sample_family", "created_at", "input", "state", "output"
 
 
 class LearningSample(Document):
-    """One sample. The protocol lets fields be added; `feedback` is one that its Confirm module adds."""
+    """One sample. The protocol allows additional fields; its Confirm module adds `feedback`."""
 
     kind = "learning-sample"
     model_config = ConfigDict(extra="allow")
@@ -129,11 +129,11 @@ def capture_learning_sample(
 
     Args:
         confirm: The Confirm.
-        target: Its plan; or the request of a call or question, whose Confirm it is.
-        context: What is known of a plan's context; its id alone when not given.
+        target: The plan of the Confirm, or the request of its call or question.
+        context: The known facts about a plan's context; by default only its id.
 
     Raises:
-        MismatchError: The Confirm is about something else.
+        MismatchError: The Confirm is about another target.
     """
     is_plan = isinstance(target, Plan)
     return LearningSample(**(_of_plan(confirm, target, context) if is_plan else _of_request(confirm, target)))
@@ -168,9 +168,9 @@ def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> di
 
 
 def sample_of(request: Request, *rounds: Request) -> LearningSample:
-    """Return the sample of a decision about a request, or about all rounds of a plan.
+    """Return the sample of a decision on a request, or on all rounds of a plan.
 
-    Pure: the same requests give the same sample, also its id and instant.
+    Pure: the same requests give the same sample, including its id and time.
     """
     asked = (request, *rounds)
     confirm, last = confirm_of(asked), asked[-1]
@@ -186,12 +186,12 @@ def _at(request: Request) -> datetime:
 
 
 def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
-    """Return `sample_of(request, *rounds).export()`; for a call or question without making a `LearningSample`.
+    """Return `sample_of(request, *rounds).export()`; for calls and questions without creating a `LearningSample`.
 
-    Only the texts of people and programs are checked; the rest conforms as it is made.
+    Only texts of people and programs are validated, because the rest conforms by construction.
 
     Raises:
-        NotConformantError: Something in it is no JSON that the protocol takes; `problems` says what.
+        NotConformantError: A text or value is not JSON that the protocol accepts; `problems` lists them.
     """
     if rounds or round_facts(request) is not None:
         return sample_of(request, *rounds).export()
@@ -236,7 +236,7 @@ def _of_request(confirm: Confirm, request: Request) -> dict[str, Any]:
 
 
 def answer_of(request: Request) -> Any:
-    """Return the answer to a question as plain JSON values, masked; None where there is none."""
+    """Return the masked answer to a question as plain JSON values; None if there is none."""
     if request.decision is None or request.decision.answer is None:
         return None
     tree: Any = canonical.display(redaction_of(request.redact).mask(canonical.load(request.decision.answer)))
@@ -244,7 +244,7 @@ def answer_of(request: Request) -> Any:
 
 
 def _by_people(confirm: Confirm, request: Request) -> Confirm:
-    """Return the Confirm as people decided it: approved, even if the approval expired before it was used."""
+    """Return the Confirm as people decided it: it stays approved if the approval expired before its use."""
     if request.state is State.EXPIRED and request.decision is not None:
         changes = {"status": ConfirmStatus.APPROVED, "decisions": FrozenList(confirm.decisions[:-1])}
         return confirm.model_copy(update=changes)
@@ -256,7 +256,7 @@ def _sample_id(confirm: Confirm) -> str:
 
 
 def _rounds(confirm: Confirm) -> int:
-    """Return the number of rounds: each rejection before the end started another one."""
+    """Return the number of rounds; each rejection that was not final started another one."""
     rejections = sum(decision.status == "rejected" for decision in confirm.decisions)
     return rejections if rejections and confirm.status is ConfirmStatus.REJECTED else rejections + 1
 

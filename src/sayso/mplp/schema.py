@@ -1,6 +1,6 @@
-"""JSON documents of the protocol: errors, ids, parsing, checks against the shipped schemas, and lenient spellings.
+"""JSON documents of the protocol: errors, ids, parsing, validation with the shipped schemas, and lenient spellings.
 
-A document that is accepted here is valid under the protocol's frozen schemas, too.
+Every document that is accepted here is also valid under the protocol's frozen schemas.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class NotConformantError(SaysoError):
     """A document does not conform to the protocol's schema.
 
     Attributes:
-        what: Which kind of document, e.g. `Confirm`.
-        problems: One line each: a JSON pointer, and what is wrong there, e.g. `/target_id: 'plan-123' is not a UUID`.
+        what: The kind of document, e.g. `Confirm`.
+        problems: One line each: a JSON pointer and the problem, e.g. `/target_id: 'plan-123' is not a UUID`.
     """
 
     def __init__(self, what: str, problems: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ class ConfirmNotFoundError(SaysoError):
     """No Confirm, plan or request has this id.
 
     Attributes:
-        wanted: The id that was looked for.
+        wanted: The requested id.
     """
 
     def __init__(self, wanted: str) -> None:
@@ -73,7 +73,7 @@ class ConfirmRefusedError(SaysoError):
     """The Confirm or plan cannot change in this way; nothing was changed.
 
     Attributes:
-        confirm_id: Which Confirm, or the plan where there is none yet.
+        confirm_id: The id of the Confirm, or of the plan if it has no Confirm yet.
     """
 
     def __init__(self, confirm_id: str, reason: str) -> None:
@@ -99,14 +99,14 @@ class MismatchError(ConfirmRefusedError):
 
 
 # -- ids -----------------------------------------------------------------------------------------------------------
-# The protocol takes UUIDs of version 4 only. New ones are random; what a request already names (itself, its run, a
-# decision) gets an id derived from that name, so that every process writes the same one.
+# The protocol accepts only UUIDs of version 4. New ones are random. An object that already has a name (a request, its
+# run, a decision) gets an id derived from that name, so that every process produces the same id.
 
 _ID = re.compile(ID_PATTERN.removeprefix("^").removesuffix("$"))
 
 
 def is_id(text: str) -> bool:
-    """Say whether a text is an identifier of the protocol."""
+    """Return whether a text is a valid id of the protocol."""
     return _ID.fullmatch(text) is not None
 
 
@@ -116,12 +116,12 @@ def new_id() -> str:
 
 
 def uuid4_of(digits: str) -> str:
-    """Return 32 hexadecimal digits as an identifier: the six bits that say "UUID v4" are set, all others stay."""
+    """Format 32 hexadecimal digits as an id; the six bits that mark a UUID v4 are overwritten, all others stay."""
     return str(UUID(hex=digits, version=4))
 
 
 def id_of(*parts: object) -> str:
-    """Return the identifier derived from these parts, always the same one."""
+    """Return the id derived deterministically from these parts."""
     content = "sayso/mplp/1"
     for text in map(str, parts):
         content += f"\n{len(text)}:{text}"
@@ -138,7 +138,7 @@ def pointer(*parts: str | int) -> str:
 
 
 def brief(value: object) -> str:
-    """Return a value for a message: in plain ASCII, and cut if it is long."""
+    """Format a value for a message: in ASCII, and truncated if it is long."""
     if isinstance(value, str):
         whole = ascii(value[:_MAX_QUOTED])
         return whole if len(value) <= _MAX_QUOTED else f"{whole}... ({len(value):,} characters)"
@@ -148,16 +148,16 @@ def brief(value: object) -> str:
 
 
 def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "document") -> dict[str, Any]:
-    """Return a document as JSON values.
+    """Parse a document into JSON values.
 
-    Refused are documents that are too large, and what `strict_json` refuses.
+    Documents that are too large, or that `strict_json` refuses, are rejected.
 
     Args:
-        given: JSON text (UTF-8, where it is bytes), or values that are JSON already.
-        what: Which kind of document, for the error.
+        given: JSON as text or UTF-8 bytes, or parsed JSON values.
+        what: The kind of document, for the error.
 
     Raises:
-        NotConformantError: It is none that is taken.
+        NotConformantError: The document is rejected.
     """
     if isinstance(given, str | bytes | bytearray):
         document = _loaded(given, what)
@@ -200,10 +200,10 @@ _TYPES = {"object": "an object", "array": "a list", "string": "a text", "integer
 
 
 def schema(kind: str = "confirm") -> dict[str, Any]:
-    """Return a schema as it is shipped: `confirm`, `plan` or `learning-sample`.
+    """Return a shipped schema: `confirm`, `plan` or `learning-sample`.
 
     Raises:
-        KeyError: There is none of this kind.
+        KeyError: There is no schema of this kind.
     """
     if kind not in KINDS:
         raise KeyError(f"there is no schema {kind!r}; there are {', '.join(KINDS)}")
@@ -212,7 +212,7 @@ def schema(kind: str = "confirm") -> dict[str, Any]:
 
 @cache
 def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | None:
-    """Return the validator of a document, or of one field; None where there is no such field."""
+    """Return the validator of a document or of one of its fields; None if the field does not exist."""
     import jsonschema_rs
 
     rule = schema(kind)
@@ -224,11 +224,11 @@ def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | 
 
 
 def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]:
-    """Return what does not conform, at most a hundred lines: a JSON pointer, and the problem.
+    """Return the violations of a schema, at most a hundred lines: each a JSON pointer and the problem.
 
     Args:
         document: JSON values, as `parse_json` returns them.
-        field: Check the value of this field alone; one that the protocol does not have is a problem.
+        field: Check only the value of this field; an unknown field is a problem.
     """
     validator = _validator(kind, field)
     if validator is None:
@@ -250,11 +250,11 @@ def _lines(error: jsonschema_rs.ValidationError) -> Iterator[str]:
 
 
 def _problem(kind: Any, value: Any) -> str | None:
-    """Return the problem in our words: the library's own messages quote values in full."""
+    """Describe a problem in our own words, because the library's messages quote values in full."""
     match kind.name:
         case "type":
             return f"is {brief(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
-        case "anyOf":  # the data of an event
+        case "anyOf":  # used only for the data of an event
             return f"{brief(value)} is neither an object nor null"
         case "enum":
             return f"{brief(value)} is none of {', '.join(map(str, kind.options))}"
@@ -286,15 +286,15 @@ def _is_time(text: str) -> bool:
 # -- lenient spellings ---------------------------------------------------------------------------------------------
 
 _PREFIXED = re.compile(r"[A-Za-z]{1,20}[-_:](?P<id>[0-9A-Fa-f-]{36})")
-# An id that names the thing itself may be replaced; one that points elsewhere may not.
+# An object's own id may be replaced by a valid one; an id that refers to another object may not.
 _OWN_IDS = frozenset({"decision_id", "dependencies", "event_id", "step_id"})
 
 
 def normalized(kind: str, document: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
-    """Return a document in the protocol's own spelling; every change is added to `changes`.
+    """Return a document in the protocol's canonical spelling; append every change to `changes`.
 
-    Taken are the spellings of the protocol's own example and their like: field names in the other case, ids with a
-    prefix or in capitals, times without a zone, fields left null, and unknown fields, which are dropped.
+    This accepts spellings such as those in the protocol's own example: field names in the other case, ids with a prefix
+    or in capitals, times without a zone, null fields, and unknown fields, which are dropped.
     """
     rule = schema(kind)
     found = _normal_object(rule, rule["$defs"], document, (), changes)
