@@ -1,4 +1,4 @@
-"""Each promise is one test, on a real file; what ran is counted from the effects, never inferred from the record."""
+"""Each promise has its own test file, on a real store file; tests count effects and never trust the record alone."""
 
 from __future__ import annotations
 

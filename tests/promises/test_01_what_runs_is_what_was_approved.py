@@ -1,4 +1,4 @@
-"""1. What runs is what was shown and approved: bound at ask time, in a typed form; the executor runs from that."""
+"""1. What runs is what was shown and approved: arguments are bound and stored with types when the call is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""2. One approval starts its call at most once, over threads, tasks, processes and machines."""
+"""2. One approval starts its call at most once, across threads, tasks, processes and machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""3. When the outcome cannot be known the record says `unknown` and nothing is retried by itself."""
+"""3. An outcome that cannot be known is recorded as `unknown`, and nothing is retried automatically."""
 
 from __future__ import annotations
 

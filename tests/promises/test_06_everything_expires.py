@@ -1,4 +1,4 @@
-"""6. Everything expires, nothing expires into an approval."""
+"""6. Everything expires, and nothing expires into an approval."""
 
 from __future__ import annotations
 

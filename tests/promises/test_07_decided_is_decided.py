@@ -1,4 +1,4 @@
-"""7. Decided is decided: a second decision is refused with who decided, when and through which channel."""
+"""7. A decision is final: a second one is refused, and the error says who decided, when and through which channel."""
 
 from __future__ import annotations
 

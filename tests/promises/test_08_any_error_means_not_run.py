@@ -1,4 +1,4 @@
-"""8. Any error (policy, store, render, notify) means *not run*, with its own reason."""
+"""8. After any error (policy, store, rendering, notification) the call does not run, and the error gives the reason."""
 
 from __future__ import annotations
 

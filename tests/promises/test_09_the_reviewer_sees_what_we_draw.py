@@ -1,4 +1,4 @@
-"""9. What the reviewer sees is drawn by us; the agent's text is marked, unverified, and cannot disguise itself."""
+"""9. sayso renders what the reviewer sees; the agent's text is marked as unverified and cannot disguise itself."""
 
 from __future__ import annotations
 

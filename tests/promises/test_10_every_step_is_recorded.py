@@ -1,4 +1,4 @@
-"""10. Every step leaves a chained record; a change of any column of a request, or a loss, is found before a start."""
+"""10. Every step adds a chained record; a change to any column of a request, or a loss, is detected before a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""11. Secrets are masked at every depth wherever something is shown, logged, sent or traced; the call gets the real."""
+"""11. Secrets are masked at every depth wherever they are shown, logged, sent or traced; the call gets real values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""12. Ids are random and knowing one gives no right."""
+"""12. Ids are random, and knowing one grants no rights."""
 
 from __future__ import annotations
 

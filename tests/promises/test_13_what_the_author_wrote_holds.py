@@ -1,4 +1,4 @@
-"""13. What the author wrote holds: each option of each decorator counts in each form, or is an error."""
+"""13. The author's options hold: each option of each decorator takes effect in each form, or is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""14. A key is asked once: the same key gives the same request and, once done, the same result."""
+"""14. A key is asked once: it gives the same request and, once done, the same result."""
 
 from __future__ import annotations
 

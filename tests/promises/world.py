@@ -1,4 +1,4 @@
-"""A store in a file, and a program that pays in a process of its own: what the promises are tested on."""
+"""The fixture of the promises: a store in a file, and a program that pays in another process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a program and a person do in these tests, in one word each.
+"""Short functions for what programs and people do in tests.
 
-`held` and `aheld` make a call that must wait, `approved` lets a person agree to one, `flaky` makes one that ends as
-told, `program` runs another process. The invariant: none of them passes when the call was not held.
+`held` and `aheld` make a call that must wait, `approved` lets a person approve one, `flaky` makes one with scripted
+outcomes, and `program` runs another process. Invariant: each of them fails if the call was not held.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Disk:
-    """Where the effects of a test's calls go, to be counted."""
+    """Collects the effects of a test's calls, so that they can be counted."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
@@ -53,14 +53,14 @@ async def aheld(function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: A
 
 
 def approved(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
-    """Make a call that must wait, let a person agree to it, and return the id of its request."""
+    """Make a call that must wait, let a person approve it, and return the id of its request."""
     request_id = held(function, *args, **kwargs).confirmation_id
     sayso.Review().approve(request_id, by="ada")
     return request_id
 
 
 def program(text: str, *args: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a program in a process of its own."""
+    """Start a program in another process."""
     return subprocess.Popen(
         [sys.executable, "-c", text, *args],
         env={**os.environ, **environment},
@@ -72,14 +72,14 @@ def program(text: str, *args: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def running(process: subprocess.Popen[str]) -> str:
-    """Wait for a program to end well, and return what it printed."""
+    """Wait for a program to succeed, and return its output."""
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     return out.strip()
 
 
 def concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
-    """Do the same in that many threads at one moment; return what each returned or raised."""
+    """Call a function in several threads at the same moment; return what each call returned or raised."""
     ready = threading.Barrier(count)
     results: list[Any] = []
 
@@ -87,7 +87,7 @@ def concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
         ready.wait(30)
         try:
             results.append(work())
-        except Exception as error:  # noqa: BLE001  the test looks at it
+        except Exception as error:  # noqa: BLE001  the test checks it
             results.append(error)
 
     threads = [threading.Thread(target=one) for _ in range(count)]
@@ -100,7 +100,7 @@ def concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
 
 
 def waiting_in(store: Store, count: int = 1, **wanted: Any) -> list[Request]:
-    """Wait until that many requests are pending in a store, and return them."""
+    """Wait until `count` requests are pending in a store, and return them."""
     changed, states = threading.Event(), frozenset({State.PENDING})
     unwatch = store.watch_all(changed.set)
     try:
@@ -115,12 +115,12 @@ def waiting_in(store: Store, count: int = 1, **wanted: Any) -> list[Request]:
 
 
 def state_of(request_id: str) -> State:
-    """Return where a request of the configured store stands."""
+    """Return the state of a request in the configured store."""
     return sayso.Review().get(request_id).state
 
 
 def flaky(ran: list[int], ends: list[Any], **options: Any) -> Callable[[int], Any]:
-    """Return a gated call that ends as told, one after another, and counts its effects."""
+    """Return a gated call that takes its outcomes from `ends`, in order, and counts its effects."""
 
     @sayso.gate(wait="raise", **options)
     def act(amount: int) -> Any:
@@ -134,7 +134,7 @@ def flaky(ran: list[int], ends: list[Any], **options: Any) -> Callable[[int], An
 
 
 def aflaky(ran: list[int], ends: list[Any], **options: Any) -> Callable[[int], Any]:
-    """Return the same, async."""
+    """Return the async version of `flaky`."""
 
     @sayso.gate(wait="raise", **options)
     async def act(amount: int) -> Any:
@@ -149,7 +149,7 @@ def aflaky(ran: list[int], ends: list[Any], **options: Any) -> Callable[[int], A
 
 
 def unknown(act: Callable[[int], Any]) -> str:
-    """Make a call whose outcome nobody knows, and return the id of its request."""
+    """Make a call whose outcome is unknown, and return the id of its request."""
     request_id = approved(act, 1)
     with pytest.raises(KeyboardInterrupt):
         act(1)
@@ -158,11 +158,11 @@ def unknown(act: Callable[[int], Any]) -> str:
 
 
 Pay = Callable[..., str]
-"""A gated call that takes an amount and whom to pay."""
+"""A gated call that takes an amount and a recipient."""
 
 
 def payer(**options: Any) -> Pay:
-    """Return a gated call with these options that says what it paid."""
+    """Return a gated call with these options that returns what it paid."""
 
     @sayso.gate(wait="raise", **options)
     def pay(amount: int, to: str = "alice") -> str:
@@ -172,7 +172,7 @@ def payer(**options: Any) -> Pay:
 
 
 def assert_spent(act: Callable[[int], Any], request_id: str, state: State) -> None:
-    """Make the same call again: after a failure it is asked anew, after an unknown outcome nothing is done."""
+    """Make the same call again: after a failure it is asked again, and after an unknown outcome nothing happens."""
     if state is State.FAILED:
         assert held(act, 1).confirmation_id != request_id
         return

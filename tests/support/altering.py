@@ -1,7 +1,7 @@
-"""A request's row, changed by somebody with the file: each column and each JSON field one at a time, or with a digest.
+"""Alters a request's rows like somebody with write access to the file: one column or JSON field at a time.
 
-`alterations` yields what such a person may write where nothing else changes. `rewrite` also writes the digest that the
-journal keeps of the row: no store takes such a row for altered, so what the program looks at before it runs must.
+`alterations` yields all such single changes. `rewrite` also updates the digest of the row in the journal. No store
+detects such a change, so the program's own checks before it runs the call must.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SAY = (
 _ROWS = {
     "request": ("SELECT * FROM request WHERE id = ?", "id"),
     "journal": ("SELECT * FROM journal WHERE request_id = ?", "link"),
-    "schema_text": ("SELECT * FROM schema_text WHERE ? IS NOT NULL", "id"),  # a file of one request
+    "schema_text": ("SELECT * FROM schema_text WHERE ? IS NOT NULL", "id"),  # the file has only one request
 }
 _JSON = {"asked", "progress", "form", "masked", "detail", "text"}
-# Fields that a request need not have: what somebody may write into it.
+# Values that an attacker could write to optional fields of a request.
 _ADDED: dict[str, dict[str, Any]] = {
     "asked": {"idempotent": True, "retries": 9, "quorum": [1], "place": "elsewhere", "also_for": [["local", "eve"]]},
     "progress": {"approval_ends": 9_999_999_999_999_999, "claimed": ["local", "eve", 1], "escalated": 1},
@@ -42,11 +42,11 @@ class Alteration(NamedTuple):
     """One change of one value in a store's file.
 
     Attributes:
-        table: In which table.
-        column: In which column.
-        what: The field inside its JSON, if any, and what it is changed to.
-        sql: The statement that makes it.
-        values: What is bound in it.
+        table: The table.
+        column: The column.
+        what: The field inside the column's JSON, if any, and its new value.
+        sql: The statement that makes the change.
+        values: The parameters of the statement.
     """
 
     table: str
@@ -57,7 +57,7 @@ class Alteration(NamedTuple):
 
 
 def rewrite(address: str, request_id: str, **columns: Any) -> None:
-    """Write columns of a request in the SQLite file at this address, and how it stands then."""
+    """Write columns of a request in the SQLite file at this address, and update the digest of its state."""
     with closing(sqlite3.connect(address.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("DROP TRIGGER IF EXISTS journal_is_not_updated")
         for column, value in columns.items():
@@ -104,7 +104,7 @@ def _others(column: str, value: Any) -> list[Any]:
 
 
 def _fields(tree: Any, added: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the tree with each of its fields altered, taken away, or added."""
+    """Yield copies of the tree in which one field is altered, removed or added."""
     for path, leaf in leaves(tree):
         name = ".".join(map(str, path))
         for new in ("other", 7, True):

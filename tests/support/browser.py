@@ -1,4 +1,4 @@
-"""A browser, the installed wheel, and an inbox in front of both; made at the first use, for the tests that click."""
+"""Fixtures for browser tests: the installed wheel, a browser, and an inbox; each is created on first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def site(chromium: Any, command: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Surf, str]]:
-    """One server for the tests of a file, with somebody signed in; and the address of its store."""
+    """One server for all tests of a file, with a signed-in person, and the address of its store."""
     store = f"sqlite:///{tmp_path_factory.mktemp('inbox')}/inbox.db"
     with serving(command, store) as link:
         yield Surf(chromium, link), store
@@ -37,7 +37,7 @@ def site(chromium: Any, command: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def surf(chromium: Any, site: tuple[Surf, str]) -> Iterator[Surf]:
-    """The inbox, in which nothing waits when a test begins."""
+    """The inbox, without pending requests at the start of each test."""
     surfing, store = site
     sayso.configure(store=store)
     surfing.faults, surfing.expected = [], ""

@@ -1,6 +1,6 @@
-"""A browser without scripts, for the tests of the inbox: it keeps cookies, reads forms and sends them as a page would.
+"""A browser without scripts for tests of the inbox: it keeps cookies, reads forms and submits them like a page.
 
-The invariant: it sends what the page holds, and what a test says it changed, and nothing else.
+Invariant: it sends only the page's own values and the changes that a test makes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SENT = re.compile(r"csrf|seen|note|at_most:.*|f\d.*")
 
 
 class Here(httpx2.HTTPTransport):
-    """Finds NAME.localhost on this machine, as browsers do and not every system does."""
+    """Resolves NAME.localhost to this machine, as browsers do, but not every system."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         here = httpx2.Request(
@@ -74,24 +74,24 @@ class _Page(HTMLParser):
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Return what the forms of a page hold, by name."""
+    """Return the values of a page's form fields, by name."""
     page = _Page()
     page.feed(text)
     return page.fields
 
 
 def text_of(text: str) -> str:
-    """Return the words of a page."""
+    """Return the visible text of a page."""
     page = _Page()
     page.feed(text)
     return "".join(page.words)
 
 
 class Browser(TestClient):
-    """A browser that sends forms of pages that it has opened.
+    """A browser that submits forms of the pages that it has opened.
 
     Args:
-        root: Below which path the inbox is mounted.
+        root: The path below which the inbox is mounted.
     """
 
     def __init__(self, app: Any, *, root: str = "", **options: Any) -> None:
@@ -99,7 +99,7 @@ class Browser(TestClient):
         self._root = root
 
     def submit(self, page: str, **fields: str) -> Any:
-        """Send a form, as the browser would from a page of ours."""
+        """Submit a form, as a browser would from one of our pages."""
         crlf = {name: value.replace("\n", "\r\n") for name, value in fields.items()}
         return self.post(f"{self._root}{page}", data=crlf, headers={"origin": BASE})
 
@@ -111,7 +111,7 @@ class Browser(TestClient):
 
 
 def browser(app: Starlette, name: str = "ada", *, roles: Any = (), raises: bool = True) -> Browser:
-    """Return a browser at which somebody has signed in."""
+    """Return a browser with a signed-in person."""
     client = Browser(app, base_url=BASE, raise_server_exceptions=raises)
     token = login_path(app, Reviewer(name, roles=roles)).partition("token=")[2]
     assert client.post("/login", data={"token": token}, headers={"origin": BASE}).status_code == 200
@@ -119,7 +119,7 @@ def browser(app: Starlette, name: str = "ada", *, roles: Any = (), raises: bool 
 
 
 def session_at(app: Starlette, client: TestClient) -> Session:
-    """Return the session of the person who is signed in at a browser."""
+    """Return the session of the person who is signed in with a browser."""
     session = app.state.settings.sessions.find(client.cookies["sayso-8600"])
     assert session is not None
     return session

@@ -1,6 +1,6 @@
-"""Programs that call the inbox's HTTP API in these tests, each with a token of its own.
+"""Clients that call the inbox's HTTP API in tests, each with its own token.
 
-The invariant: a client sends what a test says it sends, and no cookie or header that a test does not see.
+Invariant: a client sends no cookies or headers that the test does not show.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ SECRET = "hunter2"
 
 
 def asked_message(request: Request) -> dict[str, Any]:
-    """Return what a program sends of a request when it asks."""
+    """Return the message with which a program asks a request."""
     return json.loads(AskedRequest.of_request(request).model_dump_json())
 
 
 def bearer(store: Store, kind: TokenKind = "review", name: str = "ada", **options: Any) -> dict[str, str]:
-    """Return the header of a new token."""
+    """Create a token and return its authorization header."""
     return {"authorization": f"Bearer {Tokens(store).new(kind, name, **options)[1]}"}
 
 
 def caller(app: Starlette, kind: TokenKind | None = "review", name: str = "ada", **options: Any) -> TestClient:
-    """Return a client with a new token, or with none."""
+    """Return a client with a new token, or without one."""
     headers = {} if kind is None else bearer(app.state.settings.store, kind, name, **options)
     return TestClient(app, base_url=BASE, headers=headers)
 
 
 def bought(amount: int = 5, **options: Any) -> str:
-    """Ask for a purchase with a secret in it, and return the id of its request."""
+    """Ask for a purchase whose arguments include a secret, and return the id of its request."""
 
     @sayso.gate(wait="raise", **options)
     def buy(amount: int, card_token: str = SECRET) -> str:
@@ -51,7 +51,7 @@ def bought(amount: int = 5, **options: Any) -> str:
 
 
 def code_of(answer: Any) -> tuple[int, str]:
-    """Return the status of a refusal, and the code of its problem."""
+    """Return the status and the problem code of an error response."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     told = answer.json()
     assert told["status"] == answer.status_code

@@ -1,7 +1,7 @@
-"""A program full of secrets, and the look whether any of them got out.
+"""A program full of secrets, and checks whether any of them leaks.
 
-Every secret has one word in it. Here are the secrets at every depth, the program that runs with them, and what the
-doors tell of its requests; the surfaces are in the tests. The invariant: a text with that word in it is not clean.
+Every secret contains the same word. This module has secrets at every depth, the program that uses them, and what the
+public interfaces return for its requests; tests add the other surfaces. Invariant: a text with that word is not clean.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Program:
         return act
 
     def everything(self) -> str:
-        """All the secrets in one text, quoted in every way that programs quote."""
+        """Return all secrets in one text, in every quotation style that programs use."""
         texts = list(secrets_in(self.arguments))
         return "\n".join([*texts, *map(repr, texts), *map(json.dumps, texts), str(NUMBER)])
 
@@ -141,13 +141,13 @@ def assert_clean(*texts: object) -> None:
 
 
 def assert_clean_error(error: BaseException) -> None:
-    """An error, its traceback, its facts and its pickle."""
+    """Check an error, its traceback, its attributes and its pickle."""
     printed = "".join(traceback.format_exception(error))
     assert_clean(error, printed, vars(error), pickle.dumps(error))
 
 
 def told_of(request_id: str) -> list[object]:
-    """Everything that the doors tell of a request."""
+    """Return everything that the public interfaces return for a request."""
     review = sayso.Review()
     request = review.get(request_id)
     said: list[object] = [request, request.prompt, request.rule, request.description, request.effective]

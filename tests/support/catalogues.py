@@ -1,7 +1,7 @@
-"""The catalogues of the inbox: collects the texts of the sources, and writes them into each language's files.
+"""Collects the inbox's texts from the sources, and updates the message catalogues of all languages.
 
-`python -m tests.support.catalogues` (`make words`) updates them; `tests/server/test_language.py` says when that was
-forgotten. It needs Babel, which nothing needs that runs.
+`python -m tests.support.catalogues` (`make words`) runs it; `tests/server/test_language.py` fails if that was
+forgotten. It needs Babel, which is not needed at run time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {"server/templates/**.html": {"trimmed": "
 
 
 def collected() -> Catalog:
-    """Return every text of the sources, none translated."""
+    """Return all texts of the sources, without translations."""
     found = Catalog(project="sayso", charset="utf-8")
     comments = ["translators:"]
     for _, _, message, said, context in extract_from_dir(
@@ -52,7 +52,7 @@ def _begun(name: str) -> Catalog:
 
 
 def updated(path: Path, source: Catalog) -> Catalog:
-    """Return a language's file with the texts of the sources, and no others."""
+    """Return a language's catalogue with exactly the texts of the sources."""
     with path.open("rb") as file:
         catalogue = read_po(file, locale=path.stem)
     catalogue.update(source, no_fuzzy_matching=True, update_creation_date=False)
@@ -61,28 +61,28 @@ def updated(path: Path, source: Catalog) -> Catalog:
 
 
 def written(catalogue: Catalog) -> bytes:
-    """Return a language's file as it is kept: in the order of the texts, so that two changes seldom meet."""
+    """Serialize a catalogue, sorted by text, so that concurrent changes rarely conflict."""
     out = BytesIO()
     write_po(out, catalogue, width=0, no_location=True, sort_output=True, include_previous=False)
     lines = out.getvalue().splitlines(keepends=True)
-    return b"".join(line for line in lines if not line.startswith(b'"Generated-By:'))  # it changes with each Babel
+    return b"".join(line for line in lines if not line.startswith(b'"Generated-By:'))  # it changes with Babel's version
 
 
 def compiled(catalogue: Catalog) -> bytes:
-    """Return what `gettext` reads."""
+    """Compile a catalogue to the format that `gettext` reads."""
     out = BytesIO()
     write_mo(out, catalogue)
     return out.getvalue()
 
 
 def texts_of(data: bytes) -> dict[Any, str]:
-    """Return the texts of what `compiled` returned, by any version of Babel."""
+    """Parse the texts from the result of `compiled`, from any version of Babel."""
     texts: dict[Any, str] = dict(vars(GNUTranslations(BytesIO(data)))["_catalog"])
     return texts | {"": "".join(line for line in texts[""].splitlines() if not line.startswith("Generated-By:"))}
 
 
 def main() -> None:
-    """Update the files of the languages that are there, or of those that are named; a new one is begun."""
+    """Update the catalogues of the existing languages, or of the named ones; create missing ones."""
     source = collected()
     paths = [FOLDER / f"{name}.po" for name in sys.argv[1:]] or sorted(FOLDER.glob("*.po"))
     for path in paths:

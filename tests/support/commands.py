@@ -1,8 +1,7 @@
-"""The command line as other processes meet it, and the programs that ask what it decides.
+"""Runs the command line as another process would, and creates the requests that it decides.
 
-`sayso(...)` runs a command as `python -m sayso` does and gives its exit code and output; `ask_...` leave requests in
-the configured store, as a program that then ended. The invariant: no output is ever without the check that nothing in
-it is raw.
+`sayso(...)` runs a command like `python -m sayso` and returns its exit code and output. `ask_...` leave requests in the
+configured store, like a program that has ended. Invariant: all output is checked for unescaped characters.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ HIDDEN = "\x1b[31m\u202e\u200b\x9b\U000e0041\u3164"
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -72,7 +71,7 @@ def get(request_id: str) -> Request:
 
 
 def start(request: Request, outcome: Outcome | None = None) -> Request:
-    """Start an approved call as a program would, and say how it ended, if it did."""
+    """Start an approved call as a program would, and record its outcome if one is given."""
     store, token = config.default_store(), new_token()
     after = store.start(request.id, token)
     return after if outcome is None else store.finish(request.id, token, outcome)

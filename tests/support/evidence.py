@@ -1,4 +1,4 @@
-"""A store with something in it to prove, on real files where there are some, and a database tool that nothing stops."""
+"""Stores with requests to prove, on real files if possible, and direct database access that bypasses all guards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
 
 @contextmanager
 def scene_on(store: Store) -> Iterator[Scene]:
-    """Play on this store, with a clock that stands still."""
+    """Return a scene on this store, with a frozen clock."""
     scene = Scene()
     scene.setup_method()
     scene._store = store
@@ -40,12 +40,12 @@ def scene_on(store: Store) -> Iterator[Scene]:
 
 
 def in_every_state(scene: Scene) -> list[Request]:
-    """Leave a request in each state behind."""
+    """Create a request in each state."""
     return [scene.in_state(state) for state in State]
 
 
 def live(scene: Scene, run_id: str) -> Request:
-    """Let a call be asked, approved and carried out: four rows in the chain of its run."""
+    """Ask, approve, start and finish a call, which adds four rows to the chain of its run."""
     request = scene.store.ask(sample_call(run_id))
     scene.decide("approve", request)
     scene.store.start(request.id, "t")
@@ -53,7 +53,7 @@ def live(scene: Scene, run_id: str) -> Request:
 
 
 def cut(connection: sqlite3.Connection, run_id: str, behind: int) -> None:
-    """Cut the end of a chain off, with the requests that stand in it."""
+    """Remove the end of a chain, together with its requests."""
     connection.execute("DELETE FROM journal WHERE run_id = ? AND seq > ?", (run_id, behind))
     connection.execute("DELETE FROM request WHERE run_id = ? AND link NOT IN (SELECT link FROM journal)", (run_id,))
     if behind < 4:
@@ -61,7 +61,7 @@ def cut(connection: sqlite3.Connection, run_id: str, behind: int) -> None:
 
 
 def chain_anew(connection: sqlite3.Connection, run_id: str, by: str | None = None) -> None:
-    """Number the rows of a chain and compute their links anew, and give them to its requests; `by` did it all."""
+    """Renumber a chain, recompute its links, and update its requests; `by` replaces the actor of all rows."""
     rows = connection.execute("SELECT * FROM journal WHERE run_id = ? ORDER BY seq", (run_id,)).fetchall()
     connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
     before = first_link(run_id)
@@ -75,14 +75,14 @@ def chain_anew(connection: sqlite3.Connection, run_id: str, by: str | None = Non
 
 
 def a_signer(folder: Path) -> Signer:
-    """Return who signs with a new key."""
+    """Return a signer with a new key."""
     make_key(folder / "signing.key")
     return signer_at(folder / "signing.key")
 
 
 @contextmanager
 def as_somebody_with_the_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """Write to a store's file as somebody who drops its triggers first."""
+    """Connect to a store's file like somebody who first drops its triggers."""
     with closing(sqlite3.connect(path)) as connection:
         for (trigger,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {trigger}")

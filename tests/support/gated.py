@@ -1,4 +1,4 @@
-"""Functions that wait for a person, for the tests that click: one of each kind of argument, and some plain ones."""
+"""Gated functions for browser tests: one for each kind of argument, and some simple ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wipe(disk: str) -> str:
     return f"wiped {disk}"
 
 
-# argument: (its type, its value, how a person changes it, what runs then)
+# argument: (its type, its value, how a person changes it, the value that then runs)
 FILL, PICK = "fill", "select_option"
 FIELDS: dict[str, tuple[Any, Any, tuple[str, Any], Any]] = {
     "text": (str, "old", (FILL, "new"), "new"),
@@ -61,7 +61,7 @@ FIELDS: dict[str, tuple[Any, Any, tuple[str, Any], Any]] = {
 
 
 def taking(kinds: dict[str, Any], ran: list[dict[str, Any]], **options: Any) -> Callable[..., Any]:
-    """Return a gated function of these arguments that keeps what it ran with."""
+    """Return a gated function with these arguments that records the values it ran with."""
 
     def take(**given: Any) -> str:
         ran.append(given)
@@ -70,7 +70,7 @@ def taking(kinds: dict[str, Any], ran: list[dict[str, Any]], **options: Any) -> 
     names: dict[str, Any] = {"take": take}
     said = ", ".join(kinds)
     passed = ", ".join(f"{name}={name}" for name in kinds)
-    exec(f"def made({said}):\n    return take({passed})", names)  # noqa: S102  a function of its own signature
+    exec(f"def made({said}):\n    return take({passed})", names)  # noqa: S102  creates a function with this signature
     made = names["made"]
     made.__module__, made.__annotations__ = __name__, kinds
     return sayso.gate(wait="raise", **options)(made)

@@ -1,6 +1,6 @@
-"""A limit for work that would take hours if its guard were away: far above what any machine needs for it.
+"""A time limit for work that would take hours without its guard; it is far above what any machine needs.
 
-What counts is the time that this process computes, so that a busy machine takes nothing away.
+It measures the CPU time of this process, so other load on the machine does not matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["no_hanging"]
 
 @contextmanager
 def no_hanging(seconds: float = 60) -> Generator[None]:
-    """Fail a block that computes for so long."""
+    """Fail if the block uses this much CPU time."""
 
     def fail(_: int, __: FrameType | None) -> None:
         pytest.fail(f"it did not end within {seconds} s of computing")

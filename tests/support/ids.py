@@ -1,4 +1,4 @@
-"""Ids of parametrized tests that are the same in every process, so that any runner may split the tests."""
+"""Ids for parametrized tests that are the same in every process, so that any runner can split the tests."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def stable(value: object) -> str:
-    """Return a value's repr without the addresses of objects; pytest numbers those that are then equal."""
+    """Return a value's `repr` without object addresses; pytest numbers ids that are then equal."""
     return _ADDRESS.sub("", repr(value))

@@ -1,8 +1,7 @@
-"""A person at a terminal, for tests: a program on a pseudo-terminal, what it shows, and what is typed.
+"""A simulated person at a pseudo-terminal, who reads a program's output and types.
 
-`Person(...)` starts a real process whose stdin and stderr are the terminal; its stdout is a pipe, as in
-`program | tee log`, unless the terminal is asked for all three. Nothing sleeps: `sees` waits for output until a
-deadline.
+`Person(...)` starts a real process whose stdin and stderr are the terminal. Its stdout is a pipe, as in
+`program | tee log`, unless `all_three` is set. Nothing sleeps: `sees` waits for output with a deadline.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PATIENCE = 30.0
 
 
 class Person:
-    """Somebody who sits before a program's terminal."""
+    """A person at a program's terminal."""
 
     def __init__(
         self, *command: str, env: dict[str, str], cwd: Path, all_three: bool = False, columns: int = 100
@@ -50,7 +49,7 @@ class Person:
         self._seen = 0
 
     def sees(self, text: str) -> str:
-        """Wait until `text` shows up behind what was seen before; return what came until then."""
+        """Wait until `text` appears after what was seen before; return all output up to then."""
         deadline = time.monotonic() + PATIENCE
         while text not in self.screen[self._seen :]:
             if time.monotonic() > deadline or not self._read(deadline):
@@ -76,7 +75,7 @@ class Person:
         os.write(self._master, key)
 
     def ends(self) -> tuple[int, str]:
-        """Wait for the program's end; return its exit code and what it wrote to its stdout, where that is a pipe."""
+        """Wait for the program to end; return its exit code, and its stdout if that is a pipe."""
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass

@@ -1,7 +1,7 @@
-"""A PgBouncer before the tests' Postgres, which lends its connections for one transaction at a time.
+"""A PgBouncer in front of the tests' Postgres, in transaction pooling mode.
 
-It takes the next connection for each transaction (`server_round_robin`), so that what a session keeps is surely lost:
-prepared statements, settings, LISTEN. It tries each one first, because a database that is emptied ends its connections.
+It uses the next connection for each transaction (`server_round_robin`), so that session state is certainly lost:
+prepared statements, settings, LISTEN. It checks each connection first, because emptying a database closes them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ pidfile = {folder}/pid
 """
 
 
-_IS_REQUIRED = os.environ.get("SAYSO_POOLER") == "required"  # now: each test is without the settings of others
+_IS_REQUIRED = os.environ.get("SAYSO_POOLER") == "required"  # read at import, as fixtures clear our variables
 
 
 def through_pooler(server: Server, url: str) -> str:
-    """Return the address of a database of a server behind a pooler; the test is left out where there is none.
+    """Return the address of a server's database behind a pooler; skip the test if no pooler is installed.
 
-    In CI, where `SAYSO_POOLER` is `required`, it is a failure that there is none.
+    In CI, where `SAYSO_POOLER` is `required`, the test fails instead.
     """
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:

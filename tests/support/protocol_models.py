@@ -1,7 +1,7 @@
-"""The schemas that the models of `sayso.mplp` give, to be compared with those that are shipped.
+"""The schemas of the models of `sayso.mplp`, for a comparison with the shipped ones.
 
-pydantic writes what each model holds. What a model does not say is added here, because in Python a document may be
-wrong for a while: the form of ids and versions, that texts are not empty, and that nothing is null.
+pydantic generates the schema of each model. This module adds what the models do not enforce, because a document may be
+invalid while a program builds it: the form of ids and versions, and that texts are not empty and values not null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODELS: dict[str, type[BaseModel]] = {"confirm": Confirm, "learning-sample": Lea
 _ID = {"type": "string", "pattern": ID_PATTERN}
 _VERSION = {"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"}
 _NOT_EMPTY = {"minLength": 1}
-# By `Model.field`; else by the end of its name.
+# By `Model.field`, or else by the suffix of the field's name.
 _MORE: dict[str, dict[str, Any]] = {
     "Meta.protocol_version": _VERSION,
     "Meta.schema_version": _VERSION,
@@ -41,7 +41,7 @@ _NULLABLE = {"Event.data"}
 
 
 def made_schema(kind: str) -> dict[str, Any]:
-    """Return the schema that the model of this kind gives."""
+    """Return the schema of the model of this kind."""
     model = MODELS[kind]
     raw = model.model_json_schema(by_alias=True, mode="validation")
     definitions: dict[str, Any] = {name: _tidied(name, made) for name, made in raw.pop("$defs", {}).items()}
@@ -55,7 +55,7 @@ def made_schema(kind: str) -> dict[str, Any]:
 
 
 def _tidied(name: str, made: dict[str, Any]) -> dict[str, Any]:
-    """Return what pydantic made of one model or enum, with what is added here."""
+    """Return pydantic's schema of one model or enum, with our additions."""
     if made.get("type") != "object":
         return {"type": made["type"], "enum": made["enum"]}
     model = _models()[name]
@@ -72,7 +72,7 @@ def _tidied(name: str, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_needed(default: object) -> bool:
-    # What is filled in when it is not given (an id, an instant, a first status) has to stand in a document.
+    # Fields with generated defaults (an id, a time, an initial status) are required in a document.
     return default is PydanticUndefined or (default is not None and default != [])
 
 

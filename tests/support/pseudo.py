@@ -1,7 +1,7 @@
-"""A language that nobody speaks, for tests: each of our letters is a Hebrew one.
+"""A pseudo-language for tests: each Latin letter of our texts becomes a Hebrew one.
 
-What programs and people write in these tests is Greek. The invariant: a Latin letter that is seen on a page, outside of
-what `OURS_ANYWAY` allows, is a text of ours that no catalogue has.
+Texts of programs and people in these tests are Greek. Invariant: a Latin letter on a page, except those that
+`OURS_ANYWAY` allows, belongs to one of our texts that is missing in the catalogue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LETTERS = {ord("a") + at: 0x5D0 + at for at in range(26)}
 _KEPT = re.compile(r"(%\(\w+\)s|%%|<[^>]*>|&\w+;)")
 _NAMES = {"aria-label", "placeholder", "title", "alt", "data-counts", "data-risk"}
 _SILENT = {"script", "style", "kbd"}
-# Names of things, not words: the product, formats, ids, instants, what is to be typed, notes inside of drawn values.
+# Names, not words: the product, formats, ids, times, text to type, notes inside rendered values.
 OURS_ANYWAY = re.compile(
     r"\\n|\b3d, |sqlite:\S+|(?:\b__main__\.py|-c\b)"
     r"|\b(?:rq|run|gr|tok)_\w+\b|\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\d[T ][\d:.+]+Z?|U\+[0-9A-F]+"
@@ -43,7 +43,7 @@ HEBREW = Language("he", _Pseudo())
 
 
 def latin_in(text: str) -> str:
-    """Return the Latin words of a text that are none of names."""
+    """Return the Latin words of a text that are not names."""
     return " ".join(re.findall(r"[A-Za-z][A-Za-z'-]*", OURS_ANYWAY.sub("", text)))
 
 
@@ -71,7 +71,7 @@ class _Texts(HTMLParser):
 
 
 def left_in_latin(page: str) -> list[str]:
-    """Return the texts of a page, seen or read aloud, that have Latin words in them."""
+    """Return the texts of a page, visible or for screen readers, that contain Latin words."""
     texts = _Texts()
     texts.feed(page)
     return [" ".join(text.split()) for text in texts.found if latin_in(text)]

@@ -1,6 +1,6 @@
-"""A receiver of webhooks on this machine, for tests: it keeps what it got, and answers as it was told.
+"""A local receiver of webhooks for tests, which records requests and answers as configured.
 
-The invariant: what it kept is what came over the socket, byte for byte.
+Invariant: it records exactly the bytes that arrived over the socket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Got", "Receiver", "certificate", "receiver"]
 
 @dataclass(frozen=True)
 class Got:
-    """One request that came."""
+    """One received request."""
 
     method: str
     path: str
@@ -35,7 +35,7 @@ class Got:
 
 @dataclass
 class Receiver:
-    """What came, and what is answered: a status with headers, or a function that writes to the socket itself."""
+    """The received requests, and the answer: a status with headers, or a function that writes to the socket itself."""
 
     port: int = 0
     status: int = 204
@@ -51,7 +51,7 @@ class Receiver:
 
 @contextmanager
 def receiver(pem: Path | None = None) -> Iterator[Receiver]:
-    """Run a receiver; with a certificate, over TLS."""
+    """Run a receiver, over TLS if there is a certificate."""
     told = Receiver(scheme="http" if pem is None else "https")
 
     class Answer(BaseHTTPRequestHandler):
@@ -67,10 +67,10 @@ def receiver(pem: Path | None = None) -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    server.handle_error = lambda *_: None  # who cuts a line off is no fault of the server
+    server.handle_error = lambda *_: None  # a client that disconnects is not the server's error
     if pem is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pem)
@@ -87,7 +87,7 @@ def receiver(pem: Path | None = None) -> Iterator[Receiver]:
 
 
 def certificate(folder: Path, name: str) -> Path:
-    """Make a key and a certificate of its own for a host's name, and return the file with both."""
+    """Create a key and a self-signed certificate for a host name, and return the file with both."""
     key = ec.generate_private_key(ec.SECP256R1())
     who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     try:

@@ -1,4 +1,4 @@
-"""How often a test plays what it draws: a few times for each change, and many times with `make test-full`."""
+"""How many random examples a test tries: a few for each change, and many with `make test-full`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 __all__ = ["IS_FULL", "rounds"]
 
-IS_FULL = os.environ.get("SAYSO_FULL") == "1"  # before a fixture takes all of ours out of the environment
+IS_FULL = os.environ.get("SAYSO_FULL") == "1"  # read before a fixture clears our variables
 
 
 def rounds(few: int, full: int) -> int:
-    """Return the first number, or with `SAYSO_FULL=1` the second."""
+    """Return `few`, or `full` if `SAYSO_FULL=1` is set."""
     return full if IS_FULL else few

@@ -1,4 +1,4 @@
-"""What the tests of runs do again and again: take a run to its pause, decide, and look at what a run said."""
+"""Shared steps of the tests of runs: take a run to its pause, decide, and read its output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["agent_of", "answers", "awaited", "ids", "paying", "questions", "reas
 
 
 def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a plain test of an async one."""
+    """Turn an async test into a sync one."""
 
     @functools.wraps(test)
     def plain(*args: Any, **kwargs: Any) -> None:
@@ -25,18 +25,18 @@ def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 def tool_texts(messages: list[dict[str, Any]]) -> str:
-    """Return what the tools said in the last turn."""
+    """Return the results of the tools in the last turn."""
     last = next(n for n in range(len(messages), 0, -1) if messages[n - 1]["role"] == "assistant")
     return " | ".join(message["content"] for message in messages[last:])
 
 
 def agent_of(tools: Sequence[Any], *turns: Any, name: str = "agent", **options: Any) -> Agent:
-    """Return an agent whose model makes these calls, turn by turn, and at last says what the tools said."""
+    """Return an agent whose model makes these calls, turn by turn, and finally repeats the tools' results."""
     return Agent(name=name, model=ScriptedModel([*turns, tool_texts]), tools=tools, **options)
 
 
 def paying(ran: list[Any]) -> Tool:
-    """Return a tool that waits, and notes what it paid."""
+    """Return a gated tool that records what it paid."""
 
     def pay(amount: int) -> str:
         """Send money."""
@@ -47,7 +47,7 @@ def paying(ran: list[Any]) -> Tool:
 
 
 def started(runnable: Runnable, **given: Any) -> OutputEvent:
-    """Take a new run to its first pause."""
+    """Start a run, and return its output at the first pause."""
     output = runnable(**given).run()
     assert output.status.code == "cancelled", output
     return output
@@ -64,7 +64,7 @@ def questions(output: OutputEvent) -> list[str]:
 
 
 def yes(output: OutputEvent) -> dict[str, Any]:
-    """Return a yes for every call that waits."""
+    """Return an approval for every call that waits."""
     return dict.fromkeys(ids(output), True)
 
 
@@ -74,5 +74,5 @@ def answers(output: OutputEvent, value: Any) -> dict[str, Any]:
 
 
 def reason(output: OutputEvent) -> tuple[str, str | None]:
-    """Return how it ended."""
+    """Return the reason of a run's end."""
     return output.status.code, output.status.reason

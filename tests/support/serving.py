@@ -1,7 +1,7 @@
-"""A sayso server on a port of this machine, in a thread of the test: the real program behind a real connection.
+"""A real sayso server on a local port, in a thread of the test process.
 
-One server serves test after test; `app` is what it answers with now. The invariant: it has ended, with its thread and
-its connections, when the tests that wanted it have.
+One server is used for many tests; `app` is its current application. Invariant: it ends, together with its thread and
+connections, when the tests that use it have ended.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PATIENCE = 30
 
 @contextmanager
 def reserved_port() -> Generator[int]:
-    """A port that nobody else gets inside the block; whoever asks there is refused unless a server of ours listens.
+    """Reserve a port inside the block; connections to it are refused unless one of our servers listens.
 
-    The server has to set `reuse_port`.
+    The server must set `reuse_port`.
     """
     with socket.socket() as kept:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -39,12 +39,12 @@ class Serving:
     """A server.
 
     Args:
-        port: Where to listen: a reserved port, or 0 for a free one.
-        store: What to serve at first.
+        port: The port to listen on: a reserved one, or 0 for a free one.
+        store: The store to serve at first.
 
     Attributes:
-        app: The ASGI program that answers.
-        url: Where.
+        app: The current ASGI application.
+        url: The server's address.
     """
 
     def __init__(self, port: int = 0, store: Store | None = None) -> None:
@@ -69,12 +69,12 @@ class Serving:
         self._thread.start()
 
     def of(self, store: Store, **options: Any) -> str:
-        """Serve a store from now on, without a limit of rate, and return the address."""
+        """Serve a store from now on, without a rate limit, and return the address."""
         self.app = create_app(store, **{"rate": None, **options})
         return self.url
 
     def end(self) -> None:
-        """End as a deployment does: what is under way is cut off after a second."""
+        """Stop as a deployment would: requests in progress are cut off after a second."""
         self._server.should_exit = True
         self._thread.join(_PATIENCE)
         assert not self._thread.is_alive()
@@ -83,7 +83,7 @@ class Serving:
 
 @contextmanager
 def serving(port: int = 0, store: Store | None = None) -> Generator[Serving]:
-    """Serve inside the block."""
+    """Run a server inside the block."""
     server = Serving(port, store)
     try:
         yield server
@@ -92,5 +92,5 @@ def serving(port: int = 0, store: Store | None = None) -> Generator[Serving]:
 
 
 def new_token(store: Store, kind: TokenKind = "ask", name: str = "tests", **options: Any) -> str:
-    """Return the text of a new token."""
+    """Create a token and return its text."""
     return Tokens(store).new(kind, name, **options)[1]

@@ -1,7 +1,7 @@
-"""A program whose agents wait for a person, as workers load it: what its handlers do is a line in a file.
+"""A program for workers to load, whose agents wait for a person; each action of a handler adds a line to a file.
 
-usage: shop.py HOW_MANY begins so many runs and ends. `TAKES` says how many seconds a refund takes, `STUCK` that it
-keeps the event loop for them.
+usage: shop.py HOW_MANY starts that many runs and ends. `TAKES` is the duration of a refund in seconds; `STUCK` makes it
+block the event loop meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the tests of the doors share: a thread without a run, and each store in turn.
+"""Shared fixtures: a thread without a run, and each store in turn.
 
-What they do again and again is in `acting`. The one invariant: a test begins as a new thread of a new program would.
+Shared steps are in `acting`. Invariant: a test starts in the state of a new thread of a new program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.canaries import Program
 
 @pytest.fixture(autouse=True)
 def fresh_thread() -> Iterator[None]:
-    """All tests run in one thread, and a thread keeps its run: give each test one of its own."""
+    """Give each test its own run, because all tests share one thread and a thread keeps its run."""
     scope._scope.set(None)
     yield
     scope._scope.set(None)
@@ -45,14 +45,14 @@ def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 @pytest.fixture
 def memory() -> Store:
-    """The configured store, in memory: for tests that are about no store."""
+    """The configured store, in memory, for tests that are not about stores."""
     config.configure(store="memory:")
     return config.default_store()
 
 
 @pytest.fixture
 def ran() -> list[Any]:
-    """What handlers did."""
+    """The recorded actions of handlers."""
     return []
 
 
@@ -65,13 +65,13 @@ def file_store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def disk(store: Store) -> Disk:
-    """A disk, and a store beside it."""
+    """A disk, together with a configured store."""
     return Disk()
 
 
 @pytest.fixture
 def delete(disk: Disk) -> Callable[..., str]:
-    """A function of the confirmation face that deletes from the disk."""
+    """A function of the confirmation API that deletes from the disk."""
 
     @confirm_first
     def delete_file(path: str = "/tmp/scratch", *, force: bool = False) -> str:
@@ -83,7 +83,7 @@ def delete(disk: Disk) -> Callable[..., str]:
 
 @pytest.fixture
 def adelete(disk: Disk) -> Callable[..., Any]:
-    """The same, async."""
+    """The async version of `delete`."""
 
     @confirm_first
     async def async_delete(path: str) -> str:
@@ -95,13 +95,13 @@ def adelete(disk: Disk) -> Callable[..., Any]:
 
 @pytest.fixture
 def pay(store: Store) -> Pay:
-    """A gated call that says what it paid."""
+    """A gated call that returns what it paid."""
     return payer()
 
 
 @pytest.fixture
 def review(store: Store, clock: Clock) -> sayso.Review:
-    """Ada's review of the configured store, while time stands still."""
+    """Ada's review of the configured store, with a frozen clock."""
     return sayso.Review(reviewer="ada", channel="test")
 
 

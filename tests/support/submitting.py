@@ -1,7 +1,7 @@
-"""A plan or another target, submitted, decided, edited, started and forgotten, in one word each.
+"""Short steps for a plan or another target: submit, decide, edit, start and reload it.
 
-What is refused is refused: a step of a random history may be one that cannot be made, and then nothing may have
-changed. The invariant, checked after every step: whatever was started had an approved Confirm.
+A step of a random history may be refused, and then nothing may have changed. Invariant, checked after every step:
+everything that was started had an approved Confirm.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def plan_of_three(**fields: Any) -> Plan:
 
 
 def submitted(**options: Any) -> tuple[Plan, Confirm, Request]:
-    """Submit a draft; return it, its Confirm, and the request that waits."""
+    """Submit a draft; return it, its Confirm, and the pending request."""
     plan = plan_of_three()
     confirm = submit_plan_for_approval(plan, "agent", **options)
     (request,) = sayso.Review(options.get("store")).list().requests
@@ -74,8 +74,8 @@ class World:
     """One target in one store.
 
     Attributes:
-        started: What the Confirm's status was each time when something was carried out.
-        judge: Is given every document that can be read.
+        started: The Confirm's status at each start.
+        judge: Called with every document that can be read.
     """
 
     def __init__(self, store: Store, kind: TargetType, judge: Callable[[str, Any], Any], quorum: int = 1) -> None:
@@ -87,7 +87,7 @@ class World:
         self.review = sayso.Review(store)
 
     def take(self, step: str) -> bool:
-        """Make a step; return whether it could be made."""
+        """Take a step; return whether it was accepted."""
         self.now += timedelta(minutes=1)
         with clock.use(lambda: self.now):
             before, is_refused = self.documents(), False
@@ -147,7 +147,7 @@ class World:
         process_decision(self.sure, Decision(status="cancelled", decided_by_role="dba"), store=self.store)
 
     def add_approved(self) -> None:
-        if self.sure.origin.store is not None:  # a document that waits nowhere may say what it likes
+        if self.sure.origin.store is not None:  # a document that is in no store can state anything
             add_decision(self.sure, "approved", "dba")
 
     def lock(self) -> None:
@@ -198,12 +198,12 @@ class World:
         return self.store.settle(rounds[-1].id)
 
     def documents(self) -> list[Any]:
-        """Return the Confirms of all requests, as anybody reads them."""
+        """Return the Confirms of all requests, as any program reads them."""
         requests = requests_of(self.store, run_of(self.kind, PLAN))
         return [document_of(self.store, request.id) for request in requests]
 
     def check(self) -> None:
-        """What holds after every step."""
+        """Check the invariants after a step."""
         assert set(self.started) <= {"approved"}
         documents = self.documents()
         for document, request in zip(documents, requests_of(self.store, run_of(self.kind, PLAN)), strict=True):
@@ -234,7 +234,7 @@ class World:
 
 @contextmanager
 def told() -> Iterator[list[Any]]:
-    """Collect the events of what happens inside the block."""
+    """Collect the events that are published inside the block."""
     from sayso.mplp import subscribe
 
     heard: list[Any] = []

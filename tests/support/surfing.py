@@ -1,9 +1,8 @@
-"""A real browser at the inbox of the *installed wheel*: what the tests that click need, and where it comes from.
+"""Browser tests: a real browser that uses the inbox of the *installed wheel*.
 
-It needs Playwright for Python and a Chromium of the system (`SAYSO_CHROMIUM` says where that is if it is not in the
-path). Where one is missing these tests are left out loudly; with `SAYSO_BROWSER=required`, as `.ci/run` sets it, they
-fail. The invariant: on no page does a script fail, a line stand in the console, a window open, or a request go
-anywhere else.
+They need Playwright for Python and the system's Chromium (`SAYSO_CHROMIUM` is its path if it is not in `PATH`). If one
+is missing, the tests are visibly skipped; with `SAYSO_BROWSER=required`, as `.ci/run` sets it, they fail. Invariant: no
+page has a script error, a console message, a new window, or a request to another server.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ WIDER = "document.documentElement.scrollWidth - document.documentElement.clientW
 
 
 def absent(what: str) -> NoReturn:
-    """Leave tests out, and say so; where they are required, fail."""
+    """Skip the tests with a message, or fail if they are required."""
     reason = f"{what}: the inbox is NOT tested in a browser"
     if os.environ.get("SAYSO_BROWSER") == "required":
         pytest.fail(reason, pytrace=False)
@@ -52,21 +51,21 @@ def absent(what: str) -> NoReturn:
 
 
 def need() -> Any:
-    """Return Playwright's module; absent, what is missing is said."""
+    """Return Playwright's module, or skip with a message about what is missing."""
     if not CHROMIUM:
         absent("there is no Chromium")
     if importlib.util.find_spec("playwright") is None or importlib.util.find_spec("hatchling") is None:
         absent("the extra `browser` is not installed")
     import playwright.sync_api
 
-    playwright.sync_api.expect.set_options(timeout=60_000)  # as long as a busy machine may take
+    playwright.sync_api.expect.set_options(timeout=60_000)  # what a busy machine may need
     return playwright.sync_api
 
 
 def wheel_in(folder: Path) -> Path:
-    """Build the wheel, install it into an environment of its own, and return its `sayso` command.
+    """Build the wheel, install it into a separate environment, and return its `sayso` command.
 
-    What sayso needs is taken from the environment of the tests; sayso itself is there as the wheel alone.
+    Its dependencies come from the environment of the tests; sayso itself comes only from the wheel.
     """
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder], cwd=ROOT, check=True,
@@ -79,7 +78,7 @@ def wheel_in(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
     (packages,) = made.glob("lib/python*/site-packages")
-    # As a path alone: what stands in `.pth` files there, and so the source tree, does not count.
+    # Added as a plain path, so that `.pth` files there, and with them the source tree, are ignored.
     (packages / "needs.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     asked = [python, "-c", "import sayso; print(sayso.__file__)"]
     found = subprocess.run(asked, cwd=folder, env=_environment(), capture_output=True, text=True, check=True).stdout
@@ -88,13 +87,13 @@ def wheel_in(folder: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without a source tree on the path, which would be found before the wheel."""
+    """Return the environment without the source tree on the path, which would take precedence over the wheel."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"SAYSO_UNDO": "0"}
 
 
 @contextmanager
 def serving(command: Path, store: str, *, undo: str = "0") -> Iterator[str]:
-    """Start the server in a process of its own, and give the link that signs in."""
+    """Start the server in another process, and yield the sign-in link."""
     words = [command, "--store", store, "serve", "--port", "0", "--as", "ada"]
     with subprocess.Popen(
         words, env=_environment() | {"SAYSO_UNDO": undo}, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -107,12 +106,12 @@ def serving(command: Path, store: str, *, undo: str = "0") -> Iterator[str]:
 
 
 class Surf:
-    """A browser at which somebody has signed in, and what went wrong on its pages.
+    """A browser with a signed-in person, and the faults on its pages.
 
     Attributes:
         base: The address of the server.
-        faults: Scripts that failed, lines in the console, dialogs, and requests that went elsewhere.
-        expected: What a test makes happen on purpose, as a pattern; it is no fault.
+        faults: Script errors, console messages, dialogs, and requests to other servers.
+        expected: A pattern of messages that a test causes on purpose, which are not faults.
     """
 
     def __init__(self, chromium: Any, link: str) -> None:
@@ -122,12 +121,12 @@ class Surf:
         self.expected = ""
         self._state: Any = None
         page = self.tab(link)
-        page.wait_for_url(f"{self.base}/")  # the page of the link sends its form at once
+        page.wait_for_url(f"{self.base}/")  # the link's page submits its form at once
         self._state = page.context.storage_state()
 
     def tab(self, address: str, **options: Any) -> Any:
-        """Open an address in a tab of its own."""
-        # A service worker takes requests of which Playwright's routes hear nothing.
+        """Open an address in a new tab."""
+        # Playwright's routes do not see requests of a service worker.
         options = {"service_workers": "block", **options}
         page = self._chromium.new_context(storage_state=self._state, **options).new_page()
         page.set_default_timeout(60_000)
@@ -143,21 +142,21 @@ class Surf:
             self.faults.append(f"elsewhere: {address}")
 
     def page(self, request_id: str, **options: Any) -> Any:
-        """Open the page of a request, and there the fields of its arguments."""
+        """Open the page of a request, and unfold the fields of its arguments."""
         page = self.tab(f"/r/{request_id}", **options)
         unfold(page)
         return page
 
     def found(self) -> list[str]:
-        """Return what went wrong, apart from what was expected."""
+        """Return the faults that were not expected."""
         return [fault for fault in self.faults if not (self.expected and re.search(self.expected, fault))]
 
 
 def shut(chromium: Any) -> None:
     """Close every tab.
 
-    Chromium never answers who closes a context in which a page begins to load itself again, as ours do when they hear
-    that a call is over. An empty page loads nothing.
+    Chromium hangs if a context is closed while a page starts to reload itself, as ours do when a call has ended. An
+    empty page loads nothing.
     """
     for context in chromium.contexts:
         for page in context.pages:
@@ -166,9 +165,9 @@ def shut(chromium: Any) -> None:
 
 
 def emptied(page: Any) -> None:
-    """Leave a page for an empty one, also where it was about to go elsewhere."""
+    """Navigate to an empty page, even if the page was about to navigate elsewhere."""
     for _ in range(3):
-        with suppress(need().Error):  # the page went elsewhere meanwhile
+        with suppress(need().Error):  # another navigation interrupted this one
             page.goto("about:blank")
             return
 
@@ -190,26 +189,26 @@ def stands(request_id: str) -> sayso.Request:
 
 
 def pressed(page: Any, name: str) -> None:
-    """Press a button, as soon as it can be, and wait for the page that comes."""
+    """Press a button as soon as it is enabled, and wait for the next page."""
     with page.expect_navigation():
         page.get_by_role("button", name=name, exact=True).click()
 
 
 def unfold(page: Any) -> None:
-    """Show the fields of a call's arguments, where there are any and they are not shown yet."""
+    """Show the fields of a call's arguments, if there are any and they are not shown yet."""
     fields = page.locator("[data-edit]:not([open]) > summary")
     if fields.count():
         fields.click()
 
 
 def state_is(page: Any, state: str) -> None:
-    """Wait until the page says so, and its scripts have run: keys that are pressed before go nowhere."""
+    """Wait until the page shows a state and its scripts have run, because earlier key presses have no effect."""
     need().expect(page.locator("main .tags .state").first).to_have_text(state)
     page.wait_for_load_state()
 
 
 def is_wide(page: Any) -> bool:
-    """Say whether a page can be moved sideways."""
+    """Return whether a page can be scrolled horizontally."""
     return bool(page.evaluate(WIDER) > 0)
 
 
@@ -222,6 +221,6 @@ def every_page(request_id: str) -> list[str]:
 
 
 def picture(page: Any, name: str, **options: Any) -> None:
-    """Keep what a page looks like, as an artefact of the run."""
+    """Save a screenshot of a page as an artifact of the test run."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / f"{name}.png", **options)

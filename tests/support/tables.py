@@ -1,8 +1,8 @@
-"""A table of cases is one test: the rows of a parametrized function are collected and reported as one.
+"""Collects and reports all rows of a parametrized test function as one test.
 
-This holds for every function with more than two rows. Each row still has fixtures of its own, set up and torn down as
-if it were alone, and every row is run even when one before it failed. The message of the one failure begins with the
-names of all rows that failed. `pytest --rows` reports each row as a test, and so does asking for one by its id:
+This applies to every function with more than two rows. Each row still has its own fixtures, set up and torn down as if
+it were alone, and every row runs even if an earlier one failed. The failure message begins with the names of all failed
+rows. `pytest --rows` reports each row as a test, and so does selecting one by its id:
 `pytest 'tests/model/test_x.py::test_y[row]'`.
 """
 
@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 from _pytest.runner import runtestprotocol
 
-MOST_APART = 2  # up to so many rows are tests of their own
+MOST_APART = 2  # up to this many rows are separate tests
 
 
 class Table(pytest.Item):
-    """One test made of the rows of one parametrized function."""
+    """One test that consists of the rows of one parametrized function."""
 
     rows: list[pytest.Function]
 
@@ -26,13 +26,13 @@ class Table(pytest.Item):
         raise NotImplementedError
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        """Return where the function is."""
+        """Return the location of the function."""
         path, line, name = self.rows[0].reportinfo()
         return path, line, _function(name)
 
 
 def gathered(made: list[pytest.Item]) -> list[pytest.Item]:
-    """Return what was made of one function: its rows, or the one test that they are together."""
+    """Return the items of one function: its rows, or one test for all of them."""
     rows = [row for row in made if isinstance(row, pytest.Function)]
     if len(rows) <= MOST_APART:
         return made
@@ -43,7 +43,7 @@ def gathered(made: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def run(table: Table, nextitem: pytest.Item | None) -> None:
-    """Run each row by pytest's own protocol, and report them as one test."""
+    """Run each row with pytest's own protocol, and report them as one test."""
     table.ihook.pytest_runtest_logstart(nodeid=table.nodeid, location=table.location)
     reports: list[pytest.TestReport] = []
     for row, after in zip(table.rows, [*table.rows[1:], nextitem], strict=True):
@@ -62,7 +62,7 @@ def _row(report: pytest.TestReport) -> str:
 
 
 def _summed(table: Table, reports: list[pytest.TestReport]) -> list[pytest.TestReport]:
-    """Return the three reports of a test for those of all rows; it is skipped where every row was."""
+    """Combine the reports of all rows into the three reports of one test, skipped if every row was skipped."""
     failed = [report for report in reports if report.failed]
     skipped = [report for report in reports if report.skipped]
     outcome, longrepr = "passed", cast("Any", None)

@@ -1,4 +1,4 @@
-"""A TCP proxy before a server, which cuts the connection at a statement, before or after the server has taken it."""
+"""A TCP proxy that cuts the connection at a statement, before or after the server has processed it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Proxy"]
 
 
 class Proxy:
-    """Forwards each connection to a Unix socket, until told to cut one.
+    """Forwards each connection to a Unix socket, until it is told to cut one.
 
     Args:
-        target: The socket of the server.
+        target: The server's socket.
 
     Attributes:
-        port: Where it listens, on 127.0.0.1.
-        cuts: How many connections it has cut.
+        port: Its port on 127.0.0.1.
+        cuts: The number of connections that it has cut.
     """
 
     def __init__(self, target: Path) -> None:
@@ -32,11 +32,11 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, when: Literal["before", "after"], word: str) -> None:
-        """Cut the connection at the next message with this word: before the server has it, or after it answered."""
+        """Cut the connection at the next message with this word, before the server gets it or after it answers."""
         self._when, self._word = when, word.encode()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -63,7 +63,7 @@ class Proxy:
                 is_cut.set()  # before the answer, which is not passed on
             try:
                 server.sendall(data)
-            except OSError:  # the other direction ended meanwhile, and closed it
+            except OSError:  # the other direction has ended and closed it
                 break
         if not is_cut.is_set():
             _shut(client, server)

@@ -1,7 +1,7 @@
-"""Proof that those who wait keep no thread each, in whatever process the test runs.
+"""Checks that waiting calls do not each occupy a thread.
 
-The invariant: only what begins inside a block counts. How many threads a process has depends on the tests before, and
-how many a pool may have depends on the machine.
+Invariant: only threads that start inside a block count, because the number of threads before depends on earlier tests,
+and the maximum of a pool depends on the machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["few_threads"]
 
 @contextmanager
 def few_threads() -> Generator[list[str]]:
-    """Leave two threads to each pool of the running loop, and yield the names of those that begin inside the block.
+    """Limit each pool of the running loop to two threads, and yield the names of threads that start inside the block.
 
-    Whoever kept a thread of a pool while it waits would leave none for the rest, which then never begins to wait.
+    If waiting calls each held a pool thread, two of them would exhaust the pool, and the others would never start.
     """
     begun, start = list[str](), threading.Thread.start
 

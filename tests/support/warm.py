@@ -1,9 +1,9 @@
-"""Runs Python programs as processes of their own, without a new interpreter for each: a server that is warm forks.
+"""Runs Python programs in separate processes without starting an interpreter for each: a warm server forks.
 
-`run(["-m", "sayso", "ls"], …)` gives what `subprocess.run([sys.executable, "-m", "sayso", "ls"], …)` gives, in a tenth
-of the time: for commands of `sayso`, for `-c TEXT` and for a program's file. Each has its own environment, folder,
-streams and `__main__`; its threads and exit functions end as they would, and only then does it. A shell starts such a
-program by `warm_client.py`. Not for what a test says about the start of an interpreter, or about signals.
+`run(["-m", "sayso", "ls"], …)` returns what `subprocess.run([sys.executable, "-m", "sayso", "ls"], …)` returns, in a
+tenth of the time. It runs commands of `sayso`, `-c TEXT`, and program files. Each process has its own environment,
+folder, streams and `__main__`, and ends only after its threads and exit functions. Shells use `warm_client.py`. It is
+not suitable for tests about interpreter start-up or signals.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STORES = ("sayso.stores.sqlite", "sayso.stores.jsonl", "sayso.stores.memory")
 def run(
     words: list[str], environment: dict[str, str], stdin: bytes = b"", folder: Path | None = None
 ) -> tuple[int, bytes, bytes]:
-    """Return the exit code of a program, its output, and what it wrote to its standard error."""
+    """Run a program, and return its exit code, stdout and stderr."""
     folder = folder or Path.cwd()
     if _startup(environment) != _startup(dict(os.environ)):
         done = subprocess.run(
@@ -48,7 +48,7 @@ def run(
             check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
-    # Files and no pipes: nobody has to read while the program writes.
+    # Files, not pipes, so that nothing has to read while the program writes.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
@@ -65,14 +65,14 @@ def run(
 
 
 def _startup(environment: dict[str, str]) -> dict[str, str]:
-    """Return what an interpreter reads only when it starts, and a fork does not."""
+    """Return the variables that an interpreter reads only at start-up, which a fork would ignore."""
     named = {name: value for name, value in environment.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
     return {name: value for name, value in named.items() if name != "PYTHONUNBUFFERED"}
 
 
 @cache
 def address() -> str:
-    """Start the server of this process, once, and return its address."""
+    """Start this process's server on the first call, and return its address."""
     folder = tempfile.mkdtemp()
     process = subprocess.Popen(
         [sys.executable, __file__, f"{folder}/programs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
@@ -91,7 +91,7 @@ def address() -> str:
 
 
 def _serve(where: str) -> None:
-    """Answer until the standard input ends, as it does with the tests."""
+    """Serve until stdin is closed, which happens when the test process ends."""
     from sayso import cli
 
     for name in (*LOADED, *STORES, *(f"sayso.cli.{module}" for module, _ in cli._COMMANDS.values())):
@@ -99,7 +99,7 @@ def _serve(where: str) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(where)
     listener.listen()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait for the programs
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing reaps the processes that wait for programs
     os.write(1, b".")
     while listener in select.select([listener, 0], [], [])[0]:
         connection, _ = listener.accept()
@@ -115,10 +115,10 @@ def _answer(connection: socket.socket) -> NoReturn:
     size, _, message = head.partition(b"\n")
     while len(message) < int(size):
         message += connection.recv(LARGEST)
-    words, folder, environment = marshal.loads(message)  # noqa: S302  from a test of ours
+    words, folder, environment = marshal.loads(message)  # noqa: S302  from our own tests
     child = os.fork()
     if child != 0:
-        # The client closes where it is killed, and its program ends with it.
+        # A killed client closes the connection, and its program must end with it.
         ended = os.pidfd_open(child)
         if ended not in select.select([ended, connection], [], [])[0]:
             os.kill(child, signal.SIGKILL)
@@ -136,7 +136,7 @@ def _answer(connection: socket.socket) -> NoReturn:
     os.environ.update(environment)
     time.tzset()
     code = _ended(words, folder)
-    # What an interpreter does at its end, but for taking itself apart: that would take longer than most programs.
+    # Shut down like an interpreter, except for its finalization, which would take longer than most programs.
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -145,7 +145,7 @@ def _answer(connection: socket.socket) -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Open the standard streams anew: they know of a file whether it is a pipe or a terminal."""
+    """Reopen the standard streams, because their buffering depends on whether they are a file or a terminal."""
     for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         old = getattr(sys, name)
         is_at_once = name == "stderr" or os.isatty(fd)
@@ -192,7 +192,7 @@ def _run(words: list[str], folder: str) -> None:
         file = words[0]
         sys.path[0], sys.argv = str(Path(file).resolve().parent), words
         text, main.__file__ = Path(file).read_text(encoding="utf-8"), file
-    exec(compile(text, file, "exec", dont_inherit=True), main.__dict__)  # noqa: S102  it is the program
+    exec(compile(text, file, "exec", dont_inherit=True), main.__dict__)  # noqa: S102  runs the program
 
 
 if __name__ == "__main__":
