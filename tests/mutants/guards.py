@@ -1411,7 +1411,7 @@ MUTANTS = [
         "stores/test_http_attacks.py::test_a_run_that_nobody_holds_is_not_left_as_running",
     ),
     Mutant(
-        "one token leaves threads of the server to the others", "server/api/problems.py",
+        "one token leaves threads of the server to the others", "server/api/limits.py",
         "CapacityLimiter(2 * most)", "CapacityLimiter(most)",
         "server/test_api_input.py::test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others",
     ),

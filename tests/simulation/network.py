@@ -17,7 +17,7 @@ from unittest import mock
 
 from sayso.server import create_app
 from sayso.server.api import endpoint
-from sayso.server.api.problems import InFlight
+from sayso.server.api.limits import InFlight
 from sayso.server.auth.tokens import Tokens
 from sayso.server.writer import Writer
 from sayso.stores import http, http_transport

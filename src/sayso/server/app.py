@@ -33,8 +33,9 @@ from sayso.model.reviewer import Reviewer
 from sayso.model.words import choose, later, say, speaking, spoken, unisolated
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcaster, EventLog
+from sayso.server.api.limits import InFlight, Rate
 from sayso.server.api.openapi import api
-from sayso.server.api.problems import FaultLog, InFlight, Rate, kind_of
+from sayso.server.api.problems import FaultLog, kind_of
 from sayso.server.assets import assets
 from sayso.server.auth import login
 from sayso.server.auth.sessions import PRINTED, Sessions, TokenSigner

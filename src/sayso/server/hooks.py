@@ -31,7 +31,8 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server.api import problems
 from sayso.server.api.endpoint import parsed, read_bytes, validated
-from sayso.server.api.problems import Problem, Rate
+from sayso.server.api.limits import Rate
+from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.stores.base import Store
 from sayso.stores.records import Record

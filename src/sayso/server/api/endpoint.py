@@ -32,7 +32,8 @@ from sayso.model import strict_json
 from sayso.model.cached import cached_property
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
-from sayso.server.api.problems import FaultLog, InFlight, Problem, Rate, Slot, problem_of, response
+from sayso.server.api.limits import InFlight, Rate, Slot
+from sayso.server.api.problems import FaultLog, Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import is_same_origin, is_signed_in, settings_of

@@ -17,7 +17,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import PROGRAM, TOKENS, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.server.api.endpoint import Context, Principal
-from sayso.server.api.problems import Slot
+from sayso.server.api.limits import Slot
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.records import Record
 

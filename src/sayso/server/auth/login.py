@@ -26,7 +26,8 @@ from sayso.model.escaping import escape
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
 from sayso.model.words import later, say
-from sayso.server.api.problems import FaultLog, Problem, Rate
+from sayso.server.api.limits import Rate
+from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sign_in import Provider, SignInError
 from sayso.server.context import (
     DEVICE_COOKIE,
