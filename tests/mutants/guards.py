@@ -1859,8 +1859,8 @@ MUTANTS = [
     ),
     Mutant(
         "a cancelled task takes back what it has just asked", "integrations/tool_calls.py",
-        'if options.get("withdraw_on_exit"):', "if False:",
-        "integrations/adapters/test_pydantic_ai.py::TestPydanticAI::test_cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox",
+        'if options.get("withdraw_on_exit") and not is_random(options.get("run") or scope.current().run_id):', "if False:",
+        "integrations/adapters/test_functions.py::test_cancelled_while_the_request_is_recorded_asks_once_and_withdraws",
     ),
     Mutant(
         "what a run is resumed with decides nothing", "integrations/pydantic_ai.py",

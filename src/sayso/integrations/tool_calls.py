@@ -290,9 +290,8 @@ def call_tool(
 async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:
     try:
         return await aio.hold(tool, arguments, **options)
-    except (
-        asyncio.CancelledError
-    ):  # in a run with a name it may have been asked all the same: find it, and take it back
+    except asyncio.CancelledError:
+        # It may have been recorded all the same. A run without a name has withdrawn it; in one with a name, find it.
         if options.get("withdraw_on_exit") and not is_random(options.get("run") or scope.current().run_id):
             async with await aio.hold(tool, arguments, **options):
                 pass
