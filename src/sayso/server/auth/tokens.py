@@ -252,8 +252,8 @@ def with_roles(store: Store, who: Identity) -> Reviewer | None:
 def doubt_about(store: Store, who: Identity) -> str | None:
     """Return a warning if nothing here names a person, so that the name may be mistyped; None if something does.
 
-    A person is known by a session (even an unused one), a token, a channel's settings, the `reviewers` of `[serve]`, or
-    one of the newest decisions, because a proxy signs people in without a record.
+    A person is known by a session (even one long unused), a token, a channel's settings, the `reviewers` of `[serve]`,
+    or one of the newest decisions, because a proxy signs people in without a record.
     """
     if _is_known(store, who):
         return None

@@ -1,7 +1,7 @@
-"""What the forms on the page of a request do: decide, grant, undo, comment, claim, assign, snooze, extend, resolve.
+"""Executes the forms on the page of a request: decide, grant, undo, comment, claim, assign, snooze, extend, resolve.
 
-A form carries the fingerprint of exactly what it shows, and decides nothing about any other. A refused form changes
-nothing: the page (`sayso.server.pages.request`) says why, with what was filled in.
+A form carries the fingerprint of exactly what it showed, and is refused if the request has another one now. A refused
+form changes nothing: the page (`sayso.server.pages.request`) says why, and keeps what was filled in.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sayso.server.pages.rendering import unsure
 from sayso.server.pages.request import Submitted, differences_of, fields_to_fill, is_open, request_page
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
-"""After which the next request opens."""
+"""The verbs after which the next request opens."""
 
 
 def act(context: RequestContext) -> Response:
-    """Do what a form of a request's page says."""
+    """Execute a form of a request's page."""
     asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
     seen = context.form.get("seen", "")
     if verb not in {*_FORMS, *_PREVIEWS}:
@@ -59,7 +59,7 @@ def act(context: RequestContext) -> Response:
 
 
 def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
-    """Return where a form leads: after a decision to the next request that waits, where the page named one."""
+    """Return the address after a form: after a decision, the next pending request if the page named one."""
     asked = {"in": context.form.get("in", "")}
     after = context.form.get("then", "") if verb in _LEAVES else ""
     try:

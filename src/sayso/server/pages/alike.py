@@ -1,7 +1,7 @@
-"""Alike calls as one row of a list, and as one table: what all have in common, where they differ, what stands out.
+"""Groups alike calls into one row of a list, and into a table of what they share, where they differ, and outliers.
 
-Calls are alike if they are of the same function, from the same requester, with the same risk. The run does not count:
-an agent often has a run for each customer.
+Calls are alike if they have the same function, requester and risk. The run is ignored, because an agent often has one
+run for each customer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sayso.view import card
 from sayso.view.summary import name_of, time_left
 
 FEWEST = 3
-"""So many alike calls are folded; with two, opening the row would cost more than it saves."""
+"""The fewest alike calls to fold; with two, opening the row would cost more than it saves."""
 
 _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
 _MOST_COLUMNS, _MOST_PARTS, _DEEPEST = 40, 12, 4
@@ -64,16 +64,16 @@ Source = Literal["argument", "fact", "program"]
 
 
 def key_of(request: Request) -> Key | None:
-    """Return what alike calls have in common; None for what is alike to nothing."""
+    """Return the key that alike calls share; None for a request that is never grouped."""
     if request.kind != "call" or request.state is not State.PENDING or request.purged_at is not None:
         return None
     return request.call.tool, request.requester.folded, request.risk
 
 
 def fold(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return requests in their order; alike ones are together, at the place of the first of them.
+    """Return requests in their order, with alike ones grouped at the place of the first of them.
 
-    Calls of which nothing but the function is alike stay apart: together they would hide what each of them does.
+    Calls whose arguments have nothing in common stay separate, because a group would hide what each of them does.
     """
     keys = [key_of(request) for request in requests]
     groups: dict[Key, list[Request]] = {}
@@ -108,10 +108,10 @@ class Cell(NamedTuple):
     """A value in a table.
 
     Attributes:
-        shown: How it is drawn.
-        head: Of a long text, a part that is different in the others.
-        pad: The decimals that it lacks beside the others.
-        note: Why it stands out.
+        shown: The value as drawn.
+        head: For a long text, the part around its first difference from the others.
+        pad: Zeros that align its decimals with the others.
+        note: Why it is an outlier; empty if it is not.
     """
 
     shown: Argument
@@ -122,15 +122,15 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """One argument, or one fact about the request, of all calls of a table.
+    """One argument, or one fact about the request, in all calls of a table.
 
     Attributes:
-        name: As people see it; that of an argument is in quotes where it is no identifier.
-        source: Whether it is an argument, a fact that we know, or the program's words.
-        trees: The values, of the canonical form, masked.
-        cells: The values, as they are shown; a single one where all are the same.
-        totals: The sums, where it is an amount.
-        real: The values as they are under their masks, which are compared and never shown; None where none is masked.
+        name: The displayed name; an argument's is quoted if it is not an identifier.
+        source: An argument, a fact from sayso, or a text of the program.
+        trees: The values in canonical form, masked.
+        cells: The values as shown; a single one if all are equal.
+        totals: The sums, if it is an amount.
+        real: The values without masks, which are compared and never shown; None if none is masked.
     """
 
     name: str
@@ -142,29 +142,29 @@ class Column:
 
     @cached_property
     def texts(self) -> Sequence[str]:
-        """The values to be compared; unlike `==`, they tell 1, 1.0 and true apart."""
+        """The values as texts for comparison; unlike `==`, they distinguish 1, 1.0 and true."""
         return [f'"{tree}' if isinstance(tree, str) else _encoded(tree) for tree in self.trees]
 
     @cached_property
     def is_common(self) -> bool:
-        """Whether all values are the same, as they are shown."""
+        """Whether all values are equal as shown."""
         return len(set(self.texts)) == 1
 
     @cached_property
     def is_same(self) -> bool:
-        """Whether all values are the same, also under their masks."""
+        """Whether all values are equal, also without their masks."""
         return self.is_common and (self.real is None or len(set(map(_encoded, self.real))) == 1)
 
     @cached_property
     def traits(self) -> Sequence[Sequence[str]]:
-        """What each value may have in common with the others; nothing where we wrote them."""
+        """The traits of each value (`_traits`); none for texts that are not arguments."""
         return [_traits(tree) if self.source == "argument" else [] for tree in self.trees]
 
     @cached_property
     def numbers(self) -> Sequence[Decimal]:
-        """The values as numbers; nothing where one of them is none, or too long or large, or they are ids.
+        """The values as numbers; empty if one is not a number or is too long or large, or if they are ids.
 
-        A program may send a number of any size; the sum of those that are here is exact, and short.
+        A program may send a number of any size; within these limits the sum is exact and short.
         """
         if self.source != "argument" or is_id(self.name) or max(map(len, self.texts)) > _LONGEST_NUMBER:
             return []
@@ -174,7 +174,7 @@ class Column:
 
 
 def _arguments(requests: Sequence[Request]) -> list[Column]:
-    """Return each argument, and each field of one; an argument is left whole where there would be too many columns."""
+    """Return a column per argument or field of one; an argument is not split if that gives too many columns."""
     calls = [request.effective for request in requests]
     trees = [cast("Json", call.drawn) for call in calls]
     is_masked = any(call.masked is not None for call in calls)
@@ -192,14 +192,14 @@ def _arguments(requests: Sequence[Request]) -> list[Column]:
 
 
 def _below(real: Sequence[Json] | None, name: str) -> Sequence[Json] | None:
-    """Return the values of a field; of one that a redactor made up, the whole that it may have drawn it from."""
+    """Return the values of a field. If a redactor made it up, return the whole value that contains its source."""
     return None if real is None else [(fields_of(tree) or {}).get(name, tree) for tree in real]
 
 
 def _parts(column: Column, depth: int) -> Iterator[Column]:
-    """Yield a column for each field, by its path, as far as all trees have the same fields and classes.
+    """Yield a column for each field, named by its path, while all trees have the same fields and classes.
 
-    The class has a column of its own: `Archive(path)` and `Delete(path)` have the same fields.
+    The class is a column of its own, because `Archive(path)` and `Delete(path)` have the same fields.
     """
     trees, path = column.trees, column.name
     parts = [fields_of(tree) for tree in trees]
@@ -219,12 +219,12 @@ def _parts(column: Column, depth: int) -> Iterator[Column]:
 
 
 def _name(name: str) -> str:
-    """Return a name as it is shown: in quotes where it could be taken for one of ours, shortened where it is long."""
+    """Return a name for display: quoted if it could be taken for one of sayso's own, shortened if it is long."""
     return escape(name) if name.isidentifier() and len(name) <= _NAME_ROOM else brief(name, _NAME_ROOM)
 
 
 def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
-    """Yield what else the page of a call says of it, where any of these calls has it."""
+    """Yield the other facts that the page of a call shows, if any of these calls has them."""
     known = [dict[str, str]() for _ in requests]
     words = [dict[str, str]() for _ in requests]
     for request, ours, theirs in zip(requests, known, words, strict=True):
@@ -244,9 +244,9 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
 
 
 def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
-    """Return the sum of an amount; where a currency is named beside it, the sum of each.
+    """Return the sum of an amount; if an argument names the currency, one sum per currency.
 
-    Which of several currencies is that of an amount, nobody can say: there is no sum, unless all calls have the same.
+    With several arguments that name a currency, it is unclear which applies: no sum, unless each is equal in all calls.
     """
     numbers = column.numbers
     if not numbers or not is_amount(column.name):
@@ -258,7 +258,7 @@ def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
         if any(one.is_common and not one.is_same for one in currencies):
             return []
         if len(currencies) == 1:
-            # A plain code of a currency stands without quotes; nothing else could be taken for one.
+            # Only a plain currency code is shown without quotes, so that no other text is taken for one.
             units = [currency_code(tree) or _brief(tree) for tree in currencies[0].trees]
     sums: dict[str, Decimal] = {}
     for number, unit in zip(numbers, units, strict=True):
@@ -267,10 +267,10 @@ def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
 
 
 def _notes(column: Column) -> Sequence[str]:
-    """Return for each value why it stands out, empty where it does not.
+    """Return for each value why it is an outlier, or an empty text.
 
-    A number does that is over 3 times the median of its column. Another value does where at least 9 in 10 others are
-    the same, or have a trait that it lacks.
+    A number is one if it is over 3 times the median of its column. Any other value is one if it differs, while all
+    others, or at least 9 in 10 values, are equal or share a trait.
     """
     count, numbers, texts, traits = len(column.trees), column.numbers, column.texts, column.traits
     if count < _FEWEST_COMPARED:
@@ -285,7 +285,7 @@ def _notes(column: Column) -> Sequence[str]:
             say("%(times)s times the median", times=f"{abs(one) / middle:,.1f}") if abs(one) > _FAR * middle > 0 else ""
             for one in numbers
         ]
-    # Of traits that as many have, the longest says most: of folders, the innermost.
+    # Among equally frequent traits, the longest is the most specific, such as the innermost folder.
     shared = [(often, len(one), one) for one, often in Counter(chain(*traits)).items() if often < count]
     often, _, usual = max(shared, default=(0, 0, ""))
     if not _is_most(often, count):
@@ -305,10 +305,10 @@ def _noted(is_usual: Sequence[bool], shown: str) -> list[str]:
 
 
 def _traits(tree: Json) -> list[str]:
-    """Return what texts can have in common; of a list, what all of its items have.
+    """Return the traits of a text, by which texts can be similar; for a list, the traits that all of its items share.
 
-    These are the folders of a path or an address on the web, the domain of a mail address, else the form of what has
-    digits and no spaces; and that there is no sign of paths, addresses or commands in it.
+    They are the folders of a path or URL, the domain of a mail address, else the shape of a text with digits and
+    without spaces; and the absence of characters that occur in paths, addresses and commands.
     """
     items = items_of(tree)
     if items:
@@ -345,22 +345,22 @@ def _brief(tree: Json) -> str:
 
 
 def _drawn(column: Column) -> Column:
-    """Return a column with its cells; what is the same in all is drawn once."""
+    """Return a column with its cells; equal values are drawn once."""
     is_common = column.is_common
     shown = [_shown(column, tree) for tree in (column.trees[:1] if is_common else column.trees)]
     if is_common or column.source == "fact":
         return replace(column, cells=[Cell(one) for one in shown])
     decimals = [len(one.text.partition(".")[2]) for one in shown]
-    is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # nothing goes behind an exponent
+    is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # an exponent cannot be padded
     pads = ["0" * (max(decimals) - places) if is_plain else "" for places in decimals]
     pads = [f".{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
     return replace(column, cells=list(map(Cell, shown, _heads(shown), pads, _notes(column))))
 
 
 def _heads(shown: Sequence[Argument]) -> list[str]:
-    """Return of each long text the line of its first difference from the others."""
+    """Return for each text the excerpt around its first difference from the others."""
     texts = [one.text for one in shown]
-    first, last = min(texts), max(texts)  # what these two begin with, all do
+    first, last = min(texts), max(texts)  # the common prefix of these two is that of all
     same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     half = _HEAD_ROOM // 2
     begin = 0 if same <= half else max(texts[0].rfind("\n", 0, same) + 1, same - half)
@@ -382,7 +382,7 @@ def _shown(column: Column, tree: Json) -> Argument:
 
 
 class Line(NamedTuple):
-    """A call of a table: its values where the calls differ, what may deceive the eye, and what reviewers commented."""
+    """A call of a table: its values where the calls differ, warnings about deceptive content, and comments."""
 
     request: Request
     cells: Sequence[Cell]
@@ -391,7 +391,7 @@ class Line(NamedTuple):
 
     @property
     def is_odd(self) -> bool:
-        """Whether it stands out."""
+        """Whether it is an outlier, or has cautions or comments."""
         return bool(self.cautions or self.comments) or any(cell.note for cell in self.cells)
 
 
@@ -400,9 +400,9 @@ class Table:
     """Alike calls.
 
     Attributes:
-        common: What is the same in all of them.
-        hidden: What is shown the same in all of them, and differs under its mask.
-        columns: Where they differ.
+        common: Columns whose values are all equal.
+        hidden: Columns whose values look equal but differ under their masks.
+        columns: Columns whose values differ.
         odd: The calls that stand out.
         usual: The others.
     """
@@ -423,10 +423,10 @@ def table_of(
     requests: Sequence[Request], now: datetime, comments: Mapping[str, Sequence[str]] | None = None,
     warnings: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:  # fmt: skip
-    """Return alike calls as a table; `comments` and more `warnings` are those on each request, by its id."""
+    """Return alike calls as a table; `comments` and additional `warnings` are by request id."""
     found = [*_arguments(requests), *_facts(requests, now)]
     columns = _summed([_drawn(column) for column in found if not column.is_common], found)
-    # What is marked must be on the screen, however many columns there are.
+    # Columns with outliers come first, so that they are on the screen however many columns there are.
     columns.sort(key=lambda column: not any(cell.note for cell in column.cells))
     lines = [
         Line(
@@ -445,7 +445,7 @@ def table_of(
 
 
 def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
-    """Return columns with their totals; `found` are all, also those that are the same in all calls."""
+    """Return columns with their totals; `found` are all columns, including those equal in all calls."""
     currencies = [one for one in found if one.source == "argument" and is_currency(one.name)]
     return [replace(one, totals=_totals(one, currencies)) for one in columns]
 
@@ -457,14 +457,14 @@ class FoldedRow(NamedTuple):
     """Alike calls in a list.
 
     Attributes:
-        id: One of them, by which the others are found.
+        id: The id of one of them, by which the others are found.
         name: The function.
-        gist: What they have in common, and the totals, in one line.
+        gist: The common values and the totals, in one line.
         at, asked: When the first was asked.
-        expires, left: When the first of them ends.
-        is_to_me: Whether a comment on one of them mentions who looks.
-        warns: Whether something about one of them may deceive the eye.
-        odd: How many of them stand out.
+        expires, left: When the first of them expires.
+        is_to_me: Whether a comment on one of them mentions the reader.
+        warns: Whether something in one of them may deceive the eye.
+        odd: Number of them that stand out.
     """
 
     id: str

@@ -1,8 +1,8 @@
-"""Several decisions at once: a page that shows each call in full, and a report of each decision.
+"""Bulk decisions: a page that shows each call in full, and a report of each decision.
 
-Alike calls stand in one table, whose equal columns are folded; others each in a part of their own. Each request is
-decided on its own, by the fingerprint that the page showed of it. One that changed meanwhile, or that somebody else
-decided, is left as it is and named.
+Alike calls share one table, whose equal columns are folded; every other call has a part of its own. Each request is
+decided separately, by the fingerprint that the page showed. One that changed meanwhile, or that somebody else decided,
+is left unchanged and reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WIDTH = 96
 
 
 class _Item(NamedTuple):
-    """One of the requests of a bulk page: all that somebody who decides has to see, and why it is left out."""
+    """One request of a bulk page: all that a reviewer must see to decide it, and why it is left out, if it is."""
 
     row: Row
     call: str
@@ -51,9 +51,9 @@ class _Part(NamedTuple):
     """Alike calls as a table, or one request in full.
 
     Attributes:
-        items: By the id of its request.
-        table: None for a single one.
-        risk: That of all of them; `level` where it is one of the usual words.
+        items: The items by request id.
+        table: The table; None for a single request.
+        risk: Their common risk; `level` if it is one of the usual words.
     """
 
     items: dict[str, _Item]
@@ -64,7 +64,7 @@ class _Part(NamedTuple):
 
 
 def confirm(context: RequestContext) -> Response:
-    """Show each call in full, with one button for all; nothing is decided. Without a verb it offers both."""
+    """Show each call in full, with one button for all, or two without a verb in the address. Decides nothing."""
     verbs = [_verb(context.query("verb"))] if context.query("verb") else list(_VERBS)
     requests = _asked(context)
     now = clock.now()
@@ -81,14 +81,14 @@ def confirm(context: RequestContext) -> Response:
 
 
 def _place(part: _Part) -> int:
-    """Return where a part stands: first that in which something stands out, last what is left out."""
+    """Return the sort key of a part: parts with an outlier first, parts that are left out last."""
     if all(item.why_not is not None for item in part.items.values()):
         return 2
     return 0 if part.table is not None and part.table.odd else 1
 
 
 def _asked(context: RequestContext) -> list[Request]:
-    """Return the requests that the address names, each once, and those that are alike to one of them."""
+    """Return the requests that the address names, and those alike to a request that it names, each once."""
     given, address = context.http.query_params, context.query("in")
     ids = given.getlist("id")
     if len(ids) > _MOST:
@@ -103,7 +103,7 @@ def _asked(context: RequestContext) -> list[Request]:
 
 
 def decide(context: RequestContext) -> Response:
-    """Decide what the page listed, or undo it, and report on each."""
+    """Decide the listed requests, or undo their decisions, and report each result."""
     verb = context.form.get("verb", "")
     verb = verb if verb == _UNDO else _verb(verb)
     pairs = [one.partition(":") for one in context.form.getlist("item")]
@@ -123,7 +123,7 @@ def decide(context: RequestContext) -> Response:
 
 
 class _Result(NamedTuple):
-    """What became of one request, and until when that can be undone."""
+    """The result for one request, and until when it can be undone."""
 
     id: str
     is_done: bool
@@ -152,7 +152,7 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
     if isinstance(found, BaseException):
         raise found
     said = card.headline(found)
-    if found.state is State.PENDING and found.votes:  # it was approved, and still waits
+    if found.state is State.PENDING and found.votes:  # approved, but it needs more approvals
         said += f": {card.stands(found, clock.now())}"
     return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found))
 

@@ -1,6 +1,6 @@
-"""Errors as people read them on a page: a sentence in the reader's language, without commands to type.
+"""Errors as pages show them: a sentence in the reader's language, without commands to type.
 
-The messages of errors themselves are English, and name commands; an error that has no words here is shown with its own.
+The messages of the errors themselves are English and name commands. An error without a text here shows its own message.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _WORDS: dict[type[errors.SaysoError], str] = {
 
 
 def is_told(fault: errors.SaysoError) -> bool:
-    """Say whether an error has words in the reader's language."""
+    """Return whether an error has a text that can be translated."""
     return type(fault) in _WORDS
 
 
 def told(fault: errors.SaysoError) -> str:
-    """Return what happened, and that nothing was decided; escaped, and with the commands in its own message as code."""
+    """Return the text of an error, escaped. If it is the error's own message, commands in it are marked as code."""
     if not is_told(fault):
         return _coded(escape(str(fault)))
     facts = {name: escape(fact) for name, fact in vars(fault).items() if isinstance(fact, str)}
@@ -63,7 +63,7 @@ def told(fault: errors.SaysoError) -> str:
 
 
 def _coded(text: str) -> Markup:
-    """Return an English message for a page, with what stands between backticks as code."""
+    """Return an English message for a page, with text in backticks as code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return Markup.escape(text)

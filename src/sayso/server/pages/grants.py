@@ -1,8 +1,8 @@
-"""Grants: the form of one on the page of a request, their own page, and the stop of every start.
+"""Grants: the form on the page of a request, the page of grants, and the stop of all starts.
 
-A grant is drawn from the call as it stands (`sayso.model.grant`), and nothing in the form makes it wider than a field
-that may be anything, which is ticked by hand. Fields that differ from call to call are offered apart: equal, they let
-hardly another call through, and which of them nobody needs to read is for the reviewer to say.
+A grant is derived from the current call (`sayso.model.grant`). The form can widen it only by fields that may be
+anything, which the reviewer ticks one by one. Fields that differ from call to call are listed separately, because a
+grant that requires them to be equal would match hardly any other call.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _FREE = re.compile(
     r"(?i)(?:^|_)(?:body|notes?|subject|message|text|comment|reason|description|title|memo|remark|summary|content)(?:$|_)"
 )
 _LONG, _ROOM = 60, 120
-_FEWEST, _RARE = 3, 10  # earlier calls from which on a field is known to differ, if at most one in ten has its value
+_FEWEST, _RARE = 3, 10  # among 3 or more earlier calls, a field differs if at most 1 in 10 has its value
 _MOST_SHOWN, _MOST_ENDED, _MOST_STARTING = 5, 50, 20
 
 
 class Term(NamedTuple):
-    """A field of the call, and what a grant makes of it.
+    """A field of the call, and its condition in a grant.
 
     Attributes:
-        path: As the form names it, escaped.
-        value: What it is in this call; of a number, the bound.
+        path: Its path in the form, escaped.
+        value: Its value in this call; for a number, the upper bound.
         is_number: Whether the value is an upper bound.
-        is_free: Whether it differs from call to call, as far as its name, its value and earlier calls say.
-        same: How many earlier calls fit in this field; None where nobody has counted.
+        is_free: Whether it differs from call to call, judged by its name, its value and earlier calls.
+        same: Number of earlier calls that match in this field; None if not counted.
     """
 
     path: str
@@ -64,14 +64,14 @@ class Term(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What the terms of a form would have let through.
+    """The earlier calls that the terms of a form would have let through.
 
     Attributes:
-        fitting: How many earlier calls of the same requester fit.
-        whole: How many there are.
-        refused: How many of these people did not approve as they were.
-        newest: The newest that fit: id, arguments, where each stands, and whether people did not approve it so.
-        terms: The terms, one line a field.
+        fitting: Number of earlier calls of the same requester that match.
+        whole: Number of earlier calls that were compared.
+        refused: Number of matching calls that people did not approve unchanged.
+        newest: The newest matching calls: id, arguments, status, and whether people did not approve it unchanged.
+        terms: The terms, one line per field.
     """
 
     fitting: int
@@ -82,15 +82,15 @@ class Past(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What the form shows.
+    """The content of the form.
 
     Attributes:
         free: The fields that differ from call to call.
-        kept: The others.
-        has_facts: Whether the context, which a program with a token tells, must be as it is, too.
-        past: What the terms would have let through, where that was asked.
-        is_open: Whether somebody is at it.
-        is_guess: Whether a masked value would be typed, so that nothing is counted: the count would tell what it is.
+        kept: The other fields.
+        has_facts: Whether the context, given by a program with a token, must be equal too.
+        past: The earlier calls that the terms would have let through, if asked for.
+        is_open: Whether the form is shown open.
+        is_guess: Whether the edit sets a masked value. Then nothing is counted, since the count would confirm guesses.
     """
 
     free: Sequence[Term]
@@ -102,20 +102,20 @@ class Offer(NamedTuple):
 
 
 def offer(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> Offer | None:
-    """Return the form; None where there can be no grant.
+    """Return the form; None if there can be no grant.
 
     Args:
         context: The context of the page.
-        request: The request that it shows.
-        terms: What somebody has filled in and wants counted; reading up to 2,000 requests is too much for each page.
+        request: The request on the page.
+        terms: The terms to count earlier calls for. Without them nothing is counted: it reads up to 2,000 requests.
     """
     if request.state is not State.PENDING or request.kind != "call" or request.always:
         return None
     drawn = _drawn(request, _call_of(request, terms))
-    # What a program with a token says of its context stands on this page as its own words, and nowhere among ours.
+    # The context given with a token is shown on this page only as the program's own words, not among the terms.
     shown = [path for path in drawn.conditions if not (request.requester.issuer == TOKENS and _is_fact(path))]
     is_guess = terms is not None and _is_guess(drawn, terms["changes"] or {})
-    calls: Sequence[Request] | None = None  # of the last 30 days, that fit where all fields may be anything
+    calls: Sequence[Request] | None = None  # of the last 30 days, with any values
     if terms is not None and not is_guess:
         _, calls = context.review.preview_grant(
             request.id, changes=terms["changes"], here=terms["here"], without=list(drawn.conditions)
@@ -138,14 +138,14 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
 
 
 def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
-    """Return the terms of a grant as a form says them: fields that may be anything, smaller bounds, exact numbers.
+    """Return the terms of a grant in a form: fields that may be anything, smaller bounds, exact numbers.
 
-    A form has the paths of fields as they are shown, escaped. A bound that was left as it was shown stays the highest
-    one, also where the call's own number was raised in the same form.
+    Forms contain the escaped paths of fields. A bound that was left as shown is kept if the same form raises the call's
+    number, and drops to that number if the form lowers it.
 
     Raises:
-        NotDoneError: The form cannot be read.
-        DecisionRefusedError: The edit does not fit, or the terms cannot be used.
+        NotDoneError: The form is invalid.
+        DecisionRefusedError: The edit or the terms are invalid.
     """
     given = edit_of(request, context.form).given(request)
     if "arguments" in given:
@@ -170,12 +170,12 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
     terms: dict[str, Any] = {
         "here": form.get("here") == "yes", "without": without, "exactly": exactly, "at_most": at_most,
     }  # fmt: skip
-    _drawn(request, edited_call(request, changes or {}), **terms)  # raises where they cannot be used
+    _drawn(request, edited_call(request, changes or {}), **terms)  # raises if they are invalid
     return {"changes": changes, **terms}
 
 
 def grant(context: RequestContext, request: Request, seen: str) -> None:
-    """Approve a call, and the next ones like it, as narrow as the form says."""
+    """Approve a call and the next ones like it, on the terms of the form."""
     is_open = request.state is State.PENDING and request.kind == "call"
     terms, count = terms_of(context, request) if is_open else {}, context.form.get("count", "")
     if not (count.isascii() and count.isdigit() and len(count) < 6):
@@ -200,7 +200,7 @@ def _drawn(request: Request, call: Call, **terms: Any) -> Grant:
 
 
 def _is_guess(drawn: Grant, changes: Collection[str]) -> bool:
-    """Say whether an argument that is edited has a masked value in it; a call that is one field has no names."""
+    """Return whether an edited argument contains a masked value. A call that is one field has an empty path."""
     return any(
         condition.kind == "secret" and path.partition(".")[0] in {*changes, *([""] if changes else [])}
         for path, condition in drawn.conditions.items()
@@ -212,7 +212,7 @@ def _is_fact(path: str) -> bool:
 
 
 def _is_prose(path: str, condition: Condition) -> bool:
-    """Say whether a field is a text that somebody writes anew for each call."""
+    """Return whether a field is a text that is probably written anew for each call."""
     tree = json.loads(condition.value)
     if not isinstance(tree, str):
         return False
@@ -251,7 +251,7 @@ def _is_refused(request: Request) -> bool:
 
 
 def grants(context: RequestContext) -> Response:
-    """List what lets calls start, and what did."""
+    """Show the grants in force, and those that have ended."""
     found, now = context.review.grants(ended=True), clock.now()
     standing = [
         (grant, time_left(grant.until, now), *_agreement(context, grant)) for grant in found if grant.ended is None
@@ -261,7 +261,7 @@ def grants(context: RequestContext) -> Response:
 
 
 def _agreement(context: RequestContext, grant: Grant) -> tuple[int, bool]:
-    """Return how many more people a grant needs, and whether who looks can be one of them."""
+    """Return how many more people must agree to a grant, and whether the reader can be one of them."""
     try:
         request = context.review.get(grant.request_id)
     except (errors.RequestNotFoundError, errors.StoreCorruptError):
@@ -294,7 +294,7 @@ def stop(context: RequestContext) -> Response:
 
 
 def ask_go(context: RequestContext) -> Response:
-    """Say what will start where calls start again, and ask; nothing is changed."""
+    """Ask for confirmation, listing the approved calls that will start. Changes nothing."""
     if context.review.stopped() is None:
         return redirect(context.path("grants"))
     approved = Filter(states=frozenset({State.APPROVED}), kind="call", at=clock.now())

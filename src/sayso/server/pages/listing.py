@@ -1,11 +1,11 @@
-"""The inbox and the history: filters and cursor from the address, one page of requests, and the history as a file.
+"""The inbox and the history: filters and cursor from the address, one page of requests, and the export of the history.
 
-The inbox lists unknown outcomes first, then what waits, then what else is open, each oldest first; the history lists
-what was decided, newest first. Some filters (who asked, who decided, how) are applied here and not by the store, where
-those columns may be sealed. A page costs the same however many requests were decided before: where a filter keeps few,
-the page ends after a fixed number of requests was read, and its cursor continues from there. What is sorted or folded
-is read by windows of a fixed size, each of which has pages of its own. An empty field restricts nothing, and a field
-that cannot be read is an error, never an empty list.
+The inbox lists unknown outcomes first, then pending requests, then other open ones, each oldest first; the history
+lists decided ones, newest first. Some filters (who asked, who decided, how) are applied here and not by the store,
+where those columns may be sealed. The cost of a page does not grow with the store: if a filter matches few requests,
+the page ends after a fixed number was read, and its cursor continues there. Sorted or folded lists are read in windows
+of a fixed size, each of which has its own pages. An empty field filters nothing; an invalid field is an error, never an
+empty list.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sayso.view import card
 from sayso.view.summary import channel_name
 
 PAGE, LOOK = 50, 2_000
-_FOLDED = 1_000  # alike calls are found among so many, in 40 ms
+_FOLDED = 1_000  # requests in which alike calls are searched for, which takes 40 ms
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 SORTS = {
@@ -67,12 +67,12 @@ class Listing:
     """A page of a list.
 
     Attributes:
-        groups: What is on it, alike calls together; each is one row.
-        next_page: The address of the next page; None at the end.
-        asked: The filters, as they stand in the address; empty ones too.
-        states: What can be chosen as a state.
-        looked: How many requests were read for it.
-        cursor: Of the next page; None at the end.
+        groups: Its rows; each is a list of alike calls, or of one request.
+        next_page: Address of the next page; None at the end.
+        asked: The filters of the address, including empty ones.
+        states: The states that can be chosen.
+        looked: Number of requests that were read for it.
+        cursor: Cursor of the next page; None at the end.
     """
 
     groups: list[list[Request]]
@@ -84,7 +84,7 @@ class Listing:
 
     @property
     def requests(self) -> list[Request]:
-        """All requests on it."""
+        """All requests on the page."""
         return [request for group in self.groups for request in group]
 
     @property
@@ -94,16 +94,16 @@ class Listing:
 
     @property
     def is_short(self) -> bool:
-        """Whether the page ended before it was full, because so many were looked at."""
+        """Whether the page ended before it was full, because the limit of requests to read was reached."""
         return self.next_page is not None and len(self.groups) < PAGE
 
     @property
     def words(self) -> str:
-        """The filters that are set, as an address has them."""
+        """The filters that are set, as a query string."""
         return _address(self.asked)
 
     def chips(self) -> list[tuple[str, str, str]]:
-        """Return of each filter that is set its name, its value, and the address's filters without it."""
+        """Return for each filter that is set its name, its value, and the query string without it."""
         set_now = {name: value for name, value in self.asked.items() if value}
         return [
             (_CHIPS.get(name, name), "" if name in {"mine", "mentions", "snoozed"} else value,
@@ -112,7 +112,7 @@ class Listing:
         ]  # fmt: skip
 
     def offered(self) -> dict[str, list[str]]:
-        """Return what can be chosen in some fields: what is on the page."""
+        """Return the suggestions for some fields: the values on the page."""
         decisions = [one.decision for one in self.requests if one.decision is not None]
         return {
             "tools": sorted({one.call.name for one in self.requests if one.kind == "call"}),
@@ -127,7 +127,7 @@ def _address(asked: dict[str, str]) -> str:
 
 
 def inbox(context: RequestContext) -> Response:
-    """Show what needs a person, unknown outcomes first and then what waits, oldest first; then what else is open."""
+    """Show the open requests: unknown outcomes first, then pending ones, then the others; each oldest first."""
     listing, now = _listing(context, OPEN, fold=True), clock.now()
     alone = [group[0] for group in listing.groups if len(group) == 1]
     rows, to_me = rows_of(context.review, alone, now), context.review.mentions()
@@ -141,7 +141,7 @@ def inbox(context: RequestContext) -> Response:
 
 
 def history(context: RequestContext) -> Response:
-    """Show what was decided, newest first."""
+    """Show decided requests, newest first."""
     listing = _listing(context, DECIDED, "history", newest=True)
     return render(
         context, "history.html", rows=rows_of(context.review, listing.requests, clock.now()), listing=listing,
@@ -150,9 +150,9 @@ def history(context: RequestContext) -> Response:
 
 
 def queue_of(context: RequestContext, address: str, request_id: str) -> Listing:
-    """Return what waits by the filters of an inbox's address, page by page until a request has its neighbours.
+    """Return the pending requests by the filters of an inbox's address, up to the pages around a request.
 
-    Where it is not among the first 2,000, or `request_id` is empty, that is the first page.
+    If the request is not among the first 2,000, or `request_id` is empty, that is the first page.
     """
     given = dict(parse_qsl(address))
     asked = {name: given.get(name, "") for name in FILTERS}
@@ -166,7 +166,7 @@ def queue_of(context: RequestContext, address: str, request_id: str) -> Listing:
 
 
 def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
-    """Return what waits and is alike to a request, by the filters and in the order of an inbox's address."""
+    """Return the pending requests alike to one, with the filters and in the order of an inbox's address."""
     request, given = context.review.get(request_id), dict(parse_qsl(address))
     key = key_of(request)
     if key is None:
@@ -181,7 +181,7 @@ def _listing(
     context: RequestContext, lists: Lists, *page: str, newest: bool = False, asked: dict[str, str] | None = None,
     fold: bool = False, cursor: str | None = None,
 ) -> Listing:  # fmt: skip
-    """Return the page of a list that the address asks for; raises `HTTPException` where it holds no such filter."""
+    """Return the page of a list that the address asks for; raises `HTTPException` for an invalid filter or cursor."""
     search = _searched(context, lists, asked or _asked(context), newest=newest)
     cursor = context.query("cursor") if asked is None else cursor
     try:
@@ -200,7 +200,7 @@ def _listing(
 
 
 def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
-    """Return everything that matches the filters in the address, read page by page; raises `HTTPException`."""
+    """Yield every request that matches the filters of the address, read page by page; raises `HTTPException`."""
     return _searched(context, lists, _asked(context), newest=newest).every()
 
 
@@ -212,7 +212,7 @@ def _searched(context: RequestContext, lists: Lists, asked: dict[str, str], *, n
 
 
 def _asked(context: RequestContext) -> dict[str, str]:
-    """Return the filters of an address; a word of the search that stands for a filter sets it."""
+    """Return the filters of an address. Words of the search such as `risk:high` set the filter that they stand for."""
     asked = {name: context.query(name) for name in FILTERS}
     left = list[str]()
     for word in asked["q"].split():
@@ -227,7 +227,7 @@ def _asked(context: RequestContext) -> dict[str, str]:
 
 
 class _Search:
-    """The filters of one address, and what they find in several lists, one after another; raises `ValueError`."""
+    """A search with the filters of one address in several lists, one after another; raises `ValueError`."""
 
     def __init__(self, context: RequestContext, lists: Lists, asked: dict[str, str], *, newest: bool) -> None:
         self.asked = asked
@@ -236,7 +236,7 @@ class _Search:
         snoozed = context.review.snoozed()
         if asked["snoozed"]:
             self._tests.append(lambda request: request.id in snoozed)
-        elif snoozed and not asked["q"]:  # who looks for something finds it
+        elif snoozed and not asked["q"]:  # a text search finds snoozed requests too
             self._tests.append(lambda request: request.id not in snoozed)
         if asked["mentions"]:
             to_me = context.review.mentions()
@@ -259,7 +259,7 @@ class _Search:
         self.looked = 0
 
     def page(self, cursor: str, size: int | None = None) -> tuple[list[Request], str | None]:
-        """Return one page; its cursor says in which list the next one begins, and where."""
+        """Return one page, and the cursor of the next: the number of a list, and the cursor in that list."""
         self._size = PAGE if size is None else size
         number, dot, place = cursor.partition(".")
         if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(self._lists):
@@ -274,9 +274,9 @@ class _Search:
         return self._found, None
 
     def window_page(self, cursor: str, *, fold: bool) -> tuple[list[list[Request]], str | None]:
-        """Return one page of those that are read together, sorted and folded; its cursor names the window first.
+        """Return one page of a window of requests that are read, sorted and folded together, and the next cursor.
 
-        The next window begins where the last page of this one ends: of many requests, each is on some page.
+        The cursor is that of the window and an offset in it. Windows adjoin, so every request is on some page.
         """
         start, colon, begin = cursor.partition(":")
         if not colon or not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
@@ -302,7 +302,7 @@ class _Search:
                     break
 
     def _take(self, states: frozenset[State], place: str | None) -> str | None:
-        """Fill the page from a list; return where the list goes on, or None at its end."""
+        """Fill the page from a list; return the cursor where the list continues, or None at its end."""
         while True:
             room = self._size - len(self._found)
             page = self._list(states, place, _CHUNK if self._tests else min(room, _MOST_AT_ONCE))
@@ -323,7 +323,7 @@ class _Search:
 
 
 def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
-    """Yield the tests of the filters that no store has; raises `ValueError` where a field cannot be read."""
+    """Yield the tests for the filters that a store does not have; raises `ValueError` for an invalid field."""
     agent, by, verb, channel = (asked[name] for name in ("agent", "by", "verb", "channel"))
     since, until = _day(asked["from"]), _day(asked["to"])
     if agent:
@@ -385,13 +385,13 @@ def _deciders(request: Request) -> list[Identity]:
 
 
 def _decided_at(request: Request) -> datetime:
-    """Return when a request stopped waiting; for one that nobody decided, when it ends."""
+    """Return when a request was decided; if it was not, when it expires."""
     return request.expires_at if request.decision is None else request.decision.at
 
 
 # -- the history as a file -----------------------------------------------------------------------------------------
-# Both formats say the same of a request, and mask what a page masks. The file is sent while it is read, so a long one
-# takes no more memory than a short one. No cell of a table can be taken for a formula by the program that opens it.
+# Both formats have the same columns and mask what a page masks. The file is streamed, so memory does not grow with its
+# length. No cell of the CSV can be taken for a formula by the program that opens it.
 
 COLUMNS = (
     "id", "kind", "run", "tool", "call", "arguments", "risk", "requester", "on_behalf_of", "asked_at", "state",
@@ -405,12 +405,12 @@ _CALL_ROOM = 500
 
 
 def export(context: RequestContext) -> Response:
-    """Send what the history shows with these filters, newest first, as a file."""
+    """Send the history with the filters of the address as a file, newest first, at most 100,000 requests."""
     kind: str = context.http.path_params["kind"]
     if kind not in _MEDIA:
         raise HTTPException(404, say("history is there as csv and as jsonl"))
     rows = map(_row, islice(all_of(context, DECIDED, newest=True), _MOST_EXPORTED))
-    # As ASCII: characters that cannot be seen, or turn the text around, stand there as JSON writes them.
+    # ASCII only: invisible and bidirectional characters appear as JSON escapes.
     cells = ([_cell(value) for value in row] for row in rows)
     lines = (
         (json.dumps(dict(zip(COLUMNS, row, strict=True)), allow_nan=False) + "\n" for row in rows)
@@ -423,7 +423,7 @@ def export(context: RequestContext) -> Response:
 
 
 def _row(request: Request) -> list[Any]:
-    """Return what a file says of a request, as JSON values, in the order of `COLUMNS`."""
+    """Return a request as a row of JSON values, in the order of `COLUMNS`."""
     decision, is_call = request.decision, request.kind == "call"
     with speaking(ENGLISH):  # programs read the file
         headline = card.headline(request, _CALL_ROOM)

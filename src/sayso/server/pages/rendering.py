@@ -1,7 +1,7 @@
-"""How a page is made: the Jinja environment, what every page gets, and the facts of a request as texts.
+"""Renders pages: the Jinja environment, the variables of every page, and the facts of a request as texts.
 
-Texts from programs and people are escaped by `sayso.view` before they reach a template, or there with the filter
-`seen`; Jinja escapes again, for HTML. A name that a template misspells is an error, not a gap.
+Texts from programs and people are escaped by `sayso.view` before they reach a template, or in it with the filter
+`seen`; Jinja then escapes them for HTML. An undefined name in a template is an error, not an empty text.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _KNOWN = frozenset({
     later("review"), later("admin"), later("tool"), later("agent"), later("workflow"),
     later("success"), later("error"), later("waiting"), later("decided"),
 })  # fmt: skip
-"""Words of ours that pages show beside those of programs: states, decisions, risks, kinds."""
+"""The words of sayso that pages show and translate: states, decisions, risks, kinds."""
 
 
 def known(word: str) -> str:
-    """Return one of our own words as people read it, and any other as it is."""
+    """Translate a word of sayso; return any other word unchanged."""
     return say(str(word)) if word in _KNOWN else word
 
 
 def _described(values: str) -> str:
-    """Return what a report says of an argument's values: `always "A"`; they are JSON in it, and drawn as everywhere."""
+    """Return a report's text about an argument's values, such as `always "A"`, with its JSON values drawn as usual."""
     begin, listed = next(((one, values.removeprefix(one)) for one in _LISTS if values.startswith(one)), ("", ""))
     with suppress(ValueError):
         return translated(begin + ", ".join(map(value, json.loads(f"[{listed}]"))) if begin else values)
@@ -72,12 +72,12 @@ def _described(values: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as people read it."""
+    """Format a share as a percentage."""
     return "-" if share is None else f"{share:.0%}"
 
 
 def brief_span(span: timedelta | None) -> str:
-    """Return a span as people read it, to a tenth of a second where it is short."""
+    """Format a span; below ten seconds with tenths of a second."""
     if span is None:
         return "-"
     seconds = span.total_seconds()
@@ -105,7 +105,7 @@ def _environment() -> Environment:
 
 
 def _say(message: str, /, **values: Any) -> Markup:
-    """Return a text of a template: it is HTML as it stands in the catalogue, and its values are escaped."""
+    """Return a translated text of a template. The catalogue's text is HTML; the values are escaped."""
     catalogue = spoken().catalogue
     return Markup(message if catalogue is None else catalogue.gettext(message)) % isolated(values)  # noqa: S704
 
@@ -121,12 +121,12 @@ def _ago(at: datetime) -> str:
 
 
 def pending_filter() -> Filter:
-    """Return the filter of what waits now; what has reached its end does not, though nobody wrote that down yet."""
+    """Return the filter of pending requests, without those past their expiry that are not recorded as expired yet."""
     return Filter(states=frozenset({State.PENDING}), at=clock.now())
 
 
 def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page for somebody who is known; title, menu and list say how many wait by one count."""
+    """Return a page for a person who is signed in. Its title, menu and list share one count of pending requests."""
     return render_public(
         context.http, template, status=status, csrf=context.session.masked_csrf(),
         me=name_of(context.reviewer.identity), pending=context.settings.store.count(pending_filter()),
@@ -135,14 +135,14 @@ def render(context: RequestContext, template: str, *, status: int = 200, **value
 
 
 def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page that shows nothing of any request, for whoever it is."""
+    """Return a page for anybody, which must show nothing of any request."""
     ours = {"path": partial(path_to, http), "asset": partial(asset_path, http), "version": __version__}
     headers = {"content-language": spoken().tag, "vary": "accept-language, cookie"}
     return HTMLResponse(fragment(template, **ours, **values), status, headers)
 
 
 def fragment(template: str, **values: Any) -> str:
-    """Return a part of a page, for an event."""
+    """Render a template, which may be a part of a page."""
     return _environment().get_template(template).render(values)
 
 
@@ -150,19 +150,19 @@ class Row(NamedTuple):
     """A request in a list.
 
     Attributes:
-        stands: Where it stands, in one line.
+        stands: Its status in one line.
         headline: The call that would run, or the question; `name` and `arguments` are its two parts.
-        says: The program's own title and summary; empty where it gives none.
-        amount: The largest number among the arguments that is an amount by its name; empty where there is none.
-        level: The risk where it is one of the usual words, for its colour.
-        votes: How many of the approvals that it needs are there, where it needs several.
-        at: When it was asked, ISO 8601.
-        expires: When it ends, ISO 8601, while it waits; `left` is how long that is.
-        fingerprint: Of what is shown.
-        warns: Whether something about it may deceive the eye.
-        program_gone: Whether nobody comes back for the decision.
-        away: Until when who has claimed it is away, and who stands in; empty where they are not.
-        is_to_me: Whether a comment on it mentions who looks.
+        says: The program's own title and summary; empty if it gives none.
+        amount: The largest amount among the arguments, found by name; empty if there is none.
+        level: The risk if it is one of the usual words, for its colour.
+        votes: How many of the required approvals it has, if it needs several.
+        at: When it was asked, in ISO 8601.
+        expires: When it expires, in ISO 8601, while it is pending; `left` is the time left.
+        fingerprint: Fingerprint of what is shown.
+        warns: Whether something in it may deceive the eye.
+        program_gone: Whether its program has ended, so that nobody waits for the decision.
+        away: Until when the person who claimed it is away, and who stands in; empty if they are not away.
+        is_to_me: Whether a comment on it mentions the reader.
     """
 
     id: str
@@ -197,7 +197,7 @@ def row_of(
     request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False,
     away: Sequence[Delegation] = (),
 ) -> Row:  # fmt: skip
-    """Return a request as a row of a list; what it does not say itself, the caller looks up where that is shown."""
+    """Return a request as a row of a list. The keyword arguments are facts that the request itself does not have."""
     is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
     (name, arguments), (risk, level) = parts_of(request), risk_of(request)
     return Row(
@@ -219,18 +219,18 @@ def row_of(
 
 
 def parts_of(request: Request) -> tuple[str, str]:
-    """Return what a list says of a request first, a call's name or a question, and the arguments of a call."""
+    """Split the headline of a request into the name of its call, or the question, and the arguments of the call."""
     if request.kind != "call":
         return card.question_line(request, _HEADLINE), ""
     headline = card.headline(request, _HEADLINE)
     whole = request.effective.name
-    drawn = (escape(whole), word(whole, _HEADLINE // 2))  # a long one is drawn with brackets of its own
+    drawn = (escape(whole), word(whole, _HEADLINE // 2))  # a long name is shortened, with brackets
     name = next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
     return name, headline.removeprefix(name)
 
 
 def risk_of(request: Request) -> tuple[str, str]:
-    """Return the risk as it was given, and which of the usual words it is, for its colour."""
+    """Return the risk as given, and its level if it is one of the usual words, for its colour."""
     if request.risk is None:
         return "", ""
     level = request.risk.strip().casefold()
@@ -238,7 +238,7 @@ def risk_of(request: Request) -> tuple[str, str]:
 
 
 def unsure(request: Request, form: Mapping[str, str]) -> str | None:
-    """Return why a form does not approve a request: its risk is high, and nobody said that they are sure."""
+    """Return why a form does not approve a request of high risk: its box “sure” is not ticked. None if it does."""
     if not is_high(request.risk) or form.get("sure") == "yes":
         return None
     risk, _ = risk_of(request)
@@ -246,12 +246,12 @@ def unsure(request: Request, form: Mapping[str, str]) -> str | None:
 
 
 def run_name(run_id: str) -> str:
-    """Return a run's id as lists show it: what nobody named is shortened."""
+    """Return a run's id for a list; a random one is shortened."""
     return short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM)
 
 
 def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:
-    """Return requests as rows."""
+    """Return requests as rows; texts and arguments of similar ones are shown from where they differ."""
     to_me, away = review.mentions(), review.delegations()
     rows = [
         row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away)
@@ -269,7 +269,7 @@ def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]
 
 
 def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> list[tuple[str, str]]:
-    """Return who asked, when, and what an approval needs, as names and values."""
+    """Return who asked, when, and what an approval needs, as pairs of name and value."""
     found = [(say("asked by"), name_of(request.requester))]
     found += [(say("on behalf of"), name_of(person)) for person in request.acts_for]
     if request.kind == "call":

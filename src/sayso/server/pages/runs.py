@@ -1,7 +1,7 @@
 """The pages of runs: the list, and what happened in one run, step by step.
 
-A run of an agent, workflow or tool is stored from its first pause on; the run of a plain program is known by its
-requests alone. Texts of a program are drawn as values are, never as our own words.
+A run of an agent, workflow or tool is stored from its first pause on; the run of a plain program is known only by its
+requests. Texts of a program are drawn as values, never as sayso's own words.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from sayso.view.document import event_rows, moment
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000
-_MOST_READ = 20_000  # characters of what a step took or gave; more of it is not read for what is masked
-_KINDS = {"Tool": "tool", "Agent": "agent", "Workflow": "workflow"}  # words of ours, and no names of classes
+_MOST_READ = 20_000  # characters of a step's input or output; a larger one is not searched for secrets, nor shown
+_KINDS = {"Tool": "tool", "Agent": "agent", "Workflow": "workflow"}  # words to translate, instead of class names
 _UNREADABLE = (
     errors.StoreCorruptError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
@@ -69,7 +69,7 @@ def run(context: RequestContext) -> Response:
         if not requests.requests:
             raise
     except _UNREADABLE:
-        is_unreadable = True  # a program saved them; its requests can be looked at without them
+        is_unreadable = True  # saved by a program; the requests can still be shown
     only_human = context.query("only") == "human"
     journal = event_rows(map(store.legible, store.journal(run_id=run_id, limit=_MOST_ROWS)))
     return render(
@@ -82,12 +82,12 @@ def run(context: RequestContext) -> Response:
 
 
 class Told(NamedTuple):
-    """A part of what led to a request, as texts to show.
+    """One item of the history that led to a request, as texts to show.
 
     Attributes:
-        kind: `asked`, what the run was given; `says`, what a model wrote; `step`, what a tool took and gave.
-        head: Of a step which one, and how it ended.
-        text: What was written, taken or given, drawn harmless; what is masked anywhere in it is masked here.
+        kind: `asked`, the input of the run; `says`, a text of a model; `step`, a tool's input and output.
+        head: For a step, its path and status.
+        text: The content, escaped. What is masked anywhere in the run is masked here.
     """
 
     kind: Literal["asked", "says", "step"]
@@ -96,7 +96,7 @@ class Told(NamedTuple):
 
 
 def story_of(context: RequestContext, request: Request) -> list[Told] | None:
-    """Return what the record has of a request's run before it, oldest first; None where no run is kept."""
+    """Return what happened in a request's run before it, oldest first; None if the run is not stored."""
     store = context.settings.store
     try:
         known = bodies(store.get_run(request.run_id).steps)
@@ -113,7 +113,7 @@ def story_of(context: RequestContext, request: Request) -> list[Told] | None:
     except errors.RunNotFoundError:
         return None
     except _UNREADABLE:
-        return [Told("step", "", say("The steps of this run cannot be read."))]  # the call itself still can be decided
+        return [Told("step", "", say("The steps of this run cannot be read."))]  # the call can still be decided
 
 
 def _requests_of(body: Body) -> set[Any]:
@@ -123,7 +123,7 @@ def _requests_of(body: Body) -> set[Any]:
 
 
 def _masked_in(body: Body) -> frozenset[str]:
-    """Return the names whose values a step's own masked input does not show."""
+    """Return the names whose values are masked in a step's own input."""
     found, waiting = set[str](), [body.get("input")]
     while waiting:
         tree: Any = waiting.pop()
@@ -137,7 +137,7 @@ def _masked_in(body: Body) -> frozenset[str]:
 
 
 def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
-    """Return what is masked by its name in what a step was given or gave, and in the calls that a model asked for."""
+    """Return the values that are masked by name in a step's input and output, and in the calls that a model asked."""
     kept: dict[str, Any] = body.get("value") or {}
     reply: dict[str, Any] = body.get("reply") or {}
     trees = [json.loads(text) for text in (body.get("given"), kept.get("form")) if isinstance(text, str)]
@@ -146,7 +146,7 @@ def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
 
 
 def _secrets_of_request(request: Request) -> frozenset[str]:
-    """Return what is masked in the call of a request, also by a redactor that names nothing."""
+    """Return the masked values of a request's call, including those masked by a redactor rather than by name."""
     if not isinstance(request.subject, Call) or request.purged_at is not None:
         return frozenset()
     calls = {call.digest: call for call in (request.subject, request.effective)}
@@ -170,7 +170,7 @@ def _in_short(tree: Any) -> str:
 
 
 def _short(tree: Any, hidden: frozenset[str]) -> str:
-    """Return a value in short, its texts without what is masked: what is shortened first is not found any more."""
+    """Return a value shortened, after removing secrets from its texts: a shortened secret would not be found."""
     return _in_short(_scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
 
 

@@ -1,8 +1,8 @@
-"""Saved views: searches of the inbox that a reviewer named, for their own use or for everybody who signs in.
+"""Saved views: named searches of the inbox, for one reviewer or for everybody who signs in.
 
-A view is the address of a list, no more: it gives no right, and nothing of it stands in the journal. Views are records
-of the store, those of a person under a kind of their own. What is shared is changed and removed by who shared it, or by
-somebody with the role `lead`.
+A view is only the query string of a list: it grants no rights and is not in the journal. Views are records of the
+store; each person's have a kind of their own. A shared view can be changed and removed by the person who shared it, or
+by anybody with the role `lead`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class View(NamedTuple):
     """A saved view.
 
     Attributes:
-        words: The filters, as they stand in the address of the list.
-        is_shared: Whether everybody has it.
-        is_removable: Whether who looks may remove it.
+        words: The filters, as the query string of the list.
+        is_shared: Whether everybody sees it.
+        is_removable: Whether the reader may remove it.
     """
 
     key: str
@@ -46,7 +46,7 @@ class View(NamedTuple):
 
 
 def views_of(context: RequestContext) -> list[View]:
-    """Return the views of a person, and those of all, by name; none of those that somebody altered in the store."""
+    """Return a person's views and the shared ones, sorted by name. Records that were altered are left out."""
     found: list[View] = []
     for is_shared in (False, True):
         with suppress(errors.StoreCorruptError):
@@ -64,7 +64,7 @@ def views_of(context: RequestContext) -> list[View]:
 
 
 def change_view(context: RequestContext) -> Response:
-    """Save a view, in place of the one of this name, or remove one."""
+    """Save a view, replacing one of the same name, or remove one."""
     verb, store = context.http.path_params["verb"], context.settings.store
     is_shared = context.form.get("shared") == "yes"
     kind = _kind(context, is_shared=is_shared)
@@ -102,7 +102,7 @@ def _may_change(context: RequestContext, record: Record, *, is_shared: bool) -> 
 
 
 def _must_be_allowed(context: RequestContext, known: Record | None, *, is_shared: bool) -> None:
-    """Raise `HTTPException` where a view is there that this person may not change."""
+    """Raise `HTTPException` if the view exists and this person may not change it."""
     if known is not None and not _may_change(context, known, is_shared=is_shared):
         said = say(
             "somebody else shares it: they change it, or who has the role %(role)s; nothing was done", role=_LEAD
@@ -111,7 +111,7 @@ def _must_be_allowed(context: RequestContext, known: Record | None, *, is_shared
 
 
 def _filters(words: str) -> str:
-    """Return the filters among the words of an address; a cursor is none, it is of one look at the list."""
+    """Return only the filters of a query string, without the cursor, which belongs to one visit of the list."""
     return urlencode([(name, text) for name, text in parse_qsl(words) if name in FILTERS])
 
 
