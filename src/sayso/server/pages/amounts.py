@@ -1,6 +1,6 @@
-"""Which numbers of a call are amounts, by their names, and how the largest is shown in a list.
+"""Finds the amounts in a call by the names of its arguments, and formats the largest one for a list.
 
-A program may send a number of any size, so nothing here calculates with one: `-` raises `Overflow` for `1e9999999`.
+A program may send a number of any size, so nothing here does arithmetic: `-` raises `Overflow` for `1e9999999`.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _MOST_DIGITS, _LONGEST = 15, 40
 
 
 def names_currency(name: str) -> bool:
-    """Say whether the name of an amount says its currency, as `total_eur` does."""
+    """Return whether the name of an amount contains its currency, as in `total_eur`."""
     return _IN_CURRENCY.search(name.rpartition(".")[2]) is not None
 
 
 def is_currency(name: str) -> bool:
-    """Say whether the name of a text says that it is the currency of an amount."""
+    """Return whether an argument of this name is the currency of an amount."""
     return _CURRENCY.search(name.rpartition(".")[2]) is not None
 
 
 def currency_code(value: object) -> str | None:
-    """Return a code such as `EUR`, which can stand without quotes; None for all else."""
+    """Return a code such as `EUR`, which needs no quotes; None for anything else."""
     return value if isinstance(value, str) and _CODE.fullmatch(value) else None
 
 
 def amount_of(request: Request) -> Decimal:
-    """Return the largest number among the arguments that an amount's name says is one, such as `amount`; else 0."""
+    """Return the largest number among the arguments named as an amount, such as `amount`; 0 if there is none."""
     return max((number.copy_abs() for number, _ in _found(request)), default=Decimal(0))
 
 
 def amount_text(request: Request) -> str:
-    """Return the largest amount with its currency, where one is named beside it; empty where there is none."""
+    """Return the largest amount, with its currency if an argument beside it names one; empty if there is none."""
     number, unit = max(_found(request), key=lambda found: found[0].copy_abs(), default=(Decimal(0), None))
     if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
         return ""
@@ -66,6 +66,6 @@ def _amounts(value: Any, name: str = "", unit: str | None = None) -> Iterator[tu
     elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
         text = str(value)
         with suppress(InvalidOperation):
-            found = Decimal(text if len(text) <= _LONGEST else "nan")  # its beginning would be another number
+            found = Decimal(text if len(text) <= _LONGEST else "nan")  # a cut text would be another number
             if found.is_finite():
                 yield found, unit

@@ -1,9 +1,9 @@
-"""The arguments of a call as people read them on a page, and what an edit changes of them, line by line.
+"""Renders the arguments of a call for a page, and the changes of an edit line by line.
 
-Each argument is drawn by its type, in a box of its own. A plain text stands without quotes only where it cannot be
-taken for anything else; all other values are drawn as everywhere (`sayso.view.summary`). No value can leave its box, so
-a block of text needs no marks before its lines. Code is marked by classes alone; a text that the highlighter would draw
-in any other way than it stands is drawn without marks.
+Each argument is drawn by its type, in a box of its own. A plain text has no quotes only if it cannot be mistaken for
+anything else; all other values are drawn as elsewhere (`sayso.view.summary`). No value can leave its box, so the lines
+of a block need no prefix. Code is highlighted with CSS classes only; a text that the highlighter does not reproduce
+exactly is not highlighted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from sayso.model.request import Call
 from sayso.model.words import later, say
 from sayso.view.summary import Layout, empty_lines, gathered, is_empty, without_gaps
 
-# How long a text can take to be marked grows with it; an agent may send one that is made to be slow.
+# Limits, because highlighting and comparing take longer for longer texts, and an agent may send one made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3
-_MOST_PAIRED = 400  # lines of two arguments that are compared each time a page is drawn
+_MOST_PAIRED = 400  # lines of two arguments up to which their difference is shown on each page view
 _NAMED = {
     "sql": "sql", "statement": "sql", "diff": "diff", "patch": "diff", "python": "python", "bash": "shell",
     "shell": "shell", "command": "shell", "cmd": "shell", "json": "json",
@@ -54,7 +54,7 @@ _OF_DIFF = {"+": "h-inserted", "-": "h-deleted", "@": "h-comment"}
 
 
 def language_of(name: str, text: str) -> str | None:
-    """Return the language of a text that an argument of this name has; None where it is plain."""
+    """Return the language of an argument's text, judged by its content and the argument's name; None if plain."""
     if _DIFF.match(text):
         return "diff"
     if _SQL.match(text) and _SQL_GOES_ON.search(text):
@@ -63,7 +63,7 @@ def language_of(name: str, text: str) -> str | None:
 
 
 def in_sight(text: str) -> Markup:
-    """Return an escaped text for a page, in which neither empty lines nor spaces push anything out of a box."""
+    """Escape a text for a page, with long runs of spaces and empty lines collapsed so that they hide nothing."""
     lines = gathered(Markup.escape(text).split("\n"), lambda line: is_empty(line.striptags()))
     return Markup("\n").join(
         _EMPTY.format(empty_lines(line)) if isinstance(line, int) else _near(line) for line in lines
@@ -71,11 +71,11 @@ def in_sight(text: str) -> Markup:
 
 
 def _near(line: Markup) -> Markup:
-    return Markup(without_gaps(str(line), _SPACES))  # noqa: S704  it was escaped before
+    return Markup(without_gaps(str(line), _SPACES))  # noqa: S704  the line is escaped already
 
 
 def highlighted(text: str, language: str | None) -> Markup:
-    """Return a text, escaped for a page, with its keywords, strings, numbers and comments marked."""
+    """Escape a text for a page, with keywords, strings, numbers and comments highlighted."""
     if language is None or len(text) > _LONGEST:
         return Markup.escape(text)
     if language == "diff":
@@ -96,7 +96,7 @@ def _marked(kind: Any, part: str) -> Markup:
     known = next((name for parent, name in _CLASSES if kind in parent), None)
     if known is None or kind is Token:
         return Markup.escape(part)
-    # A mark never reaches over the end of a line, so that a line can be taken out.
+    # A span never crosses the end of a line, so that the text can be split into lines.
     return Markup("\n").join(_span(known, one) if one else Markup("") for one in part.split("\n"))
 
 
@@ -108,21 +108,21 @@ def _span(known: str, text: str) -> Markup:
 
 
 class Line(NamedTuple):
-    """A line of a difference: `+` where it is new, `-` where it goes, a space where it stays, `…` for those between."""
+    """A line of a difference; the sign is `+` (added), `-` (removed), a space (unchanged) or `…` (lines left out)."""
 
     sign: str
     text: Markup
 
 
 class Difference(NamedTuple):
-    """What an edit changes in one place; of a text with lines, these."""
+    """A change of an edit; for a text of several lines, with the lines of the difference."""
 
     change: Change
     lines: Sequence[Line] = ()
 
 
 def differences(changes: Sequence[Change], before: Call, after: Call) -> list[Difference]:
-    """Return what an edit changes, by lines where an argument is a text of several."""
+    """Return the changes of an edit; those of a text of several lines are compared line by line."""
     old, new = before.shown, after.shown
     texts = {escape(place([name], quoted)): (old[name], new[name], name) for name in old.keys() & new.keys()}
     found: list[Difference] = []
@@ -139,7 +139,7 @@ def _lines(name: str, one: str, other: str) -> Sequence[Line]:
         highlighted(escape(text, block=True), language_of(name, text)).split("\n") for text in (one, other)
     )
     if max(len(before), len(after)) > _MOST_LINES or before == after:
-        return ()  # only the ends of lines differ, or what no line shows: the whole values say it
+        return ()  # too long, or they differ only in line ends or the like: the caller shows both values
     found, ends = list[Line](), 0
     for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_CONTEXT):
         found += [Line("…", Markup(""))] if found or group[0][1] else []
@@ -164,7 +164,7 @@ _ZONE = re.compile(r"Z|[+-]\d\d:\d\d|\[")
 
 
 def zone_warnings(before: Call, after: Call) -> list[str]:
-    """Return of each date and time that got a zone by an edit, or lost the one that it had, that this is so."""
+    """Return a warning for each date or time that gained or lost its time zone in an edit."""
     old, new = before.shown, after.shown
     return [said for name in old if name in new for said in _zones(escape(name), old[name], new[name])]
 
@@ -185,16 +185,16 @@ def _zones(name: str, before: Json, after: Json) -> Iterator[str]:
             yield from _zones(name, one, other)
 
 
-# A browser takes a backslash for a slash: what follows one might be another host.
+# Browsers treat a backslash as a slash, so a text with one is not matched: its host might be another.
 _HOST = Markup('<span class="h-host">{}</span>')
 _WEB = re.compile(
     r"((?:https?|wss?|ftp|s3|git|ssh)://(?:[^\s/?#\\]*@)?)([^\s/?#@:\\]+)((?::\d+)?(?:[/?#][^\s\\]*)?)", re.IGNORECASE
 )
 _MAIL = re.compile(r"([^\s@/]+@)([^\s@/:\\]+\.[^\s@/:\\]+)()")
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
-_WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
-# What a text without quotes could be taken for: a number, a word of ours, a mask, an instant, another value's brackets,
-# a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
+_WIDTH = 56  # characters that fit into a card; wider lines would wrap anywhere
+# What an unquoted text could be mistaken for: a number, a keyword, a mask, an instant, a bracketed value, a value with
+# its type in front (`Path("/x")`, `b'a'`), a member of an enum.
 _MISTAKEN = re.compile(
     r"[-+.\u2010-\u2015\u2212\ufe63\uff0d]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|\*{3}.*"
     r"|\d{4}-\d\d-\d\d.*|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)|(?-i:[A-Z])\w*(?:\.\w+)+",
@@ -206,16 +206,16 @@ class Argument(NamedTuple):
     """One argument.
 
     Attributes:
-        name: As people see it.
+        name: The displayed name.
         kind: How it is drawn: `text`, `number`, `code`, `block`, `list`, `lines` or `masked`.
         text: The whole value, escaped.
-        size: For a block, how long it is.
-        items: For a list of short values, each of them.
-        key: What its field is called in the form; empty where it has none.
-        code: The text with its parts marked, where it is code.
-        language: Which.
-        lines: How two arguments differ, the old text and the new one; a row of its own in front of them.
-        is_rtl: Whether it is a text that is read from the right.
+        size: For a block, its length.
+        items: For a list of short values, its items.
+        key: Name of its field in the form; empty if it has none.
+        code: The highlighted text, if it is code.
+        language: The language of `code`.
+        lines: The difference between an old and a new argument, shown as a row before the two.
+        is_rtl: Whether it is a right-to-left text.
     """
 
     name: str
@@ -231,7 +231,7 @@ class Argument(NamedTuple):
 
 
 def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argument]:
-    """Return the arguments of a call, as its masked form shows them; `names` are those of its schema, in order."""
+    """Return the arguments of a call from its masked form; `names` are the parameters of its schema, in order."""
     keys = {name: f"f{at}" for at, name in enumerate(names)}
     named = fields_of(cast("Json", shown)) or {}
     found = list[Argument]()
@@ -247,7 +247,7 @@ def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argu
 
 
 def draw(name: str, tree: Json) -> Argument:
-    """Return one value as it is drawn; `name` is escaped."""
+    """Return one value as an argument to display; `name` must be escaped."""
     if isinstance(tree, str):
         return _text(name, tree)
     if tag_in(tree) == "$secret":
@@ -281,7 +281,7 @@ def _text(name: str, text: str) -> Argument:
 
 
 def _with_host(text: str) -> Markup | None:
-    """Return an address of the web or of mail with its host marked; None for all else."""
+    """Return a URL or mail address with its host highlighted; None for any other text."""
     found = _WEB.fullmatch(text) or _MAIL.fullmatch(text)
     if found is None:
         return None
@@ -290,7 +290,7 @@ def _with_host(text: str) -> Markup | None:
 
 
 def is_plain(text: str) -> bool:
-    """Say whether a text can stand without quotes: nothing is hidden in it, at its ends or between its words."""
+    """Return whether a text needs no quotes: it hides nothing, has no extra spaces, and cannot be mistaken."""
     return bool(text) and text == escape(text) == " ".join(text.split()) and not _MISTAKEN.fullmatch(text)
 
 

@@ -1,6 +1,6 @@
-"""What stands around a request that decides nothing: comments, who has it, how long it can be snoozed or extended.
+"""Actions on a request other than decisions: comments, claims and assignments, snoozes and extensions.
 
-`sayso.server.pages.request` draws it, and the forms do it (`sayso.server.pages.actions`).
+`sayso.server.pages.request` shows them, and `sayso.server.pages.actions` executes their forms.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LONGEST_NAME = 400
 
 
 class NotDoneError(Exception):
-    """A form that does nothing, because something is missing in it; its text says what."""
+    """A form is refused because something in it is missing or wrong; the message says what."""
 
 
 # -- comments ------------------------------------------------------------------------------------------------------
 
 
 class Remark(NamedTuple):
-    """A comment as the page shows it: who said it, when (ISO 8601 and in words), what, and whether it is to me."""
+    """A comment as the page shows it: author, time (ISO 8601 and relative), text, whether it mentions the reader."""
 
     by: str
     at: str
@@ -49,7 +49,7 @@ class Remark(NamedTuple):
 
 
 def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
-    """Return the comments among rows of the journal."""
+    """Return the comments among these rows of the journal."""
     me, now = (context.reviewer.identity, *context.stood_in_for), clock.now()
     return [
         Remark(
@@ -64,21 +64,21 @@ def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
 
 
 def colleagues(context: RequestContext) -> list[str]:
-    """Return the names of others who are signed in, as the form of an assignment takes them."""
+    """Return the other people who are signed in, by the names that the form of an assignment accepts."""
     me = context.reviewer.identity
     others = (one.identity for one in context.settings.sessions.people() if not one.identity.is_same(me))
     return sorted(one.subject if one.issuer == LOCAL else one.qualified for one in others)
 
 
 def instead_of(context: RequestContext, request: Request) -> str | None:
-    """Return the name of who has a request and is away, where this person stands in for them."""
+    """Return the name of the absent person who has claimed a request, if this person stands in for them."""
     claimed, me = request.claimed_by, context.reviewer.identity
     is_other = claimed is not None and not claimed.is_same(me) and request.state is State.PENDING
     return name_of(claimed) if claimed is not None and is_other and context.has(request) else None
 
 
 def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
-    """Return whom a name means: who is signed in, with their roles; else a name by the issuer of who writes it."""
+    """Return the signed-in person of a name, with their roles; else an identity, by default of the reader's issuer."""
     if len(name) > _LONGEST_NAME:
         raise NotDoneError(say("A name has at most %(most)s characters. Nothing was changed.", most=_LONGEST_NAME))
     known = [one for one in context.settings.sessions.people() if one.identity.goes_by(name)]
@@ -99,14 +99,14 @@ def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
 
 
 def snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
-    """Return for how long a request can be snoozed: it comes back before it ends."""
+    """Return the spans for which a request can be snoozed, those that end before it expires."""
     if request.state is not State.PENDING:
         return []
     return [(span, say(said)) for span, said in SNOOZES.items() if now + duration.parse(span) < request.expires_at]
 
 
 def snoozed_until(context: RequestContext, request: Request) -> str | None:
-    """Return until when this person has snoozed a request, ISO 8601; None where they have not."""
+    """Return until when this person has snoozed a request, in ISO 8601; None if they have not."""
     until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
     return None if until is None else clock.written(until)
 
@@ -115,7 +115,7 @@ def snoozed_until(context: RequestContext, request: Request) -> str | None:
 
 
 def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
-    """Return the ends that a request can be given and that are later than its own."""
+    """Return the spans from now that would extend a request or an approval."""
     end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
     if request.state not in {State.PENDING, State.APPROVED} or end is None:
         return []

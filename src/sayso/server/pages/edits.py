@@ -1,8 +1,8 @@
-"""What a submitted form changes of a call, or what it answers.
+"""Reads a submitted form: what it changes in a call, or what it answers.
 
-A field that was not sent, or came back as it was shown, is not part of the edit and keeps its exact value, secrets
-included; an object, a list or a dict of which one part was changed keeps the others. `sayso.reviews` checks the values
-by the function's types.
+A field that was not sent, or was sent back as shown, is not part of the edit and keeps its exact value, including
+secrets. An object, list or dict with one changed part keeps the others. `sayso.reviews` checks the values against the
+function's types.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LEFT_OUT = object()
 
 @dataclass
 class Edit:
-    """What a form changes.
+    """The changes in a form.
 
     Attributes:
-        widgets: The fields, with what was sent standing in them.
+        widgets: The fields, filled with what was sent.
         changes: New values of arguments.
-        left_out: Arguments that are to have their defaults.
-        problems: What cannot be read, `where: what is wrong`.
+        left_out: Arguments to omit, so that they get their defaults.
+        problems: What cannot be parsed, as `where: what is wrong`.
     """
 
     widgets: tuple[Widget, ...]
@@ -46,11 +46,11 @@ class Edit:
 
     @property
     def is_any(self) -> bool:
-        """Whether the form changes anything, or has what cannot be read."""
+        """Whether the form changes anything, or contains what cannot be parsed."""
         return bool(self.changes or self.left_out or self.problems)
 
     def given(self, request: Request) -> dict[str, Any]:
-        """Return the edit as `Review.approve` takes it; raises `InvalidChangesError`."""
+        """Return the edit as keyword arguments of `Review.approve`; raises `InvalidChangesError`."""
         if self.problems:
             raise InvalidChangesError(request.id, self.problems)
         if self.left_out:
@@ -58,19 +58,19 @@ class Edit:
         return {"changes": self.changes} if self.changes else {}
 
     def arguments(self, shown: Mapping[str, Json]) -> dict[str, Any]:
-        """Return all arguments, for an edit that leaves some out; what was not changed is as it was shown."""
+        """Return all arguments, for an edit that leaves some out; unchanged ones are as shown."""
         kept = {name: display(tree) for name, tree in shown.items() if name not in self.left_out}
         return kept | self.changes
 
 
 def edit_of(request: Request, form: Mapping[str, str]) -> Edit:
-    """Return what a form changes of the call of a request, as it stands."""
+    """Return what a form changes in the current call of a request."""
     schema = schema_of(request)
     return read_edit(argument_fields(request, schema), form, schema.classes)
 
 
 def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
-    """Return what a form changes of a call."""
+    """Return what a form with these fields changes in a call."""
     reader = _Reader(form, classes)
     edit = Edit(reader.filled(widgets), problems=reader.problems)
     for widget in widgets:
@@ -85,7 +85,7 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
 def read_answer(
     widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
 ) -> tuple[object, list[str], tuple[Widget, ...]]:
-    """Return the answer in a form, what cannot be read of it, and the fields as they were sent."""
+    """Return the answer in a form, its problems, and the fields filled with what was sent."""
     reader = _Reader(form, schema.classes)
     filled = reader.filled(widgets)
     (widget,) = widgets
@@ -94,7 +94,7 @@ def read_answer(
     if widget.is_needed and not form.get(widget.key, "").strip():
         missing = say("write an answer; there is none yet")
         return None, [f"{widget.path}: {missing}"], filled
-    if widget.kind == "json":  # any type at all: people type it as at a terminal
+    if widget.kind == "json":  # any type: parsed like an answer typed in a terminal
         try:
             return schema.parse("answer", _unified(form.get(widget.key, ""))), [], filled
         except SchemaError as error:
@@ -103,19 +103,19 @@ def read_answer(
 
 
 def _unified(text: str) -> str:
-    """Return a text with line ends as we write them; browsers send a carriage return, too."""
+    """Return a text with line feeds as line ends, because browsers send carriage returns as well."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class _Reader:
-    """Reads the fields of one form; a problem counts as unchanged."""
+    """Reads the fields of one form. A field with a problem counts as unchanged."""
 
     def __init__(self, form: Mapping[str, str], classes: Mapping[str, type]) -> None:
         self._form, self._classes = form, classes
         self.problems: list[str] = []
 
     def way(self, widget: Widget) -> Way:
-        """Return what is said of a field: a value, null, or nothing at all."""
+        """Return whether a field gives a value, null, or is left out."""
         offered: dict[str, Way] = {way: way for way in widget.ways}
         return offered.get(self._form.get(f"{widget.key}.way", widget.way), widget.way)
 
@@ -135,7 +135,7 @@ class _Reader:
             return _UNCHANGED
         way, new = self.way(widget), self.value(widget)
         if way == widget.way and (way == "value" or new is not _UNCHANGED):
-            return new  # whoever writes a value where there was none means that value
+            return new  # a value typed into an empty field counts without choosing “this value”
         if way != "value" and new is not _UNCHANGED:
             return self._refused(
                 widget, say("a value is given, and “%(way)s” is chosen; choose one of them", way=say(LABELS[way]))
@@ -151,11 +151,11 @@ class _Reader:
                 return self.value(widget, is_new=True) if new is _UNCHANGED else new
 
     def value(self, widget: Widget, *, is_new: bool = False) -> object:
-        """Return the value in a field, `_UNCHANGED` where it came back as it was shown.
+        """Return the value in a field, `_UNCHANGED` if it was sent back as shown.
 
         Args:
             widget: The field.
-            is_new: There was no value: what stands there counts, also where that is nothing.
+            is_new: The field had no value before, so its content counts even if it is empty or unchanged.
         """
         if widget.kind == "fields":
             return self._object(widget, is_new=is_new)
@@ -219,20 +219,20 @@ class _Reader:
 
     def _kept(self, part: Widget) -> object:
         try:
-            return value_of(part.tree, self._classes)  # with all that its plain JSON does not say, a time zone's name
+            return value_of(part.tree, self._classes)  # exact: plain JSON lacks the name of a time zone
         except ArgumentError:
             return display(part.tree)
 
 
 def _is_same(widget: Widget, sent: str) -> bool:
-    """Say whether a field came back as it was shown; some browsers leave out the seconds of a full minute."""
+    """Return whether a field was sent back as shown. Some browsers omit the seconds of a full minute."""
     if _unified(sent) == _unified(widget.value):
         return True
     return widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
 
 
 def _typed(widget: Widget, text: str) -> object:
-    """Return what was typed; raises `ValueError` where it cannot be a value."""
+    """Return the typed value of a text; raises `ValueError` if it cannot be parsed."""
     match widget.kind:
         case "bool":
             if text not in {"true", "false"}:
@@ -256,8 +256,8 @@ def _typed(widget: Widget, text: str) -> object:
 
 
 def _read_number(text: str) -> object:
-    """Return a number where one was typed: a strict type takes no text for it."""
+    """Parse a number, because strict types refuse a text. Other text is returned as it is, for validation."""
     try:
         return strict_json.loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
-    except ValueError:  # it has more digits than are read
+    except ValueError:  # too many digits
         return text

@@ -1,9 +1,9 @@
-"""A call's arguments, or a question's answer, as fields of a form; `sayso.server.pages.edits` reads what is sent.
+"""Builds form fields for a call's arguments or a question's answer; `sayso.server.pages.edits` reads what is sent.
 
-The fields are made from the JSON Schema that is stored beside a request, the same one that edits are checked by, so
-none of the program's code is needed. Each type gets the input that fits it, and the rest is edited as JSON: an input
-never hides a character or changes a value. Where a secret is masked, or the program's code would be needed to check a
-change, the field cannot be changed. Names and hints are escaped here.
+The fields are made from the JSON Schema that is stored with a request and that also validates edits, so the program's
+code is not needed. Each type gets a suitable input; other values are edited as JSON. An input never hides a character
+or changes a value. A field cannot be changed if it is a masked secret, or if validating a change needs the program's
+code. Names and hints are escaped here.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _WIDTH = 96
 _ONE_LINE = 60
 _ROOM = 60
 _DEEPEST, _MOST_PARTS, _MORE = 5, 60, 3
-_MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
-_ABSENT: Json = {"$absent": None}  # stands for a value where there is none
+_MOST_FIELDS = 1_000  # of a whole form, because references let a short schema have any number of parts
+_ABSENT: Json = {"$absent": None}  # placeholder for a missing value
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _TIMES: dict[str, tuple[Kind, re.Pattern[str]]] = {
@@ -53,29 +53,29 @@ _TIMES: dict[str, tuple[Kind, re.Pattern[str]]] = {
 
 @dataclass(frozen=True)
 class Widget:
-    """A field.
+    """A form field.
 
     Attributes:
-        kind: Which input it is; `fields` and `items` have parts, an `entry` is a name and its value that can be added
-            to a dict, and `fixed` cannot be changed.
-        value: What stands in the input.
-        key: What the input is called in the form.
-        name: The argument's or field's own name.
-        path: Where it stands, as problems name it: `order.lines`.
-        hint: What it may be, in a few words.
-        tree: The value as it stands, of the canonical form, masked; None where there is none.
-        drawn: The whole value, drawn by us, where the input may not show all of it.
+        kind: The kind of input; `fields` and `items` have parts, an `entry` is a new name and value for a dict, and
+            `fixed` cannot be changed.
+        value: Text in the input.
+        key: Name of the input in the form.
+        name: Name of the argument or field.
+        path: Its path, as problems name it, such as `order.lines`.
+        hint: A short description of valid values.
+        tree: The current value in canonical form, masked; None if there is none.
+        drawn: The whole value as text, if the input may not show all of it.
         limits: Attributes of the input.
-        options: For a choice, what is sent and what is read, in order.
-        parts: Those of an object, a list or an entry.
-        ways: What can be said of it: a value, null, or nothing at all.
-        way: What is said now.
-        proposed, proposed_way: Where an edit is shown again, what stood there before it.
+        options: For a choice, pairs of the value to send and the text to show, in order.
+        parts: The parts of an object, list or entry.
+        ways: What can be chosen: a value, null, or leaving it out.
+        way: The current choice.
+        proposed, proposed_way: If an edit is shown again, the value and choice before it.
         is_given: Whether it is sent with its object; a class sets some of its fields itself.
         problem: What is wrong with what was sent.
         entry: The name that was sent for an `entry`.
-        said: What it is called on the page, where the name is ours.
-        is_needed: Whether nothing, or only spaces, is refused.
+        said: Its label on the page, if not its name.
+        is_needed: Whether an empty or blank value is refused.
     """
 
     kind: Kind
@@ -103,7 +103,7 @@ class Widget:
 
     @property
     def label(self) -> str:
-        """The name as people see it."""
+        """The displayed name."""
         return self.said or escape(self.name)
 
     @property
@@ -113,18 +113,18 @@ class Widget:
 
     @property
     def can_change(self) -> bool:
-        """Whether anything of it can be changed."""
+        """Whether it, or any of its parts, can be changed."""
         has_parts = self.kind in {"fields", "items"}
         return self.kind != "fixed" and (not has_parts or any(part.can_change for part in self.parts))
 
     def labels(self) -> list[tuple[Way, str]]:
-        """Return the ways with their words."""
+        """Return the ways with their labels."""
         default = {"absent": say("leave out (%(default)s)", default=self.default)} if self.default else {}
         return [(way, default.get(way, say(LABELS[way]))) for way in self.ways]
 
 
 def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[tuple[Widget, ...], list[str]]:
-    """Return the fields with the problems that are about them, and the problems that are about none."""
+    """Return the fields with their problems, and the problems that belong to no field."""
     paths = {widget.path for widget in _walk(widgets)}
     found: dict[str, list[str]] = {}
     rest: list[str] = []
@@ -140,13 +140,13 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
 
 
 def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
-    """Return of each field with a problem how it is called in the form, and the problem with its place."""
+    """Return the key of each field with a problem, and the problem with the field's name."""
     found = [(one, one.said or one.path, one.problem) for one in _walk(widgets) if one.problem]
     return [(one.key, said if said.startswith(one.path) else f"{name}: {said}") for one, name, said in found]
 
 
 def _translated(problem: str) -> str:
-    """Return a problem, or `where: what is wrong`, in the reader's language; pages escape all of it."""
+    """Translate a problem, of the form `what is wrong` or `where: what is wrong`. Pages escape it."""
     where, colon, what = problem.partition(": ")
     said = translated(problem)
     return unisolated(f"{where}{colon}{translated(what)}" if said == problem and what else said)
@@ -164,10 +164,10 @@ def _marked(widget: Widget, found: dict[str, list[str]]) -> Widget:
 
 
 def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
-    """Return the fields of the call that would run, as it stands, in the order of its parameters."""
+    """Return the fields of the call that would run, in the order of its parameters."""
     builder = _Builder(schema)
     shown = fields_of(cast("Json", request.effective.shown)) or {}
-    # A gate gives all of its function's arguments, and one that is not shown is masked; a foreign call may do without.
+    # A gate sends all arguments of its function, so a missing one is masked. A foreign call may omit arguments.
     absent: Json = MASK if schema.is_own else _ABSENT
     made = [builder.argument(at, name, shown.get(name, absent)) for at, name in enumerate(schema.names)]
     more = [name for name in shown if name not in schema.properties]
@@ -175,7 +175,7 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
 
 
 def answer_fields(schema: Schema) -> tuple[Widget, ...]:
-    """Return the field of a question's answer, with nothing in it; a text has room for several lines."""
+    """Return the empty field of a question's answer; a text gets an input of several lines."""
     builder = _Builder(schema)
     made = (builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
     yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))
@@ -191,13 +191,13 @@ def answer_fields(schema: Schema) -> tuple[Widget, ...]:
 
 
 def _may_be_empty(schema: Schema, name: str) -> bool:
-    """Return whether a question's type says in its own words that a text with nothing in it is an answer."""
+    """Return whether the type of a question's answer explicitly allows an empty text."""
     node = schema.resolved(schema.properties[name])
     return node.get("minLength") == 0 or node.get("default") == ""
 
 
 class _Builder:
-    """Makes the fields of one form."""
+    """Builds the fields of one form."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -214,7 +214,7 @@ class _Builder:
         self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool,
         is_item: bool = False,
     ) -> Widget:  # fmt: skip
-        """Return the field of an argument, of a field of an object, or of an item, which can always be left out."""
+        """Return the widget for an argument, an object's field, or a list's item, which can always be left out."""
         part = cast("Node", part) if isinstance(part, dict) else {}
         path, key = _path(within, name), "f" + ".".join(map(str, steps))
         kind, can_be_null = self._without_null(part)
@@ -241,14 +241,14 @@ class _Builder:
         )  # fmt: skip
 
     def _hint(self, name: str, part: Node, within: str, *, is_choice: bool) -> str:
-        """Return what a value may be, as far as the field does not show it."""
+        """Return a description of valid values; empty if the input makes them obvious."""
         if is_choice:
             return "" if within else description_of(part)
         hint = kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), "")
         return "" if is_obvious(hint) else hint
 
     def _why_fixed(self, part: Node, kind: Node, tree: Json) -> str | None:
-        """Return why a field cannot be changed; None where it can."""
+        """Return why a field cannot be changed; None if it can."""
         if part.get("readOnly") is True and not self._has_code:
             return say("set by the class itself")
         if tree == MASK or tag_in(tree) == "$secret":
@@ -257,7 +257,7 @@ class _Builder:
         return say("can only be changed where the program's code is") if needs_code else None
 
     def _without_null(self, part: Node) -> tuple[Node, bool]:
-        """Return the type of a value that is not null, and whether it may be null."""
+        """Return the schema without null, and whether null is allowed."""
         found = self._schema.resolved(part)
         parts: list[Any] = found.get("anyOf") or found.get("oneOf") or []
         others = [one for one in map(self._schema.resolved, parts) if one.get("type") != "null"]
@@ -270,7 +270,7 @@ class _Builder:
                 return found, False
 
     def _typed(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
-        """Return the input of a type, None where it has none; `tree` is None where there is no value yet."""
+        """Return the input for a type; None if it has none. `tree` is None if there is no value yet."""
         items: Any = kind.get("items")
         if "enum" in kind:
             return _choice(kind["enum"], tree)
@@ -288,7 +288,7 @@ class _Builder:
         return _scalar(kind, tree)
 
     def _items(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
-        """Return a list of choices with a row for each, and rows for a few more."""
+        """Return a list of choices with a row per item, and a few empty rows."""
         items = [] if tree is None else items_of(tree)
         more = _MORE if tree is not None else len(self._schema.resolved(kind).get("enum", ()))  # no row can be added
         self._left -= 0 if items is None else len(items) + more
@@ -305,7 +305,7 @@ class _Builder:
         return Widget("items", parts=tuple(rows))
 
     def _mapping(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
-        """Return a dict of plain values with a row for each, and rows for a few more."""
+        """Return a dict of plain values with a row per item, and a few empty rows."""
         held = fields_of(tree) if tree is not None and class_in(tree) is None else None
         if (
             held is None
@@ -335,7 +335,7 @@ class _Builder:
         if held is None or len(steps) > _DEEPEST or len(properties) > _MOST_PARTS or self._left < 0:
             return None
         if tree is not None and class_in(tree) != _class_of(kind):
-            return None  # of a subclass, or not yet of this class
+            return None  # a subclass, or a value that is not of this class
         if held.keys() - properties.keys():
             return None
         required = kind.get("required", ())
@@ -346,7 +346,7 @@ class _Builder:
 
 
 def _path(within: str, name: str) -> str:
-    """Return where a field stands, as problems name it (`sayso.model.canonical.names.place`)."""
+    """Return the path of a field, as problems name it (`sayso.model.canonical.names.place`)."""
     if name.isidentifier():
         return f"{within}.{name}" if within else name
     return f"{within}[{json.dumps(name)}]" if within else json.dumps(name)
@@ -367,7 +367,7 @@ def _drawn(tree: Json) -> str:
 
 
 def _json(tree: Json) -> Widget:
-    """Return a value as JSON to be edited, with characters that cannot be seen as JSON escapes."""
+    """Return a field with the value as JSON, with invisible characters as JSON escapes."""
     text = json.dumps(display(tree), indent=2, ensure_ascii=False)
     if not _is_visible(text):
         text = "".join(one if one == "\n" or escape(one) == one else json.dumps(one)[1:-1] for one in text)
@@ -375,7 +375,7 @@ def _json(tree: Json) -> Widget:
 
 
 def _is_visible(text: str) -> bool:
-    """Say whether people see every character of a text for what it is; line feeds count as seen."""
+    """Return whether every character of a text is visible and unambiguous; line feeds count as visible."""
     return escape(text, block=True) == text
 
 
@@ -389,12 +389,12 @@ def _choice(values: list[Any], tree: Json) -> Widget | None:
 
 
 def _choice_text(choice: Any) -> str:
-    """Return a choice as it is read: a plain text that cannot be taken for anything else stands without quotes."""
+    """Return the label of a choice; a plain text that cannot be mistaken for anything else has no quotes."""
     return choice if isinstance(choice, str) and len(choice) <= _ROOM and is_plain(choice) else brief(choice, _ROOM)
 
 
 def _lines(tree: Json) -> Widget | None:
-    """Return a field with one item on each line, where every item is one plain line."""
+    """Return a field with one item per line; None if an item is not a plain line."""
     if tree is None:
         return Widget("lines")
     items = items_of(tree)
@@ -406,7 +406,7 @@ def _lines(tree: Json) -> Widget | None:
 
 
 def _scalar(kind: Node, tree: Json) -> Widget | None:
-    """Return the field of a single value; None where it has no input of its own."""
+    """Return the field of a single value; None if its type has no input."""
     match kind.get("type"):
         case "boolean":
             return _bool(tree)
@@ -439,14 +439,14 @@ def _number(tree: Json, kind: Node, fitting: Any) -> Widget | None:
 
 def _string(tree: Json, kind: Node) -> Widget | None:
     name = str(kind.get("x-sayso-type") or (kind.get("format") if kind.get("format") == "date" else "str"))
-    # A browser counts in UTF-16 units, so a limit of ours would refuse what the function takes; only the hint says it.
+    # Not `maxlength`: browsers count UTF-16 units, so it would refuse texts that the function accepts.
     limits = {"data-longest": str(kind["maxLength"])} if isinstance(kind.get("maxLength"), int) else {}
     if tree is None:
         return Widget("date" if name == "date" else "text", limits=limits)
     is_text = "x-sayso-type" not in kind or name == "str"
     text = str(display(tree))
     if not (isinstance(tree, str) if is_text else tag_in(tree) == f"${name}") or not _is_visible(text):
-        return None  # what stands here is not of the declared type, or cannot be seen: it is shown as what it is
+        return None  # not of the declared type, or with invisible characters: edited as JSON
     if name in _TIMES and _TIMES[name][1].fullmatch(text):
         return Widget(_TIMES[name][0], text, limits={} if name == "date" else {"step": "1"})
     if "\n" in text or len(text) > _ONE_LINE:

@@ -1,9 +1,9 @@
-"""The page of figures: how often people agree, how long they take, how often they decide in haste.
+"""The insights page: how often people approve, how long they take, and how often they decide in haste.
 
-The figures are computed from the newest requests of a store, up to a bound, so the cost does not grow with the store. A
-request counts for the day on which it was asked, in UTC; those that nobody decided are left out of the shares of
-decisions. Figures become the parts of bars and columns that a template draws as inline SVG. Reading them costs the
-store one look in a minute, however many people ask, and nothing on the page changes a gate.
+The figures are computed from the newest requests of a store, up to a limit, so the cost does not grow with the store. A
+request counts for the UTC day on which it was asked; undecided ones are left out of the shares of decisions. A template
+draws the figures as bars and columns in inline SVG. The store is read at most once a minute per window, however many
+people open the page. Nothing on the page changes a gate.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass
 class Tally:
-    """Decisions, counted.
+    """Counts of requests and decisions.
 
     Attributes:
-        asked: How many requests there are; for a reviewer, how many that person decided or voted on.
-        changed: How many of the approved ones were changed.
-        refused: Rejected, sent back or cancelled by a person.
-        expired: Those that ended without a decision.
-        withdrawn: Those that the program took back.
+        asked: Requests; for a reviewer, those that the person decided or voted on.
+        changed: Approved ones that were changed.
+        refused: Requests that a person rejected, sent back or cancelled.
+        expired: Requests that expired without a decision.
+        withdrawn: Requests that the program withdrew.
         spans: How long each decision took.
     """
 
@@ -63,7 +63,7 @@ class Tally:
     spans: list[timedelta] = field(default_factory=list[timedelta], repr=False)
 
     def add(self, request: Request, until: datetime) -> None:
-        """Count a request, and the decision that ended its wait."""
+        """Count a request with its decision or its current state; `until` is the current time."""
         if request.decision is not None and not request.decision.is_withdrawal:
             self.add_decision(request, request.decision)
             return
@@ -71,7 +71,7 @@ class Tally:
         if request.decision is not None:
             self.withdrawn += 1
         elif request.state is State.EXPIRED or request.expires_at <= until:
-            self.expired += 1  # also where nobody has written it down yet
+            self.expired += 1  # even if it is not recorded as expired yet
         else:
             self.waiting += 1
 
@@ -90,28 +90,28 @@ class Tally:
 
     @property
     def approval_rate(self) -> float | None:
-        """The share of approvals among what was approved or refused; None where nothing was."""
+        """The share of approvals among approved and refused requests; None if there are none."""
         decided = self.approved + self.refused
         return self.approved / decided if decided else None
 
     @property
     def hasty(self) -> int:
-        """How many decisions took less than `HASTE`."""
+        """The number of decisions that took less than `HASTE`."""
         return sum(span < HASTE for span in self.spans)
 
     @property
     def hasty_share(self) -> float | None:
-        """The share of these; None where nothing was decided."""
+        """The share of hasty decisions; None if there are no decisions."""
         return self.hasty / len(self.spans) if self.spans else None
 
     @property
     def median(self) -> timedelta | None:
-        """The span within which half of the decisions were taken."""
+        """The time within which half of the decisions were made."""
         return self._within(50)
 
     @property
     def p90(self) -> timedelta | None:
-        """The span within which nine of ten decisions were taken."""
+        """The time within which 90 % of the decisions were made."""
         return self._within(90)
 
     def _within(self, percent: int) -> timedelta | None:
@@ -119,7 +119,7 @@ class Tally:
 
 
 class Period(NamedTuple):
-    """A part of the time: from `begin`, up to the next one."""
+    """A period of days, from `begin` to the next period."""
 
     begin: datetime
     tally: Tally
@@ -127,16 +127,16 @@ class Period(NamedTuple):
 
 @dataclass(frozen=True)
 class Insight:
-    """What was found.
+    """The figures of a range of time.
 
     Attributes:
-        since, until: Which requests were looked at, by when they were asked.
-        whole: All of them.
+        since, until: The range in which the counted requests were asked.
+        whole: All requests.
         tools: By function, the most asked first; all questions together as `QUESTIONS`.
-        reviewers: By person, who decided most first.
-        periods: By day, or by several days where there are many.
-        hours: By the hour of the day, in UTC, at which they were asked; 24 of them.
-        is_cut: There were more than the bound, and only the newest were looked at.
+        reviewers: By person, the one with the most decisions first.
+        periods: By day, or by week for a long range.
+        hours: By the hour of the UTC day at which they were asked; 24 tallies.
+        is_cut: Whether there were more requests than the limit, so that only the newest were counted.
     """
 
     since: datetime
@@ -150,20 +150,20 @@ class Insight:
 
 
 def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> Insight:
-    """Return what the requests say that were asked in the days before `until`.
+    """Return the figures of the requests that were asked in the days up to `until`.
 
     Args:
-        store: Where they are.
-        until: The end, which is now as a rule.
-        days: How many days before it.
-        most: At most so many requests are read, the newest.
+        store: The store of the requests.
+        until: End of the range, usually now.
+        days: Number of days, including the day of `until`.
+        most: Limit of requests to read, newest first.
     """
     begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
     periods = [Period(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
     whole, is_cut, hours = Tally(), False, [Tally() for _ in range(24)]
     tools: dict[str, Tally] = {}
-    names: dict[str, Identity] = {}  # two spellings of one person are one, under the newest of them
+    names: dict[str, Identity] = {}  # spellings of one person are merged under the newest one
     reviewers: dict[Identity, Tally] = {}
     for request in requests_in(store, Filter(), since=begin):
         if whole.asked == most:
@@ -190,15 +190,15 @@ _MOST_DECISIONS = 10_000
 
 
 class Insights:
-    """What the requests of a store say, kept for a minute."""
+    """The figures of a store, cached for a minute."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()  # so that of many who ask at once one looks and the others wait for it
+        self._lock = threading.Lock()  # of concurrent page views, one computes and the others wait for its result
         self._cached: dict[int, tuple[Insight, Report]] = {}
 
     def of(self, days: int) -> tuple[Insight, Report]:
-        """Return what the requests of the last days say, and what they teach, at most a minute old."""
+        """Return the figures of the last days and the report of `sayso.learning`, at most a minute old."""
         with self._lock:
             now, cached = clock.now(), self._cached.get(days)
             if cached is None or not cached[0].until <= now < cached[0].until + _FRESH:
@@ -209,7 +209,7 @@ class Insights:
 
 
 def insights(context: RequestContext) -> Response:
-    """Show what the decisions of the last days say."""
+    """Show the figures of the last 7, 30 or 90 days."""
     days = context.query("days") or "30"
     if days not in map(str, WINDOWS):
         raise HTTPException(400, say("there are figures of %(days)s days", days=", ".join(map(str, WINDOWS))))
@@ -231,7 +231,7 @@ def insights(context: RequestContext) -> Response:
 
 
 class _Named(NamedTuple):
-    """Figures of a function, a person or a time: its name, and where its requests are listed, if that is anywhere."""
+    """The figures of a function, person or period, with the address where its requests are listed, or empty."""
 
     name: str
     link: str
@@ -239,7 +239,7 @@ class _Named(NamedTuple):
 
 
 def _tools(tools: Sequence[tuple[str, Tally]], history: Callable[..., str]) -> list[_Named]:
-    """Return functions by their short names, and by whole ones where two have the same; the history knows the short."""
+    """Return functions by short name, or by full name if two share it; links to the history use the short one."""
     short = [tool.rpartition(":")[2] for tool, _ in tools]
     count = Counter(short)
     return [
@@ -250,7 +250,7 @@ def _tools(tools: Sequence[tuple[str, Tally]], history: Callable[..., str]) -> l
 
 
 class Bar(NamedTuple):
-    """A line of a chart: a name, where its requests are listed, its parts (kind, place, width), and what it says."""
+    """A bar of a chart: its name, link, parts (kind, offset, width) and label."""
 
     name: str
     link: str
@@ -259,7 +259,7 @@ class Bar(NamedTuple):
 
 
 def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, said: str) -> Bar:
-    """Return a bar whose parts are shares of `whole`, in hundredths of its length, one after another."""
+    """Return a bar whose adjoining parts are percentages of `whole`."""
     at, parts = 0.0, list[tuple[str, float, float]]()
     for kind, count in counts:
         width = round(100 * count / whole, 2) if whole else 0.0
@@ -296,7 +296,7 @@ def _edited(taught: Report, history: Callable[..., str]) -> list[Bar]:
 
 
 def _hasty(reviewers: Sequence[_Named]) -> list[Bar]:
-    """Return which share of their decisions people took in less time than it takes to read."""
+    """Return a bar per person with the share of hasty decisions, the highest first."""
     found = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
     return [
         bar(row.name, row.link, [("hasty", row.tally.hasty)], len(row.tally.spans),
@@ -306,7 +306,7 @@ def _hasty(reviewers: Sequence[_Named]) -> list[Bar]:
 
 
 def _expired(tools: Sequence[_Named]) -> list[Bar]:
-    """Return which functions' requests end without a decision, and how often."""
+    """Return a bar per function with the share of its requests that expired, the most first."""
     found = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
     return [
         bar(row.name, row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
@@ -332,14 +332,14 @@ def _day(at: datetime) -> str:
 
 
 class Chart(NamedTuple):
-    """What a template draws: columns, and lines across, each with its height in hundredths and what it says."""
+    """A chart for a template: columns, and grid lines with their height in percent and their label."""
 
     columns: Sequence[Bar] = ()
     lines: Sequence[tuple[float, str]] = ()
 
 
 def counts_chart(periods: Sequence[Period]) -> Chart:
-    """Return how many were approved, refused and answered, and how many ended without a decision."""
+    """Return the chart of approved, answered, refused and expired requests per period."""
     kinds = (later("approved"), later("answered"), later("refused"), later("expired"))
     counted = [[(kind, getattr(period.tally, kind)) for kind in kinds] for period in periods]
     most = max((sum(count for _, count in counts) for counts in counted), default=0)
@@ -354,7 +354,7 @@ def counts_chart(periods: Sequence[Period]) -> Chart:
 
 
 def waits_chart(hours: Sequence[Tally]) -> Chart:
-    """Return, for each hour of the day, from the median to where nine of ten decisions were taken."""
+    """Return the chart of waiting times per hour of the day, from the median to the 90th percentile."""
     columns: list[Bar] = []
     for hour, tally in enumerate(hours):
         name, median, p90 = f"{hour:02}", tally.median, tally.p90
@@ -375,5 +375,5 @@ def waits_chart(hours: Sequence[Tally]) -> Chart:
 
 
 def _height(seconds: float) -> float:
-    """Return how high a span stands, in hundredths: each tenfold is as high as the one below it."""
+    """Return the height of a span in percent, on a logarithmic scale."""
     return round(98 * log10(min(max(seconds, 1), _LONGEST)) / log10(_LONGEST), 2)

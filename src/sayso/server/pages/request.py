@@ -1,6 +1,6 @@
-"""The page of one request. What its forms do is in `sayso.server.pages.actions`.
+"""The page of one request. `sayso.server.pages.actions` executes its forms.
 
-What would run comes first and is drawn by us; the program's own words stand apart, under a label that says whose they
+What would run comes first, rendered by sayso; the program's own texts are separate, under a label that says whose they
 are.
 """
 
@@ -57,16 +57,16 @@ _GONE = later("program gone: it ended, its run has no name, and nobody comes bac
 
 @dataclass(frozen=True)
 class Submitted:
-    """What a reviewer sent that decided nothing, to be shown again.
+    """A submitted form that decided nothing, to be shown again.
 
     Attributes:
-        refusal: Why it decided nothing.
-        problems: What does not fit, `where: what is wrong`.
+        refusal: Why it decided nothing; None for a preview.
+        problems: What is invalid, as `where: what is wrong`.
         widgets: The fields as they were filled in.
-        note: What was written beside them.
-        preview: What the edit would change; None where that was not asked for.
-        warnings: What of it is easily overlooked.
-        terms: The terms of a grant that are looked at.
+        note: The text of the note.
+        preview: What the edit would change; None if not asked for.
+        warnings: Effects of the edit that are easily overlooked.
+        terms: The terms of a grant to preview.
     """
 
     refusal: str | None = None
@@ -79,7 +79,7 @@ class Submitted:
 
 
 def show_request(context: RequestContext) -> Response:
-    """Show a request by its id; a beginning of it leads to the whole address."""
+    """Show a request by its id; a prefix of an id redirects to the full one."""
     asked = context.http.path_params["request_id"]
     request = context.review.get(asked)
     return request_page(context, request) if request.id == asked else redirect(context.path("r", request.id))
@@ -88,7 +88,7 @@ def show_request(context: RequestContext) -> Response:
 def request_page(
     context: RequestContext, request: Request, *, status: int = 200, sent: Submitted | None = None
 ) -> Response:  # fmt: skip
-    """Return the page of a request as it stands."""
+    """Return the page of a request in its current state."""
     now, sent, same_effect = clock.now(), sent or Submitted(), context.review.same_effect(request)
     entries = list(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id))
     asks = context.http.path_params.get("verb")
@@ -145,7 +145,7 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> list[t
 
 
 class _Arguments(NamedTuple):
-    """The arguments of a call, whose function they are for, and why they cannot be shown."""
+    """The arguments of a call, its function, and why the arguments cannot be shown, if so."""
 
     rows: Sequence[Argument]
     tool: str
@@ -161,13 +161,13 @@ def _arguments(request: Request) -> _Arguments:
         gone = say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}")
     try:
         names: Sequence[str] = list(schema_of(request).names)
-    except errors.StoreCorruptError:  # the page says so where its fields would be
+    except errors.StoreCorruptError:  # the page shows this error in place of the fields
         names = ()
     return _Arguments([] if gone else arguments_of(call.drawn, names), escape(call.tool), gone)
 
 
 class _Waiting(NamedTuple):
-    """A request in the list beside another one."""
+    """A row of the list beside a request."""
 
     id: str
     name: str
@@ -177,13 +177,13 @@ class _Waiting(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """What waits, beside a request.
+    """The list of pending requests beside a request.
 
     Attributes:
-        asked: The filters of the inbox from which it was opened.
+        asked: The filters of the inbox from which the request was opened.
         back: The address of that inbox.
-        place: Where this request stands in the list.
-        after: The request that is opened when this one is decided: the next that this person can decide.
+        place: Position of the request in the list, such as `3 of 20`.
+        after: Id of the request to open after this one is decided: the next that this person can decide.
     """
 
     rows: Sequence[_Waiting]
@@ -224,13 +224,13 @@ def _has_voted(context: RequestContext, request: Request) -> bool:
 
 
 class _Done(NamedTuple):
-    """The request with which something was done just before a page was opened.
+    """The request that was acted on just before this page opened.
 
     Attributes:
         undo: Until when its approval can be undone.
         snoozed: Until when this person has snoozed it.
-        by: To whom it was assigned; empty where it was not.
-        is_known: Whether that person is signed in, where sessions say so.
+        by: The person to whom it was assigned; empty if it was not.
+        is_known: Whether that person is signed in. True if no sessions are recorded.
     """
 
     row: Row
@@ -258,7 +258,7 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
 
 
 def _said(context: RequestContext, request: Request) -> str:
-    """Return where a request stands; that it can be undone goes with the button, when it cannot be any more."""
+    """Return the status of a request, without the hint that it can be undone, which disappears with the button."""
     is_approved = request.state is State.APPROVED
     is_held = is_approved and undo_of(context, request) is not None
     said = (card.decided if is_held else card.stands)(request, clock.now())
@@ -267,7 +267,7 @@ def _said(context: RequestContext, request: Request) -> str:
 
 
 def undo_of(context: RequestContext, request: Request) -> str | None:
-    """Return until when this person can undo what they decided, ISO 8601; None where they cannot."""
+    """Return until when this person can undo their decision, in ISO 8601; None if they cannot."""
     now, decision = clock.now(), request.decision or (request.votes[-1] if request.votes else None)
     if decision is None or decision.held_for is None:
         return None
@@ -279,11 +279,11 @@ def undo_of(context: RequestContext, request: Request) -> str | None:
 
 
 def why_not(context: RequestContext, request: Request, now: datetime) -> str | None:
-    """Return why this person cannot decide; None where they can. The store looks again when they do."""
+    """Return why this person cannot decide; None if they can. The store checks again when they decide."""
     if request.state is not State.PENDING:
         return None
     if context.has(request):
-        request = replace(request, claimed_by=context.reviewer.identity)  # who stands in is let past the claim
+        request = replace(request, claimed_by=context.reviewer.identity)  # the claim does not bar a stand-in
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
     except errors.DecisionRefusedError as fault:
@@ -292,7 +292,7 @@ def why_not(context: RequestContext, request: Request, now: datetime) -> str | N
 
 
 def fields_to_fill(request: Request) -> tuple[Widget, ...]:
-    """Return the fields of what a reviewer can change, or is to answer."""
+    """Return the fields that a reviewer can change, or must fill in to answer."""
     if is_read_only(request):
         return ()
     schema = schema_of(request)
@@ -310,20 +310,20 @@ def _title(request: Request) -> str:
 
 
 def _unverified(request: Request) -> list[str]:
-    """Return which words of the program stand apart: a summary that stands whole under the name, not again."""
+    """Return the program's texts to show separately, without a summary that is shown in full under the name."""
     is_whole = card.program_words(request, 160) == card.program_words(request, 9999)
     is_shown = is_whole and request.requester.issuer != TOKENS
     return [name for name in card.unverified(request) if not (name == "summary" and is_shown)]
 
 
 def _words(request: Request) -> dict[str, str]:
-    """Return what the program says, as texts; facts for the front end are drawn as values are."""
+    """Return the program's texts, escaped; its context is drawn as values."""
     names = ("title", "summary", "effect", "prompt", "description", "rule")
     found = {name: getattr(request, name) for name in names}
     words = {name: escape(text, block=True) for name, text in found.items() if text is not None}
     facts = dict(request.context or {})
     said = facts.get(MODEL_WORDS)
-    if request.requester.issuer != TOKENS and isinstance(said, str):  # of a token's program all is unverified anyway
+    if request.requester.issuer != TOKENS and isinstance(said, str):  # with a token all context is unverified
         words["model"] = escape(without_secrets(request, said), block=True)
         del facts[MODEL_WORDS]
     if facts:
@@ -336,7 +336,7 @@ def _words(request: Request) -> dict[str, str]:
 def _is_read_only(request: Request) -> bool:
     try:
         return is_read_only(request)
-    except errors.StoreCorruptError:  # the page says so where its fields would be
+    except errors.StoreCorruptError:  # the page shows this error in place of the fields
         return False
 
 
@@ -360,12 +360,12 @@ def _possible_actions(context: RequestContext, request: Request, reason: str | N
 
 
 def is_open(request: Request, kind: str) -> bool:
-    """Say whether a request of this kind still waits."""
+    """Return whether a request is of this kind and pending."""
     return request.state is State.PENDING and request.kind == kind
 
 
 def _argument_of(path: str) -> str:
-    """Return the argument in whose value a path leads, as it stands there."""
+    """Return the argument that a path begins with, quoted as in the path."""
     found = re.match(r'"(?:[^"\\]|\\.)*"|[^.\[]*', path)
     return path if found is None else found[0]
 
@@ -373,10 +373,10 @@ def _argument_of(path: str) -> str:
 def differences_of(
     request: Request, before: Call, after: Call, typed: Mapping[str, object] | None = None
 ) -> list[Difference]:
-    """Return what differs between two calls of a request, as its page shows it.
+    """Return the differences between two calls of a request, for its page.
 
-    `typed` is what somebody typed for some arguments. What they wrote where a value is masked is listed, and nothing
-    says whether it is another value: who may guess as often as they like would find it.
+    `typed` are the values that a person typed for some arguments. A value typed over a masked one is listed in any
+    case, equal or not: otherwise a person could find a secret by guessing.
     """
     found, shown = changed(before, after, request.redact), before.drawn
     for name, value in (typed or {}).items():

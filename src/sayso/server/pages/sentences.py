@@ -1,7 +1,7 @@
-"""English sentences that are made where nobody knows the reader, in the language of a page.
+"""Translates English sentences that are made where the reader's language is not known.
 
-What a schema, a grant or a report says is English: it is recorded, compared, and read by programs. Here it is found
-again by its form, each `%(name)s` standing for anything. A sentence that is not here stays as it is.
+The messages of schemas, grants and reports are English, because they are recorded, compared and read by programs. Here
+they are matched against patterns in which each `%(name)s` stands for any text. A sentence without a match is unchanged.
 """
 
 from __future__ import annotations
@@ -96,21 +96,21 @@ _FORMS = (
     later("from %(low)s to %(high)s"), later("one of %(values)s"), later("%(count)s or more different values"),
     later("%(count)s different values"),
 )  # fmt: skip
-"""The forms of sentences; where two fit, the first one counts."""
+"""The patterns of sentences; the first match counts."""
 
 _KINDS = frozenset({
     later("string"), later("number"), later("integer"), later("boolean"), later("array"), later("object"),
     later("list"), later("dictionary"), later("tuple"), later("set"), later("date"), later("datetime"), later("time"),
     later("decimal"), later("path"), later("String"), later("List"), later("Dictionary"), later("Tuple"), later("Set"),
 })  # fmt: skip
-_NESTED = frozenset({"what", "why", "forms"})  # in whose place a sentence stands, or a kind of value
+_NESTED = frozenset({"what", "why", "forms"})  # placeholders whose text is translated too
 _VALUE = re.compile(r"%\\\((\w+)\\\)s|%\((\w+)\)s")
 _COUNTED = re.compile(r"(?<=\\ )(characters|items|properties|bytes|digits|places)\b")
 _WORD = re.compile(r"\"?(\w+)\"?")
 
 
 def translated(sentence: str) -> str:
-    """Return a sentence in the language of the context; as it is where nothing here has its form."""
+    """Translate a sentence into the current language; return it unchanged if no pattern matches."""
     if spoken().catalogue is None:
         return sentence
     for pattern, form in _patterns():
@@ -129,7 +129,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 
 def _pattern(form: str) -> str:
-    """Return what matches a sentence of a form, in the singular, too."""
+    """Return a regular expression for a pattern, which also matches its singular."""
     several = {"characters": "characters?", "properties": "propert(?:y|ies)", "items": "items?", "bytes": "bytes?",
                "digits": "digits?", "places": "places?"}  # fmt: skip
     escaped = _COUNTED.sub(lambda word: several[word[1]], re.escape(form))

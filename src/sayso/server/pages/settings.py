@@ -1,7 +1,7 @@
-"""The settings page: the reader's language and devices, who is away, and, read only, what the server has.
+"""The settings page: the reader's language and devices, who is away, and the server's settings, read only.
 
-A reviewer turns notifications on here, and says that they are away; all other settings are made in `sayso.toml`, in
-the environment and by commands. Channels are described as by `sayso doctor`. No secret is shown, and nothing decides.
+Here a reviewer turns notifications on and declares themselves away; other settings are made in `sayso.toml`, in the
+environment or by commands. Channels are described as in `sayso doctor`. No secret is shown; the page decides nothing.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _LONGEST_DEVICE, _LONGEST_KEY = 60, 2_000
 
 
 def settings(context: RequestContext) -> Response:
-    """Show how this inbox is set up."""
+    """Show the settings page."""
     return page_of_settings(context)
 
 
 def send_test(context: RequestContext) -> Response:
-    """Send a message about no request through a channel of the settings file, and say how that went."""
+    """Send a test message through a channel of the settings file, and show the result."""
     name, tables = context.form.get("channel", ""), config.channel_tables()
     if name not in tables:
         raise HTTPException(404, say("there is no such channel in sayso.toml; nothing was sent"))
     context.count_test()
     try:
         registry.make(name, tables[name]).send(test_notification(name, context.settings.base_url))
-    except Exception as error:  # noqa: BLE001  a channel is somebody's code and somebody's network: its fault is shown
+    except Exception as error:  # noqa: BLE001  a channel is any code, on any network: show every error
         fault = escape(redaction.error_text(error, ())[:_ERROR_ROOM])
         said = say("The test message did not go out through %(name)s: %(fault)s", name=escape(name), fault=fault)
         return page_of_settings(context, status=502, said=said)
@@ -63,13 +63,13 @@ def send_test(context: RequestContext) -> Response:
 
 
 def set_language(context: RequestContext) -> Response:
-    """Keep the language in which a person reads the inbox, or leave it to the browser."""
+    """Store a person's language, or leave it to the browser."""
     choose_language(context.settings.store, context.reviewer.identity, context.form.get("tag", ""))
     return redirect(context.path("settings"))
 
 
 def go_away(context: RequestContext) -> Response:
-    """Say that this person is away, and who stands in meanwhile."""
+    """Record that this person is away, and who stands in."""
     try:
         to = person_named(context, context.field("to") or "")
         made = context.review.delegate(to, context.field("until") or "")
@@ -86,7 +86,7 @@ def go_away(context: RequestContext) -> Response:
 
 
 def come_back(context: RequestContext) -> Response:
-    """Say that this person is back."""
+    """Record that this person is back."""
     context.review.end_delegation()
     return redirect(context.path("settings"))
 
@@ -94,7 +94,7 @@ def come_back(context: RequestContext) -> Response:
 def page_of_settings(
     context: RequestContext, *, status: int = 200, said: str = "", away_fault: str = "", of_devices: str = ""
 ) -> Response:
-    """Return the page, with what is to be said of channels, of being away, or of devices."""
+    """Return the page, with a message about a channel (`said`), about being away, or about devices."""
     store = context.settings.store
     facts = [(say("address"), public_address(store.url)), (say("requests"), f"{store.count(Filter()):,}")]
     facts += [(say("schema"), str(newest_schema()))] if store.url.startswith("sqlite:") else []
@@ -115,7 +115,7 @@ def page_of_settings(
 
 
 def _devices(context: RequestContext) -> dict[str, Any]:
-    """Return the devices of who looks, the key that a browser needs to become one, and which one this browser is."""
+    """Return the reader's devices, with this browser's marked, and the key with which a browser subscribes."""
     push: Push = context.http.app.state.push
     here, now = device_key(context.http), clock.now()
     rows = [
@@ -126,7 +126,7 @@ def _devices(context: RequestContext) -> dict[str, Any]:
 
 
 def public_address(url: str) -> str:
-    """Return the address of a store without the name and password that may stand in it."""
+    """Return the address of a store with user name and password masked."""
     parts = urlsplit(url)
     if "@" in parts.netloc:
         url = urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))
@@ -159,13 +159,13 @@ def _standing(token: Token) -> str:
     return say("ended %(ago)s", ago=ago(token.expires_at, now))
 
 
-# -- notifications in one's own browsers: `sayso.server.push` sends them ---------------------------------------------
-# What one offers is checked again here, with the fingerprint that it carried: a request that changed since, or that the
-# policy wants looked at, is not approved.
+# -- notifications in the reader's browsers, which `sayso.server.push` sends -----------------------------------------
+# An approval from a notification is checked again here, with the fingerprint that it carried: a request that changed
+# since, or that must be approved on its page, is refused.
 
 
 def change_device(context: RequestContext) -> Response:
-    """Add this browser as a device, remove a device of one's own, or send a test message to it."""
+    """Add this browser as a device, or remove or test one of the reader's devices."""
     push: Push = context.http.app.state.push
     verb, me = context.http.path_params["verb"], context.reviewer
     key = context.form.get("key", "")
@@ -204,7 +204,7 @@ def _add_device(context: RequestContext, push: Push) -> Response:
 
 
 def approve_notified(context: RequestContext) -> Response:
-    """Approve a request from its notification, as it was shown there and as the policy lets it be."""
+    """Approve a request from its notification, if it is still what the notification showed and the policy allows it."""
     store, seen = context.settings.store, context.form.get("seen", "")
     request = context.review.get(context.http.path_params["request_id"])
     if not may_approve_there(store, request):
