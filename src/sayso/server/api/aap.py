@@ -53,7 +53,7 @@ __all__ = ["Webhooks", "error", "router"]
 _M = TypeVar("_M", bound=BaseModel)
 router = Router(kinds=("ask",))
 
-_LONGEST_POLL = 25  # seconds; the protocol's
+_LONGEST_POLL = 25  # seconds; the protocol's maximum
 _LONGEST_KEY, _LONGEST_NOTE = 200, 10_000
 _LONGEST_SPAN = parse_span("30d")
 _CONSUMABLE = frozenset({State.APPROVED, State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN, State.EXPIRED})
@@ -502,5 +502,5 @@ class Webhooks:
             raise DeliveryError(f"the webhook of {request.requester.subject} answered {status}; it is tried again")
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message is independent
-        """Do as `send`."""
+        """Send the outcome, as `send` does."""
         self.send(notification)

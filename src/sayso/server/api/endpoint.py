@@ -105,7 +105,7 @@ def principal_of(http: Http) -> Principal:
 
 
 async def _principal(http: Http) -> Principal:
-    """Do as `principal_of`, in a thread. A token seen before needs no read here: it is checked where the work runs."""
+    """Run `principal_of` in a thread. A token seen before needs no read here: it is checked where the work runs."""
     given = _authorization(http)
     if given and (text := _token_text(given)) is not None:
         tokens: Tokens = http.app.state.tokens

@@ -97,7 +97,7 @@ def _feedback(context: RequestContext, request: Request, seen: str) -> None:
     context.review.feedback(request.id, note or "", seen=seen)
 
 
-def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question stays as it is
+def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question cannot change
     answer: object = None
     if is_open(request, "question"):
         answer, problems, _ = read_answer(fields_to_fill(request), context.form, schema_of(request))

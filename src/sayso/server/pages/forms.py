@@ -290,7 +290,7 @@ class _Builder:
     def _items(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         """Return a list of choices with a row per item, and a few empty rows."""
         items = [] if tree is None else items_of(tree)
-        more = _MORE if tree is not None else len(self._schema.resolved(kind).get("enum", ()))  # no row can be added
+        more = _MORE if tree is not None else len(self._schema.resolved(kind).get("enum", ()))  # new: a row per choice
         self._left -= 0 if items is None else len(items) + more
         if items is None or max(len(items), more) > _MOST_PARTS or self._left < 0:
             return None
