@@ -19,16 +19,7 @@ import sayso
 from sayso import errors
 from sayso.stores.base import Store
 from tests.support.acting import held
-from tests.support.canaries import (
-    DEPTHS,
-    WORD,
-    Program,
-    assert_clean,
-    assert_clean_error,
-    canary,
-    secrets_in,
-    told_of,
-)
+from tests.support.canaries import DEPTHS, WORD, Program, assert_clean, assert_clean_error, canary, secrets_in, told_of
 
 
 def test_there_are_enough_canaries_at_every_depth(program: Program) -> None:

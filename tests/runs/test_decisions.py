@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import (
-    ApprovalResolution,
-    Tool,
-    Workflow,
-    load_run,
-    suspend,
-)
+from sayso import ApprovalResolution, Tool, Workflow, load_run, suspend
 from sayso.errors import ConfigError
 from sayso.runs.decisions import IgnoredDecisionWarning, IgnoredInputWarning
 from sayso.stores.base import Store

@@ -11,12 +11,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import (
-    Cancel,
-    Tool,
-    Workflow,
-    suspend,
-)
+from sayso import Cancel, Tool, Workflow, suspend
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.running import agent_of, answers, ids, paying, reason, started, yes

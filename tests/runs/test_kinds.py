@@ -15,14 +15,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import (
-    Agent,
-    Tool,
-    Workflow,
-    errors,
-    load_run,
-    suspend,
-)
+from sayso import Agent, Tool, Workflow, errors, load_run, suspend
 from sayso.runs.events import parse_event
 from sayso.runs.messages import ModelError
 from sayso.stores.base import Store

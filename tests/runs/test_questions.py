@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import (
-    Tool,
-    load_run,
-    suspend,
-)
+from sayso import Tool, load_run, suspend
 from sayso.runs.decisions import IgnoredDecisionWarning, ask_user, ask_user_multi, confirm
 from sayso.stores.base import Store
 from tests.conftest import Clock

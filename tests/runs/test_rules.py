@@ -13,12 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 import sayso
-from sayso import (
-    ApprovalPolicyDecision,
-    Tool,
-    load_run,
-    policy,
-)
+from sayso import ApprovalPolicyDecision, Tool, load_run, policy
 from sayso.errors import GrantRefusedError
 from sayso.stores.base import Store
 from tests.support.running import agent_of, paying, reason, started, yes

@@ -13,16 +13,7 @@ from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import (
-    ANSWER,
-    WORDS,
-    AdapterSuite,
-    Outcome,
-    Scene,
-    approve,
-    everything,
-    pending,
-)
+from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, Outcome, Scene, approve, everything, pending
 
 framework("pydantic_ai", "pydantic_ai")
 
