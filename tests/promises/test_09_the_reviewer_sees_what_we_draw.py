@@ -24,7 +24,7 @@ def test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked(world: Wor
     done = command("show", signal_.confirmation_id)  # which fails where a hidden character comes out raw
     ours, _, theirs = done.out.partition("the program says, unverified:")
     amounts = [line.split() for line in ours.splitlines() if line.strip().startswith("amount")]
-    assert amounts == [["amount", "1000000"]]
+    assert amounts == [["amount", "1,000,000"]]
     assert "alice<U+001B>[31m<U+202E><U+200B>" in ours
     assert "pay(amount=1)" not in ours.partition("warning:")[0]
     assert theirs.count("<U+202E>") >= 2
