@@ -373,6 +373,10 @@ async def _at_once(function: Callable[[], Any]) -> Any:
     return function()  # its pauses are those of the store
 
 
+def _random_bytes(size: int) -> bytes:
+    return _here().rng.randbytes(size)
+
+
 @contextmanager
 def simulated() -> Generator[Callable[[World | None], None]]:
     """Put simulated time, names, randomness and files in the place of the real ones; yields what sets the world."""
@@ -387,7 +391,7 @@ def simulated() -> Generator[Callable[[World | None], None]]:
         for module in (http_transport, jsonl_file, held, wait, run_worker, http):
             undo.enter_context(mock.patch.object(module, "time", _Time))
         for target, name, new in (
-            (ids, "_random", lambda: f"{_here().rng.getrandbits(128):032x}"),
+            (ids, "os", SimpleNamespace(urandom=_random_bytes)),
             (worker, "current", _current),
             (worker, "_exists", _exists),
             (worker, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
