@@ -29,15 +29,15 @@ from sayso.stores.base import Store
 
 
 class Asking:
-    """One question, asked now.
+    """A question that is being asked.
 
     Args:
-        text: What is asked.
-        schema: Which answers fit.
+        text: The question.
+        schema: The schema of the answer.
         here: The run in which it is asked.
-        occasion: Which runs' answers count for it; those that a call that blocks would find, when not given.
-        at: The place in a journaled run from which it is asked, where the run given does not know it: equal questions
-            of two places have two answers.
+        occasion: The runs whose answers apply. Defaults to those that a blocking call would find.
+        at: The place in a journaled run where it is asked, if `here` does not know it. Equal questions at two places
+            have two answers.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Asking:
         self._around = here.occasion_of_call(blocks=True) if occasion is None else occasion
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
         self._occasion = question_digest(text, schema.digest, 0)
-        # What a parent of this task has heard is asked anew as well.
+        # A question that was answered in a parent of this task is asked again as well.
         self._number = max(known.occasions.get(self._occasion, 0) for known in here.lineage())
         self._subject = Question(text, question_digest(text, schema.digest, self._number), schema.text, schema.digest)
 
     def find_or_ask(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
-        """Return the request of this question: the one that is known, else a new one. Durable then.
+        """Return the request of this question, an existing one or else a new one; durable on return.
 
         Raises:
             StoreError: The question could not be recorded.
@@ -65,11 +65,11 @@ class Asking:
     def answer(self, store: Store, request: Request) -> Effects[Any]:
         """Return the answer as a value of the type; the next equal question of this run is a new one.
 
-        The type's own validators see it here once more; the reviewer's process may not have had them.
+        The type's own validators check it here once more, because the reviewer's process may not have had them.
 
         Raises:
-            InvalidAnswerError: They refuse it.
-            StoreCorruptError: The row does not match the journal: this is not what was answered.
+            InvalidAnswerError: They reject it.
+            StoreCorruptError: The row does not match the journal, so this is not the recorded answer.
         """
         request = yield StoreCall(store.settle, request.id)
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
@@ -80,7 +80,7 @@ class Asking:
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
         for known in self._here.lineage():
             known.forget(request.id)
-        # Several tasks of the run may have asked this at once, and all of them have this one answer.
+        # Several tasks of the run may have asked this at once; all of them get this one answer.
         heard = self._here.occasions.get(self._occasion, 0)
         self._here.occasions[self._occasion] = max(heard, self._number + 1)
         return answer
@@ -121,7 +121,7 @@ class Asking:
         return (yield from open_request(store, request))
 
     def _finds(self, store: Store) -> Iterator[Callable[[], Request | None]]:
-        """Yield how to find the requests that may be this question's."""
+        """Yield functions that find the requests that may answer this question."""
         digest, left = self._subject.digest, self._around.adopted.get(self._subject.digest)
         if left is not None:
             yield partial(store.get, left)
@@ -131,12 +131,12 @@ class Asking:
 
 T = TypeVar("T")
 
-# Shapes live as long as somebody holds them, and who answers in this process should find the types themselves.
+# Kept alive, because live schemas are weakly referenced, and a reviewer in this process should find the types.
 _lately: deque[Schema] = deque(maxlen=128)
 
 
 class AskOptions(TypedDict, total=False):
-    """What `ask` takes beside the question and the type of its answer."""
+    """The options of `ask` besides the question and the type of its answer."""
 
     expires: timedelta | str
     roles: Collection[str]
@@ -159,22 +159,22 @@ def ask(question: str, **options: Any) -> Any:
     """Ask a person, wait for the answer, and return it as a value of the type.
 
     Args:
-        question: What is asked.
+        question: The question.
         type: `bool`, `str`, a number, an Enum, a `Literal`, a pydantic model, …; `str` by default.
         choices: The values to choose from, in place of a type.
         expires: How long the question waits.
-        roles: The one who answers must have one of these.
-        risk: A word of yours.
+        roles: The person who answers must have one of these.
+        risk: A word of your own.
         wait: `block` or `raise`, as for `sayso.gate`.
-        timeout: With `block`, how long to stand there before `ConfirmationRequired` is raised.
-        on_expiry: With `block`: `reject` raises `ConfirmationExpired`, `ask` asks anew.
-        store: Where the question lives, instead of the configured store.
+        timeout: With `block`, how long to wait before `ConfirmationRequired` is raised.
+        on_expiry: With `block`: `reject` raises `ConfirmationExpired`, `ask` asks again.
+        store: The store for the question, instead of the configured store.
 
     Raises:
         ConfirmationRequired: It waits for a person (with `wait="raise"`, after `timeout`, or when detached).
-        ConfirmationRejected: The person would not answer, or nobody did in time.
-        InvalidAnswerError: The answer came from where the type's own validators are not, and they refuse it here.
-        ConfigError: No answer of this type could be kept and checked.
+        ConfirmationRejected: The person refused to answer, or nobody answered in time.
+        InvalidAnswerError: The type's own validators, which the reviewer's process did not have, reject the answer.
+        ConfigError: An answer of this type cannot be stored and validated.
         StoreError: The question could not be recorded.
     """
     try:
@@ -240,7 +240,7 @@ def _asking(
 def _checked(
     question: object, expires: timedelta | str, roles: Collection[str], risk: object, store: object
 ) -> tuple[timedelta, Quorum]:
-    """Refuse options that cannot be used, before anything is asked."""
+    """Check the options before anything is asked."""
     if not isinstance(question, str):
         raise ConfigError(f"ask() takes a question as a text, not {question!r}")
     if risk is not None and not isinstance(risk, str):
@@ -251,7 +251,7 @@ def _checked(
 
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     if choices is None:
-        if isinstance(type, str):  # pydantic would look for a class of that name, and take anything where there is none
+        if isinstance(type, str):  # pydantic would take it for a forward reference, and accept anything
             raise ConfigError(f"type= takes a type, not the text {type!r}; nothing was asked")
         return str if type is None else type
     if type is not None:

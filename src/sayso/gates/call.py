@@ -1,7 +1,7 @@
 """One call through its gate: ask the rule, find or record the request, wait, start and execute.
 
-Everything here is a generator of effects (`sayso.effects`), so sync and async functions share it. How a call waits is
-up to its `Caller`. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
+Everything here is a generator of effects (`sayso.effects`), so that sync and async functions share it. A `Caller`
+decides how a call waits. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ _NOBODY = Caller()
 
 
 def current_request() -> Request | None:
-    """Return the request whose call is running here; None outside of a gated function.
+    """Return the request whose call is running here; None outside a gated function.
 
-    Its `id` is the same in every start of one approval: an idempotency key for the service that is called.
+    Its `id` is the same in every start of one approval, so it can be an idempotency key for the called service.
     """
     running = executing.get()
     return running[-1] if running else None
 
 
-def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
+def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
     gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
     request: Request | None = None,
 ) -> Effects[Attempt]:  # fmt: skip
-    """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the end.
+    """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the outcome.
 
-    Nothing is written for a call that the rule lets through. What is approved runs from the recorded arguments.
+    Nothing is written for a call that the rule allows. An approved call runs with the recorded arguments.
 
     Args:
-        gate: The gate of the function that is called.
-        store: Where its request lives.
+        gate: The gate of the function.
+        store: The store for its request.
         arguments: The arguments by name; None for those of `request`.
-        occasion: Where the call stands, and for whom it is made.
-        caller: Who makes it: how it waits, what a no raises, what is saved with it. It is closed at the end.
-        request: The request that the call waits for already, where its caller knows it. Then no rule is asked, unless
-            it has to be asked anew.
+        occasion: Where the call is made, and for whom.
+        caller: Who makes it: how it waits, what a rejection raises, what is saved with it. It is closed at the end.
+        request: The request that the call already waits for, if the caller knows it. The rule is then not asked, unless
+            the call has to be asked again.
 
     Raises:
-        ConfirmationRequired, ConfirmationRejected: What the caller raises for a call that waits, or got a no.
-        ConfigError: Another function, gated as the same tool, asked for this call.
+        ConfirmationRequired, ConfirmationRejected: Raised by the caller for a call that waits or was rejected.
+        ConfigError: Another function that is gated as the same tool asked for this call.
         PolicyError: A rule, prompt or hook failed.
         ArgumentError: An argument has no canonical form, or does not fit the function's own types.
-        KeyReusedError: The key was used for another call, or by a gate that asked for less.
+        KeyReusedError: The key was used for another call, or by a gate with weaker requirements.
         StartRefusedError: The call is running elsewhere, or its outcome is unknown.
         StoreError: The store failed.
-        OutcomeNotRecordedError: The call ran, and the store could not be told.
+        OutcomeNotRecordedError: The call ran, but its outcome could not be recorded.
     """
     asked, wanted, form = gate, occasion, "{}" if request is None else request.call.form
     waited: Request | None = None
@@ -104,7 +104,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
                     wanted = wanted_of(gate, occasion, verdict)
                     request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)
             match request.state:
-                case State.PENDING:  # what is decided meanwhile is found, and the rule may say otherwise by then
+                case State.PENDING:  # a decision made meanwhile is found, and the rule may decide otherwise by then
                     after = yield from caller.wait(waited := request)
                 case State.RUNNING:
                     after = yield from caller.running(request)
@@ -125,7 +125,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, read in one go
 def _unasked(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, caller: Caller, verdict: Verdict
 ) -> Effects[Attempt]:
-    """Let a call through, or refuse it, as the rule says without asking a person."""
+    """Run or refuse a call as the rule decides, without asking a person."""
     if verdict.kind == "deny":
         raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
     gate.check_bounds(arguments)
@@ -142,8 +142,8 @@ def _run(
     """Start and run an approved call, once; return how it ended.
 
     Returns:
-        How the call ended; or its request, where that changed and is to be looked at again; or None, where the call is
-        to be asked anew.
+        How the call ended; or its request, if that changed and must be looked at again; or None, if the call must be
+        asked again.
     """
     if request.state is State.UNKNOWN:
         found = yield from _look_into(gate, store, request, wanted, caller)
@@ -157,10 +157,10 @@ def _run(
     caller.begin(request)
     try:
         attempt = yield from execute(gate, store, request, wanted, caller)
-    except _CHANGED as refusal:  # since it was read; what it has become says the rest
+    except _CHANGED as refusal:  # since it was read; its new state decides
         caller.resume(request)
         after: Request = yield StoreCall(store.settle, request.id)
-        # A server gives out no further start before a person has answered something: to ask again changes nothing.
+        # A server grants no further start until a person has answered something, so do not try again.
         if isinstance(refusal, errors.AlreadyStartedError) and after == request:
             raise
         return after
@@ -169,13 +169,13 @@ def _run(
 
 
 def _closed(gate: Gate, store: ProgramStore, request: Request, caller: Caller) -> Effects[Attempt | None]:
-    """Return what the call of a key gave; None where the call is asked anew; raise what its request has become."""
+    """Return the result of a call with a key; None if the call is asked again; raise for a request that is closed."""
     match request.state:
         case State.DONE | State.FAILED if request.key is not None:
             value = yield from replay(gate, store, request)
             caller.happened(request)
             return Attempt(value, None)
-        case State.DONE | State.FAILED:  # it ended between being found and being read; the next call asks anew
+        case State.DONE | State.FAILED:  # it ended after it was found; the next call asks again
             raise started_before(request)
         case State.EXPIRED | State.CANCELLED if not (request.holds or request.key) and caller.asks_anew(request):
             return None
@@ -187,8 +187,8 @@ def _closed(gate: Gate, store: ProgramStore, request: Request, caller: Caller) -
 
 
 def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
-    """Return what the gate asks for of a call that its rule holds."""
-    # A rule that names who must agree does not mean those whom the gate would let in later, unless it says so.
+    """Return what the gate requires for a call that its rule holds."""
+    # If a rule names who must approve, the gate's own escalation does not apply, unless the rule adds one.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
     return occasion.asking_for(verdict.quorum or gate.quorum, escalation, gate.retries, idempotent=gate.idempotent)
 
@@ -196,10 +196,10 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
 def _is_taken_back(
     gate: Gate, store: ProgramStore, wanted: Occasion, request: Request, verdict: Verdict | None = None
 ) -> Effects[bool]:  # fmt: skip
-    """Withdraw a request that waits, or was approved, and is less than the gate asks for now; say whether it was.
+    """Withdraw an open request that has less than the gate now requires; return whether it was withdrawn.
 
     Raises:
-        KeyReusedError: It is less, and has a key: nothing could be asked in its place, so it stays.
+        KeyReusedError: It has less and has a key, so nothing could be asked in its place; it stays.
     """
     if request.state not in _OPEN:
         return False
@@ -221,17 +221,17 @@ def _is_taken_back(
 
 
 def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
-    """Return what is asked of a request where no rule is asked again; the stricter of gate and record counts."""
-    # A rule may have asked for other people than the gate does; only the record has their names.
+    """Return what is required of a request whose rule is not asked again; the stricter of gate and record applies."""
+    # A rule may have required other people than the gate does, and only the record has their names.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
     return occasion.asking_for(who.quorum, who.escalation, gate.retries, idempotent=gate.idempotent)
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:
-    """Let an approved edit wait anew that only the program can refuse: by its own types, or for another effect.
+    """Return an edit to its reviewers that only the program can reject: by its own types, or for another effect.
 
     Returns:
-        The request, which waits for its reviewers again; None where nothing speaks against a start.
+        The request, which waits for its reviewers again; None if nothing prevents a start.
     """
     if request.edited is None:
         return None
@@ -241,7 +241,7 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
         problems = [] if effect == request.effect else [_moved(effect, request)]
     if not problems:
         return None
-    # The row is compared with the journal first: sending an altered one back would hide that it was altered.
+    # First compare the row with the journal: returning an altered one would hide that it was altered.
     yield StoreCall(store.settle, request.id)
     return (yield StoreCall(store.send_back, request.id, requester(), problems))
 
@@ -258,18 +258,18 @@ def find_or_ask(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], wanted: Occasion, caller: Caller,
     verdict: Verdict = HOLD,
 ) -> Effects[Request]:  # fmt: skip
-    """Return the request that answers for a call here, as it stands by now, else a new one. Durable then.
+    """Return the current request that answers this call, or else a new one; durable on return.
 
     Args:
         gate: The function's gate.
-        store: Where requests live.
+        store: The store for requests.
         arguments: By name.
-        wanted: Where the call stands, and what a new request asks for.
+        wanted: Where the call is made, and what a new request requires.
         caller: Who records it.
-        verdict: What the rule says of it.
+        verdict: The rule's verdict.
     """
     form, schema = canonical.encode(arguments), gate.schema
-    if '"$' in form.text:  # only a tagged value can name a class
+    if '"$' in form.text:  # only a tagged value can contain a class
         canonical.check_round_trip(form, schema.classes)
     digest = call_digest(gate.tool, schema.digest, form.digest_input)
     if gate.key is not None or wanted.key is not None:
@@ -289,18 +289,18 @@ def find_or_ask(
             is_new = found.id == request.id
             if asks_first and not is_new and (found := (yield from _held_by_now(store, found))) is None:
                 continue  # it has just ended
-        if not (wanted.place or gate.is_self_contained):  # a journaled run knows its calls by their places
+        if not (wanted.place or gate.is_self_contained):  # a journaled run identifies its calls by their places
             gate.captured.check_asked(found.id, gate.tool)
         if is_new or not (yield from _is_taken_back(gate, store, wanted, found, verdict)):
             return found
-        # Asked of everybody: two programs that differ would else withdraw each other's requests for ever.
+        # Require both: otherwise two programs with different requirements would withdraw each other's requests forever.
         wanted = wanted.joined(found)
 
 
 def _held_by_now(store: ProgramStore, found: Request) -> Effects[Request | None]:
-    """Return a request as time has left it; None where it answers for no call any more.
+    """Return the settled request; None if it no longer answers a call.
 
-    An approval is compared with the journal when it is started; what ends the call here is compared by `settle`.
+    An approval is compared with the journal when it is started; a request that ends the call here, by `settle`.
     """
     if found.state not in _OPEN or is_due(found, clock.now()):
         found = yield StoreCall(store.settle, found.id)
@@ -310,7 +310,7 @@ def _held_by_now(store: ProgramStore, found: Request) -> Effects[Request | None]
 def _find(
     gate: Gate, store: ProgramStore, digest: str, own: str, occasion: Occasion, caller: Caller
 ) -> Effects[Request | None]:
-    """Return the request that answers for this call: its key's, one decided from here, the run's own, a parent's."""
+    """Return the request that answers this call: that of its key, one decided here, the run's own, or a parent's."""
     if occasion.key is not None:
         return (yield from find_keyed(gate, store, lambda: digest, occasion))
     if not caller.finds:
@@ -398,10 +398,10 @@ def _new_request(
 def _look_into(
     gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
 ) -> Effects[Attempt | Request | None]:  # fmt: skip
-    """Ask the gate's `verify=` hook about a call whose outcome is unknown, and record its answer.
+    """Ask the gate's `verify=` hook about a call with an unknown outcome, and record its answer.
 
     Returns:
-        What the call gave; or the request, to be started again; or None, where the call is to be asked anew.
+        How the call ended; or the request, if it is to be started again; or None, if the call is to be asked again.
 
     Raises:
         OutcomeUnknownError: Nobody can tell, and the call is not idempotent.
@@ -418,7 +418,7 @@ def _look_into(
     )  # fmt: skip
     try:
         resolved: Request = yield StoreCall(resolve, request.id, hook)
-    except errors.NotUnknownError:  # somebody else found out, and may have started it again: what became of that counts
+    except errors.NotUnknownError:  # somebody else resolved it, and may have started it again; its new state decides
         return (yield StoreCall(store.settle, request.id))
     if answer:
         caller.happened(resolved)
@@ -430,12 +430,12 @@ def _look_into(
 
 
 class Started(NamedTuple):
-    """The single right to run an approved call.
+    """The single right to run an approved call, granted.
 
     Attributes:
-        request: The request, running.
-        token: What `ProgramStore.finish` wants back.
-        args: The positional arguments to run with.
+        request: The request, which is running.
+        token: The token that `ProgramStore.finish` needs.
+        args: The positional arguments.
         kwargs: The keyword arguments.
     """
 
@@ -450,21 +450,21 @@ def execute(
 ) -> Effects[Attempt]:
     """Start an approved call, run it from its stored form, and record how it ended.
 
-    The start is durable before the call runs. An error of the call is a `failed` outcome. A call that is broken off
-    (cancellation, Ctrl-C, exit) is `unknown`, because nobody can say what it had done by then; so is one with an
-    ambiguous error (`sayso.gates.outcome`), which gets a note that says so.
+    The start is durable before the call runs. If the call raises an error, its outcome is `failed`. If it is
+    interrupted (cancellation, Ctrl-C, exit), its outcome is `unknown`, because its effect is not known; likewise after
+    an ambiguous error (`sayso.gates.outcome`), to which a note is added.
 
     Args:
         gate: The function's gate.
-        store: Where the request lives.
-        request: The request that is to be started.
-        wanted: What its approval must have; what its record and the gate say, when not given.
+        store: The request's store.
+        request: The request to start.
+        wanted: What its approval must satisfy. Defaults to the stricter of its record and the gate.
         caller: Who makes the call; what it saves of its run is stored together with the outcome.
 
     Raises:
-        StartRefusedError: Somebody else has the start, the approval ended, or the record was altered; nothing ran.
-        InvalidChangesError: The edited arguments do not pass the function's own validation; nothing ran.
-        OutcomeNotRecordedError: The call ran, and the store could not be told.
+        StartRefusedError: Somebody else started it, the approval ended, or the record was altered; nothing ran.
+        InvalidChangesError: The edited arguments fail the function's own validation; nothing ran.
+        OutcomeNotRecordedError: The call ran, but its outcome could not be recorded.
     """
     started = yield from begin(gate, store, request, wanted, caller=caller)
     before = executing.set((*executing.get(), started.request))
@@ -472,9 +472,9 @@ def execute(
         call = UserCall(gate.function, started.args, started.kwargs)
         attempt: Attempt = yield telemetry.executing(started.request, call)
     finally:
-        try:  # noqa: SIM105  `suppress` is three calls, in each call of a gate
+        try:  # noqa: SIM105  `suppress` would add three function calls to each call of a gate
             executing.reset(before)
-        except ValueError:  # a coroutine may be closed from a context that never had it
+        except ValueError:  # a coroutine may be closed in a context without it
             pass
     return (yield from end(gate, store, started, judged(gate, attempt), caller))
 
@@ -483,9 +483,9 @@ def begin(
     gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, by: str | None = None,
     caller: Caller = _NOBODY,
 ) -> Effects[Started]:  # fmt: skip
-    """Start an approved call, for this process or the worker `by`: the first half of `execute`, durable on return.
+    """Start an approved call, for this process or the worker `by`: the first half of `execute`; durable on return.
 
-    An approval that can still be undone is waited for.
+    If the approval can still be undone, it first waits until that time is over.
     """
     token, started = new_token(), None
     try:
@@ -495,7 +495,7 @@ def begin(
             except errors.ApprovalHeldError as held:
                 yield from caller.held_back(request, held.milliseconds / 1000)
         arguments = _approved_arguments(gate, started, wanted)
-        if gate.effect is not None:  # the effect that the start took is the one that these arguments have
+        if gate.effect is not None:  # the effect that the start took must be that of these arguments
             yield from _must_have_effect(gate, started, arguments)
         args, kwargs = gate.signature.spread(arguments)
     except errors.AlteredRequestError as refusal:
@@ -504,7 +504,7 @@ def begin(
         raise
     except (errors.StartRefusedError, GeneratorExit):
         raise
-    except BaseException as error:  # also a cancellation: the start may be recorded, and surely nothing ran
+    except BaseException as error:  # also a cancellation: the start may be recorded, and nothing ran
         yield from _failed_to_start(store, request, token, f"not run: {type(error).__name__}")
         raise
     telemetry.log("started", started)
@@ -526,12 +526,12 @@ def end(
     gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY, *,
     is_raised: bool = True,
 ) -> Effects[Attempt]:  # fmt: skip
-    """Record how a started call ended; where that fails, what it raised tells the program, if it `is_raised` there."""
+    """Record how a started call ended; if that fails, add a note to its error if it `is_raised`, else raise."""
     request, raised = start.request, attempt.raised
     is_resolved = False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
-    except BaseException as error:  # Ctrl-C, mostly: in a process that goes on, the call would count as running
+    except BaseException as error:  # usually Ctrl-C: if the process goes on, the call would stay `running`
         with suppress(errors.SaysoError):
             told = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
             yield StoreCall(store.finish, request.id, start.token, told, None)
@@ -555,12 +555,12 @@ def end(
 
 
 def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:
-    """Return the arguments to run with, read from the stored form; refuse them unless they are what was approved."""
+    """Return the arguments from the stored form, after checking that they are the approved ones."""
     call = request.effective
     arguments, digest_input = canonical.read(call.form, lambda: gate.schema.classes)
     digest = call_digest(gate.tool, gate.schema.digest, digest_input)
     decision = request.decision
-    # Every decision has a fingerprint, a no as well: only an approval lets the call run.
+    # Every decision has a fingerprint, even a rejection; only an approval allows a start.
     approved = decision.fingerprint if decision is not None and decision.verb == "approve" else None
     if digest != call.digest or request.fingerprint_of(digest) != approved:
         raise errors.AlteredRequestError(request.id)
@@ -579,7 +579,7 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
     lack = wanted.lack_of(request)
     if lack is not None:
         raise errors.AlteredRequestError(request.id, lack)
-    # `gated_call` asked this before the start; other callers may not have.
+    # `gated_call` checks this before the start; other callers may not.
     if request.edited is not None and (problems := refused_by_types(gate, request, request.edited)):
         raise errors.InvalidChangesError(request.id, problems)
     return arguments

@@ -1,8 +1,7 @@
 """How a call through a gate waits for a person, and what is saved of its run.
 
 `Caller` raises `ConfirmationRequired`, `sayso.gates.wait.Waiter` blocks, and a step of a run (`sayso.runs.engine`)
-pauses the run. `open_request` and `withdraw` are the two writes of a program before a start: it asks, or it stops
-waiting.
+pauses the run. `open_request` and `withdraw` are a program's two writes before a start: it asks, or it stops waiting.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from sayso.stores.program import ProgramStore
 
 
 class Block(NamedTuple):
-    """How to wait where the call stands.
+    """How to block until a decision.
 
     Attributes:
-        timeout: How long a call waits, however often it asks anew; None without end. The request itself does not end.
-        on_expiry: `reject` raises when the request expires meanwhile, `ask` asks anew.
-        is_quiet: Nothing is shown or asked here: a channel carries the request to a person.
+        timeout: How long a call waits in total, even if it asks again; None means no limit. The request stays pending.
+        on_expiry: If the request expires meanwhile, `reject` raises and `ask` asks again.
+        is_quiet: Show and ask nothing here, because a channel brings the request to a person.
     """
 
     timeout: timedelta | None = None
@@ -38,12 +37,12 @@ class Block(NamedTuple):
 
 
 def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
-    """Take back a request that nobody waits for any more, because of `error` where there is one.
+    """Withdraw a request that nobody waits for any more, because of `error` if there is one.
 
     Raises:
         StoreError: The store failed; the request may still be pending.
     """
-    verb = partial(store.withdraw, is_brief=True)  # whoever stops waiting must not be held up
+    verb = partial(store.withdraw, is_brief=True)  # do not delay a caller that stops waiting
     if isinstance(error, GeneratorExit):  # nothing can be awaited any more
         verb(request_id, requester(), why)
     else:
@@ -51,15 +50,15 @@ def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseExceptio
 
 
 def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
-    """Record a request, and return the open one of its fingerprint or key, this or an earlier one. Durable on return.
+    """Record a request, and return the open one with its fingerprint or key, new or existing. Durable on return.
 
-    A cancelled task or Ctrl-C may break this off when the request is stored already; it is withdrawn then. It stays
-    where somebody can come back to it: in a run with a name, or one that is saved together with it.
+    A cancellation or Ctrl-C may interrupt this after the request was stored; it is then withdrawn. It is not withdrawn
+    if a program can come back to it: in a run with a name, or one that is saved together with it.
     """
     if saved is not None or not is_random(request.run_id):
         found: Request = yield StoreCall(store.ask, request, saved)
     else:
-        left: list[bool] = []  # holds something once nobody waits any more
+        left: list[bool] = []  # not empty once nobody waits any more
         try:
             found = yield StoreCall(_opened, store, request, left)
         except BaseException as error:
@@ -73,96 +72,96 @@ def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None 
 
 def _opened(store: ProgramStore, request: Request, left: Sequence[bool]) -> Request:
     found = store.ask(request)
-    if left:  # a coroutine that is closed does not wait for this thread, and may have withdrawn too early
+    if left:  # a closed coroutine does not wait for this thread, and may have withdrawn too early
         with suppress(errors.SaysoError):
             drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
     return found
 
 
 class Caller:
-    """Who makes a call: what becomes of it where it must wait, and what of its run is saved together with it.
+    """Who makes a call: how it waits, and what is saved of its run.
 
-    The loop in `sayso.gates.call` asks this. Here it does not wait: what a person must decide first is raised.
+    The loop in `sayso.gates.call` uses this. This base class does not wait: it raises if a person must decide first.
     """
 
     finds = True
-    """Whether an earlier request for the same call is looked for; a run that saves its calls knows its own."""
+    """Whether to look for an earlier request of the same call; a run that saves its calls knows its own."""
 
     def allowed(self, gate: Any, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return what the function is called with where the rule lets the call through."""
+        """Return the arguments with which the function runs if the rule allows the call."""
         return gate.signature.spread(arguments)
 
     def passed(self, attempt: Attempt) -> None:
-        """Take note of how a call ended that the rule let through."""
+        """Called when a call that the rule allowed has ended."""
 
     ask = staticmethod(open_request)
 
     def wait(self, request: Request) -> Effects[None]:
-        """Wait until it is decided; may raise instead."""
+        """Wait until the request is decided, or raise."""
         yield from ()
         raise signals.ConfirmationRequired.of(request)
 
     def running(self, request: Request) -> Effects[Request]:
-        """Wait until a call that runs elsewhere has ended, and return its request; raises where nobody waits for it."""
+        """Wait until a call that runs elsewhere has ended, and return its request; raise if this caller cannot wait."""
         yield from ()
         raise started_before(request)
 
-    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  for those that look
-        """Say whether a call whose request expired or was withdrawn meanwhile is asked anew, or is refused."""
+    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  for subclasses
+        """Return whether a call whose request expired or was withdrawn is asked again; if not, it is refused."""
         return True
 
     def refused(self, request: Request) -> BaseException:
-        """Return what is raised for a no."""
+        """Return the exception for a rejection."""
         return signals.refused(request)
 
     def denied(self, reason: str) -> BaseException:
-        """Return what is raised where the rule denies the call; nobody was asked."""
+        """Return the exception for a call that the rule denies; nobody was asked."""
         return signals.ConfirmationDenied(reason)
 
-    def is_over(self, request: Request) -> bool:  # noqa: ARG002  for those that keep more than the request has
-        """Say whether the approval of a call that is about to start was given until an instant that has come."""
+    def is_over(self, request: Request) -> bool:  # noqa: ARG002  for subclasses
+        """Return whether the approval of a call that is about to start was limited to a time that is over."""
         return False
 
     def begin(self, request: Request) -> None:
-        """Take note that an approved call is about to start; may raise instead, and then it does not."""
+        """Called when an approved call is about to start; an exception prevents the start."""
 
-    def held_back(self, request: Request, seconds: float) -> Effects[None]:  # noqa: ARG002  for those that listen
-        """Wait until an approval that is about to start its call cannot be undone any more; may raise instead."""
+    def held_back(self, request: Request, seconds: float) -> Effects[None]:  # noqa: ARG002  for subclasses
+        """Wait until the approval of a call that is about to start can no longer be undone, or raise."""
         yield Pause(seconds)
 
     def resume(self, request: Request) -> None:
-        """Take note that it did not start after all, because its request changed meanwhile."""
+        """Called if the call did not start, because its request changed meanwhile."""
 
     def happened(self, request: Request) -> None:
-        """Take note that the call was found to have had its effect already; it is not made."""
+        """Called if the call has already had its effect, so that it is not made."""
 
-    def saving(self, attempt: Attempt) -> RunUpdate | None:  # noqa: ARG002  for those that save
-        """Return what of the run is to be saved in one transaction with how the call ended."""
+    def saving(self, attempt: Attempt) -> RunUpdate | None:  # noqa: ARG002  for subclasses
+        """Return what to save of the run, in the same transaction as the outcome of the call."""
         return None
 
     def saved(self) -> None:
-        """Take note that it is in the store."""
+        """Called when that is stored."""
 
-    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  for those that look
-        """Take note that the call was made."""
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  for subclasses
+        """Called when the call was made."""
         yield from ()
 
-    def break_off(self, error: BaseException) -> Effects[None]:  # noqa: ARG002  for those that wait
-        """Take back what nobody waits for any more, because the call ends with `error`."""
+    def break_off(self, error: BaseException) -> Effects[None]:  # noqa: ARG002  for subclasses
+        """Withdraw what nobody waits for any more, because the call ends with `error`."""
         yield from ()
 
     def close(self) -> None:
-        """Take note that the call is over."""
+        """Called when the call is over."""
 
 
 def started_before(request: Request) -> errors.AlreadyStartedError:
-    """Return what is raised where a call was started already, and nobody here waits for it."""
+    """Return the exception for a call that was already started, and for which the caller does not wait."""
     at = None if request.execution is None else request.execution.started_at
     return errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
 
 
 def not_found_again(what: str, pool: str) -> errors.ConfigError:
-    """Return the refusal of what would raise `ConfirmationRequired` where nobody could come back to it."""
+    """Return the error for a call that would raise `ConfirmationRequired` where no program could come back to it."""
     return errors.ConfigError(
         f"{what} would wait for a person in a thread of a pool ({pool}) outside of any run; nothing was asked and "
         "nothing ran. Such a thread serves one caller after another, so nobody could come back for the decision. Name "

@@ -1,8 +1,8 @@
 """The values that a gated function captures in its closure, its bound object or its `functools.partial`.
 
-Plain immutable values (text, numbers, enum members, tuples of these) are part of the fingerprint, in canonical form, as
-they are when the call is made; a variable that the function itself assigns is not. Other objects (an API client, a
-list) are compared by identity, in one process: no function takes up what another one with the same name has asked.
+Plain immutable values (text, numbers, enum members, tuples of these) are part of the fingerprint, in canonical form,
+with their values at the time of the call; a variable that the function itself assigns is not. Other objects (an API
+client, a list) are compared by identity, in one process: no function uses the request of another one of the same name.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NOTHING = object()
 
 
 class CapturedValues:
-    """What one function captures.
+    """The values that one function captures.
 
     Args:
         function: The function.
-        has_own_name: Whether its name tells its code; where a gate was given another one, its code is compared too.
+        has_own_name: Whether its name identifies its code. If a gate was given another name, the code is compared too.
     """
 
     def __init__(self, function: Callable[..., Any], *, has_own_name: bool = True) -> None:
@@ -42,15 +42,15 @@ class CapturedValues:
 
     @property
     def is_none(self) -> bool:
-        """Whether the function captures nothing, now and later, so that its name says all about it."""
+        """Whether the function can never capture anything, so that its name identifies it."""
         function = self._function
         is_closed = isinstance(function, FunctionType) and function.__closure__ is not None
         return self._has_own_name and not is_closed and not isinstance(function, MethodType | partial)
 
     def digest(self) -> str | None:
-        """Return the digest of the plain values; None where there are none.
+        """Return the digest of the plain values; None if there are none.
 
-        A variable may have been assigned since the last call.
+        It is computed again if a variable was assigned since the last call.
         """
         if self._cells is None or any(_content(cell) is not was for cell, was in self._cells):
             self._cells, self._objects, seen = [], [], set[int]()
@@ -64,7 +64,7 @@ class CapturedValues:
         return self._digest
 
     def check_asked(self, request_id: str, tool: str) -> None:
-        """Register that the function asked for a request, or found it; raises `ConfigError` where another one asked."""
+        """Register that the function asked for or found a request; raises `ConfigError` if another one asked for it."""
         asked = _asked.setdefault(request_id, self)
         if asked is not self and not asked.is_same(self):
             raise ConfigError(
@@ -75,7 +75,7 @@ class CapturedValues:
             _asked.pop(next(iter(_asked.keys())), None)
 
     def is_same(self, other: CapturedValues) -> bool:
-        """Say whether two functions captured the same objects; equal code counts as the same."""
+        """Return whether two functions captured the same objects; equal code counts as the same."""
         for each in (self, other):
             each.digest()
         ours, theirs = self._objects, other._objects
@@ -84,7 +84,7 @@ class CapturedValues:
         )
 
     def _forms(self, place: str, value: Any, seen: set[int]) -> Iterator[bytes]:
-        # By its real type: `isinstance` asks the object itself, and a proxy may have no answer here and now.
+        # By its real type: `isinstance` uses the object's `__class__`, which a proxy may not have here and now.
         kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]  # of Any
         if kind is FunctionType:
             yield from self._forms_of_function(place, value, seen)
@@ -106,7 +106,7 @@ class CapturedValues:
 
     def _forms_of_function(self, place: str, function: FunctionType, seen: set[int]) -> Iterator[bytes]:
         itself = self._function
-        # One that calls itself finds itself in its cell, behind its gate.
+        # A recursive function finds itself in its cell, behind its gate.
         if id(function) in seen or (place and inspect.unwrap(function, stop=lambda one: one is itself) is itself):
             return
         seen.add(id(function))
@@ -119,18 +119,18 @@ class CapturedValues:
             else:
                 cells.append((cell, _content(cell)))
                 yield from self._forms(f"{place}{name}", cells[-1][1], seen)
-        if place:  # its own defaults are arguments, those of a function behind it are hidden
+        if place:  # its own defaults are arguments; those of a captured function are hidden
             for index, hidden in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
                 yield from self._forms(f"{place}={index}", hidden, seen)
 
 
 _MOST = 10_000
 _asked: WeakValueDictionary[str, CapturedValues] = WeakValueDictionary()
-"""Which function asked for a request, the newest ones, for as long as its gate lives."""
+"""The function that asked for each recent request, as long as its gate exists."""
 
 
 def forget(request_id: str) -> None:
-    """Forget who asked for a request, whose call has ended."""
+    """Forget which function asked for a request whose call has ended."""
     _asked.pop(request_id, None)
 
 
@@ -150,7 +150,7 @@ def _is_plain(value: object) -> bool:
 
 @lru_cache(maxsize=256)
 def _assigned(code: CodeType) -> frozenset[str]:
-    """Return the names from outside that a function, or one inside of it, assigns."""
+    """Return the outer names that a function, or one inside it, assigns."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNS}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

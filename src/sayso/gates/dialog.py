@@ -1,7 +1,7 @@
-"""The dialog with a person at the terminal, as a call that blocks knows it.
+"""The interface through which a blocking call uses the terminal dialog.
 
-The dialog takes decisions, so it stands above the gate, in `sayso.terminal`. `sayso/__init__.py`, which runs before any
-other module of the package, offers it.
+The dialog makes decisions, so it is a layer above the gate, in `sayso.terminal`. `sayso/__init__.py`, which runs before
+every other module of the package, registers it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _load: Callable[[], Converse]
 
 
 def offer(load: Callable[[], Converse]) -> None:
-    """Say how the dialog is loaded, for the whole process."""
+    """Register how to load the dialog, for the whole process."""
     global _load  # noqa: PLW0603  one terminal for the process
     _load = load
 
 
 def converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:
-    """Ask the person at the terminal, and return the request as it stands then; `sayso.terminal.converse` says more."""
+    """Ask the person at the terminal, and return the request as it is then; see `sayso.terminal.converse`."""
     return _load()(store, request, is_over, is_left)
 
 
 def in_turn(
     store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]
 ) -> Future[Request]:  # fmt: skip
-    """Do as `converse` in a thread of its own, after the dialogs that tasks of this process asked for before.
+    """Run `converse` in a separate thread, after the dialogs that tasks of this process requested earlier.
 
-    Until its turn comes the future can be cancelled, and takes no thread.
+    Until its turn comes, the future can be cancelled and uses no thread.
     """
     return _thread().submit(contextvars.copy_context().run, converse, store, request, is_over, is_left)
 
@@ -52,4 +52,4 @@ def _thread() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_thread.cache_clear)  # a forked child has the pool and not its thread
+    os.register_at_fork(after_in_child=_thread.cache_clear)  # a forked child has the pool without its thread

@@ -37,7 +37,7 @@ OnReject = Literal["raise", "return"] | Callable[[signals.ConfirmationRejected],
 
 
 class RequestOptions(TypedDict, total=False):
-    """What functions, tools, agents and workflows take by one name; `gate` explains them."""
+    """The options that functions, tools, agents and workflows share; see `gate`."""
 
     always: bool
     expires: timedelta | str
@@ -54,7 +54,7 @@ class RequestOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """What functions and tools take beside that, by one name."""
+    """The further options that functions and tools share; see `gate`."""
 
     ambiguous: type[BaseException] | Collection[type[BaseException]]
     key: str | Callable[..., Any] | None
@@ -65,7 +65,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class ConfirmOptions(RequestOptions, CallOptions, total=False):
-    """The options of `sayso.confirm_first`, in both of its forms; `gate` explains them."""
+    """The options of `sayso.confirm_first`, in both of its forms; see `gate`."""
 
     when: bool | Callable[..., Any] | Policy
     prompt: str | Callable[..., Any] | None
@@ -77,7 +77,7 @@ class ConfirmOptions(RequestOptions, CallOptions, total=False):
 
 
 class WaitOptions(ConfirmOptions, total=False):
-    """The options of `gate` without `on_reject=`, which changes what its function returns."""
+    """The options of `gate` except `on_reject=`, which changes what its function returns."""
 
     wait: Wait
     timeout: timedelta | str | None
@@ -91,7 +91,7 @@ class GateOptions(WaitOptions, total=False):
 
 
 class _TextForNo(Protocol):
-    """The decorator that `gate(on_reject="return")` makes: its function may also return the text of a no."""
+    """The decorator that `gate(on_reject="return")` returns: its function may also return the text of a rejection."""
 
     @overload
     def __call__(
@@ -117,78 +117,77 @@ def gate(function: Callable[P, R], /, **options: Unpack[GateOptions]) -> Callabl
 def gate(function: None = None, /, **options: Unpack[GateOptions]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @trimmed
 def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Put a person's say-so in front of a function: `@gate`, `@gate(quorum=2)`, or `gate(function, quorum=2)`.
+    """Require a person's approval for a function: `@gate`, `@gate(quorum=2)`, or `gate(function, quorum=2)`.
 
-    A call that the rule holds is recorded and does not run. Once a person approved it, it runs from the recorded
-    arguments (as changed by the reviewer), at most once. The decorated function keeps its signature; `def` and
+    A call that the rule holds is recorded and does not run. After a person has approved it, it runs with the recorded
+    arguments (as changed by the reviewer), at most once. The decorated function keeps its signature. `def` and
     `async def` both work.
 
     Args:
         function: A plain function; its arguments must have a canonical form (see `sayso.model.canonical`). Plain,
-            immutable values in its closure count as part of the call. It does its work before it returns: a call that
-            returns a coroutine or a generator that is to do it raises `TypeError` and ends as `failed`; a task or
+            immutable values in its closure count as part of the call. It must do its work before it returns: a call
+            that returns a coroutine or generator with work to do raises `TypeError` and ends as `failed`; a task or
             another future may have begun, and ends as `unknown`.
         when: Which calls are held: `True`, or a callable that gets the call's arguments by name and returns `True`
-            (hold), `False` (let through, nothing is written) or a verdict of `sayso.policy`. Anything else, and
-            anything it raises, is a `PolicyError`, and the call does not run. A `sayso.policy.Policy` asks the rules of
-            a file; so does a gate without `when=` where the `sayso.toml` in effect has rules.
-        always: A person decides each call: what the rule or the policy would let through waits as well, and no grant
-            and no budget stands in. What they deny, and what they ask of a hold, still counts.
+            (hold), `False` (allow, nothing is written) or a verdict of `sayso.policy`. If it returns anything else or
+            raises, `PolicyError` is raised and the call does not run. A `sayso.policy.Policy` uses the rules of a file;
+            so does a gate without `when=` if the `sayso.toml` in effect has rules.
+        always: A person decides each call: a call that the rule or policy allows waits as well, and no grant or budget
+            can approve it. What they deny, and what they require for a hold, still applies.
         prompt: What the reviewer reads first; a text, or a callable that gets the arguments by name.
-        description: What the function does; its docstring's first line by default.
-        expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`), 24 hours by default. No
-            answer is a no.
-        approval_expires: How long an approval counts, 24 hours by default.
-        name: What the call is told apart by and shown as, in place of the function's own name; for a lambda, a partial,
-            a bound method or an object that is called, which have none. What these hide is not shown to the reviewer,
-            so say it here.
+        description: What the function does; by default the first line of its docstring.
+        expires: How long a request waits (`"90s"`, `"24h"`, `"7d"` or a `timedelta`), 24 hours by default. No answer
+            counts as a rejection.
+        approval_expires: How long an approval is valid, 24 hours by default.
+        name: The name that identifies and shows the call, in place of the function's own. Required for a lambda, a
+            partial, a bound method or a callable object, which have none. The reviewer does not see what these contain,
+            so say it in the name.
         quorum: How many distinct people must approve, 1 by default.
         roles: Each of them must have one of these.
-        redact: More names of arguments and fields to mask, at every depth, beside the usual ones. One that nothing
-            in the arguments or the result can have is refused.
+        redact: More names of arguments and fields to mask, at every depth, in addition to the default ones. A name that
+            nothing in the arguments or the result can have is an error.
         redactor: Gets a copy of the arguments and returns what people may see.
-        risk: A word of yours, e.g. `high`.
-        retries: How many further starts one approval gives a call that failed, none by default.
-        idempotent: The call may be started again, also after an unknown outcome; give the service the idempotency
-            key `sayso.current_request().id`.
-        verify: Asked about an unknown outcome with the arguments by name: `True` or `sayso.Happened(result)`, it
-            happened; `False`, it did not; `None`, it cannot tell.
-        wait: `block`, the default, waits where the call stands, asking on the terminal if there is one; `raise` raises
-            `ConfirmationRequired`, and calling again later goes on.
-        timeout: With `block`, how long to stand there before `ConfirmationRequired` is raised; the request stays.
-        on_expiry: With `block`: `reject`, the default, raises `ConfirmationExpired`, `ask` asks anew.
-        store: Where its requests live, instead of the configured store.
-        escalate_after: After this time, those whom `escalate_to` names may decide too, and channels say so.
-        escalate_to: Roles (texts) and `sayso.Reviewer` objects. How many must approve stays as it is.
-        notify_arguments: Messages that channels send may carry the arguments, masked; otherwise they carry none.
-        ambiguous: Exception classes, one or several, after which nobody knows whether the call took effect: it ends as
-            `unknown` and is not tried again by itself. Timeouts and lost connections of the usual libraries are known
+        risk: A word of your own, e.g. `high`.
+        retries: How often a failed call may be started again under one approval, 0 by default.
+        idempotent: Whether the call may be started again even after an unknown outcome. Give the service the
+            idempotency key `sayso.current_request().id`.
+        verify: Called for an unknown outcome with the arguments by name. Returns `True` or `sayso.Happened(result)` if
+            the call happened, `False` if it did not, `None` if it cannot tell.
+        wait: `block`, the default, waits, and asks on the terminal if there is one. `raise` raises
+            `ConfirmationRequired`; calling again later continues.
+        timeout: With `block`, how long to wait before `ConfirmationRequired` is raised; the request stays pending.
+        on_expiry: With `block`: `reject`, the default, raises `ConfirmationExpired`; `ask` asks again.
+        store: The store for its requests, instead of the configured store.
+        escalate_after: After this time, the people in `escalate_to` may decide too, and channels are notified.
+        escalate_to: Roles (texts) and `sayso.Reviewer` objects. The quorum does not change.
+        notify_arguments: Whether notifications may carry the arguments, masked; by default they carry none.
+        ambiguous: One or several exception classes after which the effect of the call is uncertain: it ends as
+            `unknown` and is not retried automatically. Timeouts and lost connections of common libraries are known
             (`docs/guides/survive-crashes.md` lists them). `raise sayso.NotExecuted(...)` says that nothing happened.
-        key: The occasion of a call in its run, which needs a name: a template over the arguments
-            (`"{order_id}"`) or a callable over them. The same key is asked once: it finds its request for ever, a
-            call that is done gives its stored result, one that runs elsewhere is waited for, and other arguments are
-            a `KeyReusedError`.
+        key: The occasion of a call in its run, which needs a name: a template over the arguments (`"{order_id}"`) or a
+            callable over them. A key is asked once and finds its request forever: a call that is done returns its
+            stored result, one that runs elsewhere is waited for, and other arguments raise `KeyReusedError`.
         effect: What a call does to the world, by a name that counts across runs and tools
-            (`"refund:{order_id}"`); a template or a callable. It starts once until it is known to have failed.
-        title: What people are to call the function; a text, a template or a callable. Marked as the program's words.
+            (`"refund:{order_id}"`); a template or a callable. It starts once, until it is known to have failed.
+        title: The function's name for people; a text, a template or a callable. Shown as the program's words.
         summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
-        suspends: Exception classes, one or several, by which the function stops for its framework: the call has not
-            ended, its start is given back, and the exception passes through. With `ConfirmationRequired` a call that
-            meets another gate keeps its approval and runs from its top again once that one was approved; without it,
-            such a call ends as `failed`.
-        on_reject: What a no gives to the caller: `raise`, the default, raises it, `return` returns its
-            `message_for_model`, a callable gets the `ConfirmationRejected`, and what it returns is returned.
+        suspends: One or several exception classes with which the function pauses for its framework: the call has not
+            ended, its start is given back, and the exception is passed on. With `ConfirmationRequired`, a call that
+            meets another gate keeps its approval and runs again from the beginning once that one is approved; without
+            it, such a call ends as `failed`.
+        on_reject: What the caller gets for a rejection: `raise`, the default, raises it; `return` returns its
+            `message_for_model`; a callable gets the `ConfirmationRejected`, and its result is returned.
 
     Raises:
         TypeError: The function is a generator, a context manager or a class, or has no name and was given none.
         ConfigError: An option cannot be used.
 
-    The decorated function raises, beside what the function itself does:
-        ConfirmationRequired: It waits for a person (with `wait="raise"`, after `timeout`, or when detached).
-        ConfirmationRejected: One of its kinds: the answer was no, or nobody waits for the call any more.
-        PolicyError, ArgumentError, StartRefusedError, StoreError: It was not run, for the reason that they say.
-        ConfigError: It would raise `ConfirmationRequired` in a thread of a pool, outside of a run with a name.
-        OutcomeNotRecordedError: It ran, and the store could not be told.
+    The decorated function raises, in addition to the function's own exceptions:
+        ConfirmationRequired: The call waits for a person (with `wait="raise"`, after `timeout`, or when detached).
+        ConfirmationRejected: Or a subclass: the call was rejected, or nobody waits for it any more.
+        PolicyError, ArgumentError, StartRefusedError, StoreError: The call did not run, for the reason given.
+        ConfigError: It would raise `ConfirmationRequired` in a thread of a pool, outside a run with a name.
+        OutcomeNotRecordedError: The call ran, but its outcome could not be recorded.
     """
     check_known("gate", options, GateOptions.__optional_keys__)
     return functools.partial(_gated, options=options) if function is None else _gated(function, options)
@@ -196,7 +195,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 @trimmed
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    if isinstance(function, staticmethod):  # the decorator stands above @staticmethod, and hands one back
+    if isinstance(function, staticmethod):  # the decorator is above @staticmethod, and returns one
         return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
     declared = {name: option for name, option in options.items() if name != "on_reject"}
     on_reject = checked_on_reject(options.get("on_reject", "raise"))
@@ -232,14 +231,14 @@ def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 def _named_after(wrapper: Callable[..., Any], function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    wrapper.__name__ = wrapper.__qualname__ = name  # stays where the function has no name of its own
+    wrapper.__name__ = wrapper.__qualname__ = name  # kept if the function has no name of its own
     return functools.update_wrapper(wrapper, function)
 
 
 def _bounded(
     gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """Return what to call the function of a gate that is off with: bounds and defaults of its types still count."""
+    """Return the arguments for the function of a disabled gate: bounds and defaults of its types still apply."""
     if gate.is_unbounded:
         return args, kwargs
     try:
@@ -283,26 +282,26 @@ def _declared(
 
 
 class _FunctionCaller(Waiter):
-    """The call of a decorated function, which may wait where it stands."""
+    """The call of a decorated function, which may block."""
 
     given: tuple[tuple[Any, ...], Mapping[str, Any]]
     recalled: scope.Recalled | None = None
 
     def allowed(self, gate: Gate, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return what was given, with defaults that only pydantic's Field has."""
+        """Return the given arguments, completed with defaults that only a pydantic `Field` has."""
         return gate.signature.spread(arguments) if gate.signature.fields else self.given
 
     def is_over(self, request: Request) -> bool:
-        """Say whether the run around it was given the approval until an instant that has come."""
+        """Return whether the enclosing run was given the approval until a time that is over."""
         return self.recalled is not None and self.recalled.is_over(request)
 
     def passed(self, attempt: Attempt) -> None:
-        """Note it for the run around it, which saves it with its next step, and then does not make the call again."""
+        """Record the result for the enclosing run, which saves it with its next step and does not repeat the call."""
         if self.recalled is not None:
             self.recalled.snapshot(attempt)
 
     def saving(self, attempt: Attempt) -> RunUpdate | None:
-        """Return what the run around it saves of its end."""
+        """Return what the enclosing run saves with the outcome."""
         return None if self.recalled is None else self.recalled.snapshot(attempt)
 
 
@@ -313,12 +312,12 @@ def call_function(
     """Take the call of a function through its gate, in the current run.
 
     Args:
-        gate: The gate of the function that is called.
+        gate: The gate of the function.
         args: The positional arguments of the call.
         kwargs: The keyword arguments.
         block: How to wait for the decision; None raises `ConfirmationRequired`.
-        store: Where the request lives, instead of the configured store.
-        on_reject: What a no gives to the caller.
+        store: The store for the request, instead of the configured store.
+        on_reject: What the caller gets for a rejection.
     """
     arguments = gate.signature.bind(args, kwargs)
     opened, run = config.default_store() if store is None else config.open_store(store), scope.current()
@@ -338,24 +337,24 @@ def _known(attempt: Attempt) -> Effects[Attempt]:
 
 
 def checked_on_reject(given: object) -> OnReject:
-    """Return what was given as `on_reject=`; raises `ConfigError` for what it does not take."""
+    """Return the value of `on_reject=`; raises `ConfigError` if it is not valid."""
     if given not in {"raise", "return"} and not callable(given):
         raise ConfigError(f"on_reject= takes 'raise', 'return' or a callable, not {given!r}")
     return cast("OnReject", given)
 
 
 def value_for_no(on_reject: OnReject, no: signals.ConfirmationRejected) -> Effects[Any]:
-    """Return what `on_reject=` gives a caller for a no."""
+    """Return what a caller gets for a rejection by `on_reject=`."""
     if not callable(on_reject):
         return no.message_for_model
     return (yield HookCall(functools.partial(on_reject, no), {}))
 
 
 def _given_for_no(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
-    """Give the caller of a call that got a no what the gate's author wants it to have."""
+    """Give the caller of a rejected call what the gate's author wants."""
     try:
         return (yield from effects)
-    except signals.ConfirmationRejected as no:  # the gate's own; what the function raises is in its attempt
+    except signals.ConfirmationRejected as no:  # the gate's own; an exception of the function is in its attempt
         return Attempt((yield from value_for_no(on_reject, no)), None)
 
 
@@ -365,7 +364,7 @@ def _first_line(function: Callable[..., Any]) -> str | None:
 
 
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Refuse at the decoration what would fail at the first call."""
+    """Reject at decoration what would fail at the first call."""
     kinds = {
         "description": (str | None, "a text"), "risk": (str | None, "a text"), "idempotent": (bool, "True or False"),
         "notify_arguments": (bool, "True or False"),

@@ -1,6 +1,6 @@
-"""What `sayso.hold` returns: a handle on a call that waits for a person, with the steps that are left to the program.
+"""What `sayso.hold` returns: a handle on a call that waits for a person, with the remaining steps for the program.
 
-`wait` waits; `once` runs the call and records its outcome, or `start` and `finish` do it by hand. `sayso.aio.Held` is
+`wait` waits. `once` runs the call and records its outcome; `start` and `finish` do so in two steps. `sayso.aio.Held` is
 the async version. Invariant: `once` and `start` hand out exactly the approved arguments, and only once.
 """
 
@@ -36,7 +36,7 @@ _NOES = {State.REJECTED, State.FEEDBACK, State.CANCELLED, State.EXPIRED}
 
 
 class HeldBase:
-    """What `Held` and `sayso.aio.Held` share: how the call stands, as it was last looked at."""
+    """The common part of `Held` and `sayso.aio.Held`: the call's state when it was last read."""
 
     def __init__(
         self, gate: Gate, store: Store, run: scope.Scope, occasion: scope.Occasion, given: dict[str, Any],
@@ -50,19 +50,19 @@ class HeldBase:
 
     @property
     def id(self) -> str | None:
-        """Id of the request; None where the rule allowed or denied the call and nobody was asked."""
+        """Id of the request; None if the rule allowed or denied the call and nobody was asked."""
         return None if self._request is None else self._request.id
 
     @property
     def request(self) -> Request | None:
-        """The request as it was last looked at; `refresh` looks again."""
+        """The request when it was last read; `refresh` reads it again."""
         return self._request
 
     @property
     def state(self) -> str:
-        """Its state when it was last looked at (`pending`, `approved`, `done`, ...); else `allowed` or `denied`.
+        """Its state when it was last read (`pending`, `approved`, `done`, ...), or else `allowed` or `denied`.
 
-        It does not change by itself: `refresh()` looks again, and so does each verb.
+        It does not change by itself: `refresh()` and every verb read it again.
         """
         if self._request is not None:
             return self._request.state.value
@@ -70,14 +70,14 @@ class HeldBase:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments that would run, with what a reviewer changed; real values, no secret is masked."""
+        """The arguments that would run, including a reviewer's changes; real values, secrets are not masked."""
         if self._request is None:
             return dict(self._given)
         return canonical.decode(self._request.effective.form, {})
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The arguments that a reviewer changed or added; one that was taken away is missing from `arguments`."""
+        """The arguments that a reviewer changed or added; a removed one is missing from `arguments`."""
         now = self.arguments
         return {n: value for n, value in now.items() if n not in self._given or _differ(self._given[n], value)}
 
@@ -89,7 +89,7 @@ class HeldBase:
         return None if self._request.decision is None else self._request.decision.comment
 
     def message_for_model(self) -> str:
-        """Return what to tell the model that asked; empty for a call that was approved as it stood without a note."""
+        """Return the message to the model that asked; empty if the call was approved unchanged and without a note."""
         if self._request is not None:
             return self._request.message_for_model()
         return "" if self._denial is None else not_run(self._gate.name, self._denial)
@@ -97,7 +97,7 @@ class HeldBase:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._gate.name!r} {self.id} {self.state}>"
 
-    # -- the verbs, as effects; `Held` and `sayso.aio.Held` drive them ------------------------------------------
+    # -- the verbs, as effects that `Held` and `sayso.aio.Held` drive -------------------------------------------
 
     def _refreshing(self) -> Effects[Request | None]:
         if self._request is not None:
@@ -133,12 +133,12 @@ class HeldBase:
             self._request = caller.latest or request
         if caller.has_run:
             self._attempt = attempt
-            with suppress(errors.StoreError):  # how the call ended counts, and not that the store fails by now
+            with suppress(errors.StoreError):  # the outcome of the call counts, even if the store fails now
                 yield from self._refreshing()
         return attempt
 
     def _once_allowed(self, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:
-        """Run a call that nobody was asked about; whoever asks this handle for it meanwhile gets what it gives."""
+        """Run a call that needs no decision; concurrent callers of this handle wait for its result."""
         from concurrent.futures import Future
 
         mine = Future[Attempt]()
@@ -149,12 +149,12 @@ class HeldBase:
             raise errors.SaysoError(f"the call of {self._gate.name} asks for its own result: it would wait for itself")
         if running is not mine:
             return (yield _Awaited(running))
-        mine.set_running_or_notify_cancel()  # a task that is cancelled while it waits cancels nothing
+        mine.set_running_or_notify_cancel()  # cancelling a task that waits must not cancel this
         before = _inside.set((*_inside.get(), self))
         try:
             attempt: Attempt = yield UserCall(function, (dict(self._given),), {})
         finally:
-            with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+            with suppress(ValueError):  # a coroutine may be closed in a context without it
                 _inside.reset(before)
         self._attempt = attempt
         mine.set_result(attempt)
@@ -173,16 +173,16 @@ class HeldBase:
             raise errors.OutcomeUnknownError(request.id)
         if request.state is not State.APPROVED:
             raise started_before(request)
-        gate = under_record(self._gate, request, self._occasion)  # its rule may say less by now than when it was asked
+        gate = under_record(self._gate, request, self._occasion)  # its rule may by now require less than before
         returned = yield from send_back(gate, self._store, request)
-        if returned is not None:  # what a reviewer changed does not fit: it waits again
+        if returned is not None:  # a reviewer's change is not valid: it waits again
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
         wanted = wanted_again(gate, self._occasion, request)
         try:
             self._started = yield from begin(gate, self._store, request, wanted, by)
         except errors.GrantEndedError:
-            raise  # it waits for a person now, which says more than that it waits
+            raise  # it waits for a person now, and this error says why
         except errors.NotApprovedError:
             request = yield from self._refreshing()
             if request is not None and request.state is State.PENDING:  # its approval was undone
@@ -254,7 +254,7 @@ _inside: ContextVar[tuple[HeldBase, ...]] = ContextVar("sayso_once", default=())
 
 
 class _Awaited:
-    """The effect of waiting for a call that another thread or task runs."""
+    """The effect that waits for a call which another thread or task runs."""
 
     def __init__(self, running: Future[Attempt]) -> None:
         self._running = running
@@ -269,10 +269,10 @@ class _Awaited:
 
 
 class _OnceCaller(Waiter):
-    """`once`: it waits for a call that runs elsewhere, and for no person.
+    """The caller for `once`: it waits for a call that runs elsewhere, but not for a person.
 
     Attributes:
-        latest: The request as the loop saw it last; None where it is the one that was given.
+        latest: The request as the loop last saw it; None if it is still the given one.
         has_run: Whether the call was made here.
     """
 
@@ -286,15 +286,15 @@ class _OnceCaller(Waiter):
     def running(self, request: Request) -> Effects[Request]:
         return _ended(self._store, request, self)
 
-    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  the handle is of this request
-        """Ask nothing anew: the handle is of this request."""
+    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  the handle is for this request
+        """Never ask again, because the handle is for this request."""
         return False
 
     def refused(self, request: Request) -> BaseException:
         self.latest = request
         return super().refused(request)
 
-    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  its request says it
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  the request tells
         yield from ()
         self.latest, self.has_run = request, True
 
@@ -307,94 +307,94 @@ def _ended(store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
 
 
 class Held(HeldBase):
-    """A call that waits for a person, or that a rule let through; made by `sayso.hold`.
+    """A call that waits for a person, or that a rule allowed; created by `sayso.hold`.
 
-    What it shows (`state`, `arguments`, `reason`, ...) is as it was last looked at: `refresh()` looks again.
-    Everything that it raises is what a gated function raises: `ConfirmationRequired` where it waits,
-    `ConfirmationRejected` for a no, a `StartRefusedError` where it cannot start.
+    Its attributes (`state`, `arguments`, `reason`, ...) show the last read state; `refresh()` reads it again. It raises
+    what a gated function raises: `ConfirmationRequired` if the call waits, `ConfirmationRejected` for a rejection, a
+    `StartRefusedError` if it cannot start.
     """
 
     def refresh(self) -> Request | None:
-        """Look at the request again and return it."""
+        """Read the request again and return it."""
         return driven(self._refreshing())
 
     def wait(self, timeout: timedelta | str | float | None = None) -> Self:
-        """Wait until the call is decided, and return this; what is approved has not run then.
+        """Wait until the call is decided, and return this handle; an approved call has not run yet.
 
         Args:
-            timeout: Seconds, or a span such as `"90s"`; without end when not given. The request stays.
+            timeout: Seconds, or a duration such as `"90s"`; no limit by default. The request stays pending.
 
         Raises:
             ConfirmationRequired: The timeout passed.
-            ConfirmationRejected: One of its kinds: the answer was no.
+            ConfirmationRejected: Or a subclass: the call was rejected.
         """
         driven(self._waiting(timeout))
         return self
 
     def once(self, function: Callable[[dict[str, Any]], R]) -> R:
-        """Run `function(arguments)` if it was approved and nobody has, and return its result.
+        """Run `function(arguments)` if the call was approved and has not run, and return its result.
 
-        Whoever asks with the same key gets the same result, in other threads and processes as well: they wait for the
-        one that runs. `function` gets the arguments as they were approved. What it raises is recorded and raised.
+        Everybody who asks with the same key gets the same result, even in other threads and processes: they wait for
+        the one that runs. `function` gets the approved arguments. An exception that it raises is recorded and raised.
 
         Raises:
             ConfirmationRequired: Nobody has decided yet.
-            ConfirmationRejected: The answer was no.
-            CallFailedError: It ran elsewhere, and failed.
-            OutcomeUnknownError: It was started, and nobody knows how it ended.
+            ConfirmationRejected: The call was rejected.
+            CallFailedError: It ran elsewhere and failed.
+            OutcomeUnknownError: It was started, and its outcome is unknown.
         """
         return driven(self._once(function)).unwrap()
 
     def start(self, *, by: str | None = None) -> dict[str, Any]:
-        """Take the one right to run the call, durable on return, and return the arguments as they were approved.
+        """Take the single right to run the call, durable on return, and return the approved arguments.
 
-        Then say how it ended: `finish`, `fail` or `unknown`. A process that ends before leaves it `unknown`. `by` names
-        another process that runs the call (`sayso.stores.worker`); it says how it ended by `request.execution.token`.
+        Then record how it ended: `finish`, `fail` or `unknown`. If the process ends before, it is `unknown`. `by` names
+        another process that runs the call (`sayso.stores.worker`) and ends it with `request.execution.token`.
 
         Raises:
             ConfirmationRequired: Nobody has decided yet.
-            ConfirmationRejected: The answer was no.
-            StartRefusedError: Somebody else has started it; nothing is to be run.
+            ConfirmationRejected: The call was rejected.
+            StartRefusedError: Somebody else has started it; the caller must not run it.
         """
         return driven(self._starting(by))
 
     def finish(self, result: Any = None) -> None:
-        """Record that the call was done, and what it gave. Durable on return.
+        """Record that the call was done, and its result. Durable on return.
 
         Raises:
-            StartRefusedError: This handle has not started the call, or has said before how it ended.
-            OutcomeNotRecordedError: The store could not be told; so do `fail` and `unknown`. Say it again.
+            StartRefusedError: This handle has not started the call, or has already recorded its outcome.
+            OutcomeNotRecordedError: The outcome could not be recorded (also `fail` and `unknown`). Try again.
         """
         driven(self._ending(Attempt(result, None)))
 
     def fail(self, error: Exception | str) -> None:
-        """Record that the call failed and surely had no effect. Durable on return."""
+        """Record that the call failed and certainly had no effect. Durable on return."""
         driven(self._ending(Attempt(None, as_error(error))))
 
     def unknown(self, error: BaseException | str) -> None:
-        """Record that nobody can say whether the call had its effect. Durable on return."""
+        """Record that it is unknown whether the call had its effect. Durable on return."""
         driven(self._ending(Attempt(None, as_error(error), is_ambiguous=True)))
 
     def withdraw(self, reason: str | None = None) -> None:
-        """Take the request back, if it waits or was approved and has not started."""
+        """Withdraw the request if it is pending, or approved and not started."""
         driven(self._withdrawing(reason))
 
     def send_back(self, *problems: str) -> None:
-        """Let an approved edit wait for its reviewers again, because the tool refuses what they changed.
+        """Return an approved edit to its reviewers because the tool rejects their changes.
 
-        The reviewers read `problems`, so that no value of an argument belongs there. Nothing happens where the request
-        is no approved edit any more.
+        The reviewers read `problems`, so these must not contain values of arguments. Does nothing if the request is not
+        an approved edit (any more).
         """
         driven(self._sending_back(problems))
 
     def result(self, timeout: timedelta | str | float | None = None) -> Any:
-        """Return what the call gave, whoever ran it; wait for the decision and for its end, and start nothing.
+        """Return the result of the call, whoever ran it; wait for the decision and the end, but start nothing.
 
         Raises:
             NotApprovedError: It is approved, and nobody has started it.
-            TimeoutError: It still runs after the timeout.
+            TimeoutError: It is still running after the timeout.
             ConfirmationRequired, ConfirmationRejected, CallFailedError, OutcomeUnknownError: As for `once`.
-            ValueNotKeptError: It is done, and its result was not kept (without a key, or over 1 MB).
+            ValueNotKeptError: It is done, but its result was not kept (it has no key, or the result is over 1 MB).
         """
         return driven(self._resulting(timeout))
 
@@ -412,7 +412,7 @@ def _span(timeout: timedelta | str | float | None) -> timedelta | None:
 
 
 def as_error(error: BaseException | str) -> BaseException:
-    """Return what is recorded where the program says in words how a call ended."""
+    """Return the exception to record if the program gives only a text."""
     return error if isinstance(error, BaseException) else RuntimeError(error)
 
 
@@ -421,7 +421,7 @@ def _differ(before: Any, after: Any) -> bool:
 
 
 def _over(waiter: Waiter, effects: Effects[R]) -> Effects[R]:
-    """Do what may wait; where it is broken off, take back what nobody waits for any more."""
+    """Run effects that may wait; if they are interrupted, withdraw what nobody waits for any more."""
     try:
         return (yield from effects)
     except BaseException as error:
@@ -438,7 +438,7 @@ def _sure(request: Request | None) -> Request:
 
 
 def driven(effects: Effects[R]) -> R:
-    """Run effects to their end in this thread; what they raise points at the program's own line."""
+    """Run effects to their end in this thread; tracebacks of their errors point at the program's own line."""
     try:
         return drive(effects)
     except BaseException as error:

@@ -1,6 +1,6 @@
 """`hold`: holds a call that is not a Python function, such as a foreign tool with a JSON Schema.
 
-It takes the first steps that `sayso.gate` takes by itself, checks and asks, and hands out a `Held` for the others.
+It does the first steps of `sayso.gate`, validating and asking, and returns a `Held` for the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sayso.stores.base import Store
 
 
 class HoldOptions(TypedDict, total=False):
-    """What `hold` takes beside the tool and its arguments; `hold` explains them."""
+    """The options of `hold` besides the tool and its arguments; see `hold`."""
 
     schema: Mapping[str, Any] | str | None
     key: str | None
@@ -61,28 +61,28 @@ class HoldOptions(TypedDict, total=False):
 
 
 def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:
-    """Hold a call that is no Python function, and return at once; durable then.
+    """Hold a call that is not a Python function, and return at once; durable on return.
 
     Args:
-        tool: Name of the tool: with the schema, what its calls are told apart by.
+        tool: Name of the tool; together with the schema, it identifies its calls.
         arguments: By name; JSON values, or others that have a canonical form.
-        schema: JSON Schema of the arguments (draft 2020-12, 2019-09 or 7), as a dict or text. The arguments are checked
-            by it, and what a reviewer changes too.
-        key: The occasion of the call in its run, such as a model's call id. The same key finds the same request for
-            ever, in other processes as well; with other arguments it is refused.
-        run: Name of the run; the current one (`sayso.run`) when not given. A key needs a run with a name.
+        schema: JSON Schema of the arguments (draft 2020-12, 2019-09 or 7), as a dict or text. It validates the
+            arguments and a reviewer's changes.
+        key: The occasion of the call in its run, such as a model's call id. The same key finds the same request
+            forever, even in other processes; with other arguments it is refused.
+        run: Name of the run; defaults to the current one (`sayso.run`). A key needs a run with a name.
         effect: What the call does to the world, across runs: a template over the arguments (`"refund:{order_id}"`) or
             a callable; as for `sayso.gate`.
-        title: What people are to call the tool, marked as the program's words.
+        title: The tool's name for people, shown as the program's words.
         description: What the tool does.
-        when, always: As for `sayso.gate`: a rule gets the arguments that it names. What it allows runs unrecorded.
+        when, always: As for `sayso.gate`: a rule gets the arguments that it names. An allowed call is not recorded.
         quorum, roles, redact, expires, approval_expires, store: As for `sayso.gate`.
         context: Facts for the reviewer's front end: JSON values.
-        withdraw_on_exit: As a context manager, take the request back on leaving while nobody has decided.
-        suspends: As for `sayso.gate`: what the function of `once` raises when it has not ended and is made again.
+        withdraw_on_exit: As a context manager, withdraw the request on leaving the block if nobody has decided.
+        suspends: As for `sayso.gate`: what the function of `once` raises if it has not ended and will run again.
 
     Raises:
-        TypeError: There is no such option.
+        TypeError: An option does not exist.
         ConfigError: An option cannot be used, or the key's run has no name. Nothing was asked.
         ArgumentError: An argument does not fit the schema, or has no canonical form.
         KeyReusedError: The key was used in this run for another call.
@@ -98,7 +98,7 @@ H = TypeVar("H", bound=HeldBase)
 def holding(
     kind: type[H], tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
 ) -> Effects[H]:  # fmt: skip
-    """Check and ask, as `hold` says; written once for its sync and async form."""
+    """Validate and ask, as `hold` does; shared by its sync and async forms."""
     check_known("hold", options, HoldOptions.__optional_keys__)
     key, run, context = options.get("key"), options.get("run"), options.get("context")
     texts: dict[str, Any] = {name: options.get(name) for name in ("effect", "title", "description")}
@@ -140,7 +140,7 @@ def holding(
 
 
 def _must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
-    """Refuse arguments that do not fit the schema.
+    """Check that arguments fit the schema.
 
     Raises:
         ArgumentError: One does not; nothing was asked.
@@ -153,7 +153,7 @@ def _must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
 
 
 def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mapping[str, Any]) -> None:
-    """Refuse options that cannot be used, before anything is asked."""
+    """Check the options before anything is asked."""
     if key is not None and (
         not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or key != key.strip()
     ):
@@ -167,7 +167,7 @@ def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mappi
 def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise TypeError(f"hold() takes the arguments by name, as a dict, not {arguments!r}; nothing was asked")
-    # The caller's own lists may change while it waits.
+    # A copy, because the caller may change its own lists meanwhile.
     return canonical.decode(canonical.encode(dict(arguments)).text, {})
 
 

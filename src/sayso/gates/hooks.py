@@ -40,7 +40,7 @@ _ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePa
 
 
 def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[Verdict]:
-    """Return what the gate's rule, or the policy file, says of a call with these arguments."""
+    """Return the verdict of the gate's rule, or of the policy file, on a call with these arguments."""
     policy = gate.policy()
     if policy is None:
         if gate.when is True:
@@ -64,15 +64,15 @@ def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: 
         )  # fmt: skip
     except errors.PolicyError:  # it quotes no argument
         raise
-    except Exception as error:  # noqa: BLE001  whatever is wrong with the rules or the schema, the call is not run
+    except Exception as error:  # noqa: BLE001  whatever is wrong with the rules or the schema, the call does not run
         refuse(gate, str(policy), error, arguments)
 
 
 def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
-    """Return the gate as it is for a recorded request: with the masks and the effect of the rule that held it.
+    """Return the gate for a recorded request, with the masks and the effect of the rule that held it.
 
     Raises:
-        PolicyError: A reviewer changed the arguments, and the rule that named the effect is gone.
+        PolicyError: A reviewer changed the arguments, and the rule that named the effect no longer exists.
     """
     names = tuple(name for name in request.redact if name not in gate.redact)
     effect = None
@@ -97,7 +97,7 @@ def _effect_of_rule(gate: Gate, request: Request, occasion: Occasion) -> str:
 def note_denial(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
 ) -> Effects[str]:
-    """Note in the journal that the rule denied a call; return why."""
+    """Write to the journal that the rule denied a call; return the reason."""
     secrets = secrets_among(gate, arguments)
     reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
     rule = verdict.rule or gate.rule
@@ -108,7 +108,7 @@ def note_denial(
 
 
 def note_allowed(gate: Gate, store: ProgramStore, occasion: Occasion, verdict: Verdict) -> Effects[None]:
-    """Note in the journal that a rule with `log` let a call through; durable before the call runs."""
+    """Write to the journal that a rule with `log` allowed a call; durable before the call runs."""
     detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": occasion.key}
     yield StoreCall(store.note, occasion.run_ids[0], "allowed", requester(), detail)
 
@@ -121,13 +121,13 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
         asked = gate.hook_call(rule, arguments, partial(_forms, arguments))
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None
-    except Exception as error:  # noqa: BLE001  user code: whatever it raises means that the call is not run
+    except Exception as error:  # noqa: BLE001  user code: any error means that the call does not run
         refuse(gate, gate.rule, error, arguments)
     if lost is not None:
         raise errors.PolicyError(f"{gate.rule} of {gate.name}", f"cannot judge {lost}, which is NaN")
     if asked.has_moved:
         raise errors.PolicyError(f"{gate.rule} of {gate.name}", "the arguments changed while the rule decided")
-    # The rule's name takes longer to make than most rules take to answer; it is shown only with a wrong answer.
+    # Building the rule's name takes longer than most rules run, and it is needed for an invalid answer only.
     return verdict_of(answer, "" if type(answer) is bool else f"{gate.rule} of {gate.name}")
 
 
@@ -139,14 +139,14 @@ def _form(name: str, value: object) -> str | None:
     try:
         return canonical.encode({name: value}).text
     except errors.ArgumentError:
-        return None  # a call that is held will be refused for it
+        return None  # a held call will be rejected because of it
 
 
 # -- key, effect, and texts for people -----------------------------------------------------------------------------
 
 
 class _Template(string.Formatter):
-    """Fills a template; where `is_name`, each value in it must be one that a name can be made of."""
+    """Fills a template. If `is_name`, each value in it must be of a type that can be part of a name."""
 
     def __init__(self, *, is_name: bool) -> None:
         self._is_name = is_name
@@ -160,11 +160,11 @@ class _Template(string.Formatter):
 
 
 def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[str | None]:
-    """Return the key of a call; None where its gate asks for none.
+    """Return the key of a call; None if its gate has none.
 
     Raises:
-        PolicyError: It cannot be made.
-        ConfigError: The run has no name, so nobody could find the key again.
+        PolicyError: The key cannot be computed.
+        ConfigError: The run has no name, so the key could never be found again.
     """
     if occasion.key is None and gate.key is None:
         return None
@@ -179,24 +179,24 @@ def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects
 
 
 def effect_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str]:
-    """Return the effect of a call with these arguments; raises `PolicyError` where it cannot be made."""
+    """Return the effect of a call with these arguments; raises `PolicyError` if it cannot be computed."""
     return _must_be_name(gate, "effect", (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True)))
 
 
 def text_of(
     gate: Gate, option: str, given: Any, arguments: dict[str, Any], secrets: Collection[str]
 ) -> Effects[str]:  # fmt: skip
-    """Return what the author's `title=` or `summary=` says of a call, secrets masked.
+    """Return the text of the author's `title=` or `summary=` for a call, secrets masked.
 
     Raises:
-        PolicyError: It cannot be made.
+        PolicyError: It cannot be computed.
     """
     text = yield from _filled(gate, option, given, arguments, is_name=False)
     return redaction.fit(" ".join(text.split()), secrets)
 
 
 def must_show_no_secret(gate: Gate, option: str, text: str, secrets: Collection[str]) -> None:
-    """Refuse a key or an effect that would show a secret: it has to be the same in every process, and is not masked."""
+    """Reject a key or effect that would show a secret: it must be the same in every process, so it is not masked."""
     if redaction.scrub(text, secrets) != text:
         raise errors.PolicyError(f"{option}= of {gate.name}", "holds a secret argument, and would be shown as it is")
 
@@ -207,7 +207,7 @@ def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, i
             text = yield gate.hook_call(given, arguments)
         else:
             text = _Template(is_name=is_name).vformat(given, (), arguments)
-    except Exception as error:  # noqa: BLE001  user code: what cannot be named waits for nobody
+    except Exception as error:  # noqa: BLE001  user code: a call without a text is not asked
         refuse(gate, f"{option}=", error, arguments)
     if not isinstance(text, str):
         raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a text")
@@ -227,14 +227,14 @@ def _must_be_name(gate: Gate, option: str, text: str) -> str:
 
 
 def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str, Any]) -> Effects[str]:
-    """Return what the reviewer is to read first."""
+    """Return what the reviewer should read first."""
     if isinstance(prompt, str):
         return prompt
     return (yield from _filled(gate, gate.option_name("prompt"), prompt, arguments, is_name=False))
 
 
 def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
-    """Say whether a request of this gate is made without calling a hook, so that making one in vain does nothing."""
+    """Return whether a request of this gate needs no hook, so that creating one in vain has no side effect."""
     hooks = (
         gate.context,
         gate.prompt if verdict.prompt is None else verdict.prompt,
@@ -248,14 +248,14 @@ def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
 def facts_of(
     gate: Gate, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict, secrets: frozenset[str]
 ) -> Effects[dict[str, Any]]:  # fmt: skip
-    """Return what a front end may know about a call; what the rule says comes before what the gate says."""
+    """Return the facts about a call for a front end; those of the rule override those of the gate."""
     facts: Any = {}
     if gate.context is not None:
         try:
             facts = yield HookCall(gate.context, {"masked": call.arguments})
         except HookError as failed:
             refuse(gate, f"{failed.option}=", failed.error, arguments)
-        except Exception as error:  # noqa: BLE001  user code: the call waits for nobody whom it cannot be shown to
+        except Exception as error:  # noqa: BLE001  user code: a call that cannot be shown is not asked
             refuse(gate, "context=", error, arguments)
     return {**(wanted.context or {}), **gate.redaction.mask_facts({**facts, **(verdict.context or {})}, secrets)}
 
@@ -264,12 +264,12 @@ def facts_of(
 
 
 def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effects[Happened | bool | None]:
-    """Return what `verify=` says of a call whose outcome is unknown; None where it cannot tell."""
+    """Return the answer of `verify=` for a call with an unknown outcome; None if it cannot tell."""
     arguments = canonical.decode(request.effective.form, gate.schema.classes)
     before = executing.set((*executing.get(), request))
     try:
         answer = yield gate.hook_call(verify, arguments)
-    except Exception as error:  # noqa: BLE001  user code: a hook that fails says nothing, and nothing is run
+    except Exception as error:  # noqa: BLE001  user code: a hook that fails tells nothing, and nothing runs
         refuse(gate, "verify=", error, arguments)
     finally:
         with suppress(ValueError):  # as in `execute`
@@ -283,15 +283,15 @@ def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effe
 
 # -- NaN --------------------------------------------------------------------------------------------------------------
 
-# Every comparison with NaN is false, so a rule such as `amount > 100` would let it through. The search covers what has
-# a canonical form, calls no code of users and visits each container once; scalars cost next to nothing.
-_LONGEST_PLACE = 20  # steps of a place that are written out
+# Every comparison with NaN is false, so a rule such as `amount > 100` would allow it. The search covers values with a
+# canonical form, calls no user code and visits each container once; scalars cost almost nothing.
+_LONGEST_PLACE = 20  # steps of a path that are listed
 _PLAIN = frozenset({str, int, bool, bytes, type(None)})
 
 
 def nan_in(arguments: Mapping[str, Any]) -> str | None:
-    """Return where the first NaN stands, e.g. `order.lines[2].price`; None where there is none."""
-    for value in arguments.values():  # most calls have nothing but scalars
+    """Return the path of the first NaN, e.g. `order.lines[2].price`; None if there is none."""
+    for value in arguments.values():  # most calls have only scalars
         if type(value) not in _PLAIN and (type(value) is not float or value != value):  # noqa: PLR0124  true of a NaN alone
             break
     else:
@@ -317,12 +317,12 @@ def nan_in(arguments: Mapping[str, Any]) -> str | None:
 def _is_nan(value: object) -> bool:
     if isinstance(value, float):
         return float.__ne__(value, value)
-    decimal = sys.modules.get("decimal")  # where nobody imported it, nobody has made one
+    decimal = sys.modules.get("decimal")  # if nobody imported it, there is no Decimal
     return decimal is not None and isinstance(value, decimal.Decimal) and decimal.Decimal.is_nan(value)
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return what a list, tuple, dict, dataclass or model holds, by name or place; nothing for all else."""
+    """Return the parts of a list, tuple, dict, dataclass or model by name or index; nothing for other values."""
     if isinstance(value, dict):
         return cast("dict[Any, Any]", value).items()
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""What was asked before of a call: the request of its key, what that gave, and the one that it has waited for.
+"""Earlier requests of a call: that of its key, its stored result, and the one that the call has waited for.
 
-A key finds its request for ever, also where a rule lets the call through by now. Invariant: no call runs beside the
-request of its key, or beside what a person has said while it waited.
+A key finds its request forever, even if a rule now allows the call. Invariant: no call runs in addition to the request
+of its key, or against what a person decided while it waited.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def asked_before(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict,
     waited: Request | None = None,
 ) -> Effects[Request | None]:  # fmt: skip
-    """Return the request of a call that its rule lets through by now, where it was asked about before.
+    """Return the earlier request of a call that its rule now allows, if there is one.
 
-    A rule may look at the time, and its file may have changed: what a person said of this call counts all the same, and
-    so does what became of its key, or was answered from here. None where nobody was asked, or the rule denies it, or
-    nobody answered in time.
+    A rule may depend on the time, and its file may have changed. What a person decided about this call counts
+    nevertheless, and so does the request of its key, or one that was answered here. None if nobody was asked, the rule
+    denies the call, or nobody answered in time.
 
     Args:
         gate, store, arguments, occasion: As for `gated_call`.
-        verdict: What the rule says.
+        verdict: The rule's verdict.
         waited: The request for which this very call has waited.
     """
     if verdict.kind == "deny":
@@ -50,7 +50,7 @@ def asked_before(
         found = yield from find_keyed(gate, store, lambda: _digest(gate, arguments), keyed)
         if found is not None:
             return found
-    with suppress(errors.ArgumentError):  # such a call was never asked about
+    with suppress(errors.ArgumentError):  # such a call was never asked
         adopted = occasion.adopted.get(_digest(gate, arguments)) if occasion.adopted else None
         if adopted is not None:
             return (yield from _if_it_answers(store, adopted))
@@ -58,7 +58,7 @@ def asked_before(
 
 
 def _if_it_answers(store: ProgramStore, request_id: str) -> Effects[Request | None]:
-    """Return a request as it stands, where it still answers for its call."""
+    """Return the current request if it still answers its call."""
     found: Request | None = None
     with suppress(errors.RequestNotFoundError):
         found = yield StoreCall(store.settle, request_id)
@@ -72,12 +72,12 @@ def _digest(gate: Gate, arguments: dict[str, Any]) -> str:
 def find_keyed(
     gate: Gate, store: ProgramStore, digest: Callable[[], str], occasion: Occasion
 ) -> Effects[Request | None]:  # fmt: skip
-    """Return the request that was asked with a key, as it stands by now, where `digest` gives that of its call.
+    """Return the current request with a key, if the digest of its call is that of `digest`.
 
-    What ends the call here is compared with the journal; an approval is when it is started.
+    A request that ends the call here is compared with the journal; an approval is when it is started.
 
     Raises:
-        KeyReusedError: It was asked for another call.
+        KeyReusedError: The key was used for another call.
     """
     run_id, key = occasion.run_ids[0], cast("str", occasion.key)
     found: Request | None = yield StoreCall(store.find_key, run_id, key)
@@ -93,10 +93,10 @@ def find_keyed(
 
 
 def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
-    """Return what the call of a key returned, in whichever process it ran.
+    """Return the result of the call with a key, whichever process ran it.
 
     Raises:
-        CallFailedError: It failed.
+        CallFailedError: The call failed.
         ValueNotKeptError: Its result was not kept, or cannot be read here.
     """
     if request.state is State.FAILED:

@@ -1,6 +1,6 @@
 """Masks secrets in what leaves a gate: the call that reviewers see, its result, error messages and facts.
 
-Also what comes back to a gate: whether an edited call fits the function's own types.
+Also checks what comes back to a gate: whether an edited call fits the function's own types.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NO_SECRET_INSIDE = {str, int, float, bool}
 
 
 class HookError(Exception):
-    """One of the hooks behind one option of a gate failed.
+    """A hook of one of a gate's options failed.
 
     Attributes:
         option: The option's name, as the author wrote it.
-        error: What the hook raised.
+        error: The hook's exception.
     """
 
     def __init__(self, option: str, error: Exception) -> None:
@@ -33,9 +33,9 @@ class HookError(Exception):
 
 
 def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, schema: Schema, digest: str) -> Call:
-    """Return the call as it is recorded: its canonical form, and the masked one that people see."""
-    # The masked form is made of the canonical one: the caller's own lists may have changed meanwhile. A form with one
-    # brace and no bracket has scalars only, which cannot change.
+    """Return the call to record: its canonical form, and the masked form that people see."""
+    # The masked form is made from the canonical one, because the caller's own lists may have changed meanwhile. A form
+    # with one brace and no bracket has only scalars, which cannot change.
     is_flat = form.text.count("{") == 1 and "[" not in form.text
     tree: dict[str, Any] = arguments if is_flat else canonical.load(form.text)
     if gate.redactor is not None:
@@ -58,13 +58,13 @@ def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dic
 
 
 def is_as_shown(gate: Gate, call: Call, masked: str) -> bool:
-    """Return whether the masked form of a recorded call belongs to what would run.
+    """Return whether the masked form of a recorded call belongs to the arguments that would run.
 
     A gate's own redactor may show anything, but must return the same for the same arguments.
     """
     try:
         shown, real = canonical.load(masked), canonical.load(call.form)
-    except errors.ArgumentError:  # it was not written by sayso
+    except errors.ArgumentError:  # not written by sayso
         return False
     if redaction.agrees(shown, real):
         return True
@@ -76,7 +76,7 @@ def is_as_shown(gate: Gate, call: Call, masked: str) -> bool:
 
 
 def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
-    """Return the texts of a call that nobody may see: under secret names, and what the gate's redactor left out."""
+    """Return the secret texts of a call: those under secret names, and those that the gate's redactor left out."""
     if shown is None:
         return frozenset()
     tree = canonical.load(form)
@@ -87,14 +87,14 @@ def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
 
 
 def secrets_known(gate: Gate, request: Request) -> frozenset[str]:
-    """Return the texts of a request's call that nobody may see, as it was proposed and as it was changed."""
+    """Return the secret texts of a request's call, both as proposed and as changed."""
     proposed, call = request.call, request.effective
     secrets = secrets_of(gate, call.form, call.masked)
     return secrets if call is proposed else secrets | secrets_of(gate, proposed.form, proposed.masked)
 
 
 def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
-    """Return the secrets in arguments that are not recorded; None where they have no canonical form to look into."""
+    """Return the secrets in arguments that are not recorded; None if they have no canonical form to search."""
     try:
         return secrets_of(gate, canonical.encode(arguments).text, "")
     except errors.ArgumentError:
@@ -110,12 +110,12 @@ def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -
     try:
         raise refusal from cause
     finally:
-        # `from None` hides the first error and still refers to it; an error tracker that walks the chain would find it.
+        # `from None` hides the first error but still refers to it, and an error tracker that walks the chain finds it.
         refusal.__context__ = cause
 
 
 def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
-    """Return the text of a result as people may see it, masked; None where it is too long or has no canonical form."""
+    """Return the masked text of a result for people; None if it is too long or has no canonical form."""
     try:
         text = canonical.encode({"result": value}).text
     except Exception:  # noqa: BLE001  a result may be any object, and reading it may raise anything
@@ -133,13 +133,13 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
 
 
 def refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
-    """Return what the function's own types say against an edit; the reviewer's process may not have had them."""
+    """Return the problems of an edit by the function's own types, which the reviewer's process may not have had."""
     before, after = canonical.load(request.call.form), canonical.load(edited.form)
     kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
     try:
         gate.schema.validate(canonical.decode(edited.form, gate.schema.classes), kept=kept)
     except SchemaError as error:
         return error.problems
-    except errors.ArgumentError:  # it was altered; the start will find that
+    except errors.ArgumentError:  # it was altered, which the start will detect
         return []
     return []

@@ -1,6 +1,6 @@
-"""What a program prints on stderr about a request that waits: what it is, and where to decide it. Nothing here raises.
+"""What a program prints on stderr about a pending request: what it is, and where to decide it. Nothing here raises.
 
-Whether a person can be asked here is said here too; the dialog with them is in `sayso.terminal`.
+Also whether a person can be asked here; the dialog is in `sayso.terminal`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _LEFT_OF_MANY = [
 
 
 def is_there() -> bool:
-    """Say whether a person can be asked here: stdin and stderr are a terminal, with this program in its foreground."""
+    """Return whether a person can be asked here: stdin and stderr are a terminal with this program in front."""
     try:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         if sys.platform == "win32":
             return True
-        # A program in the background is stopped when it reads from the terminal.
+        # A background program that reads from the terminal is stopped by the system.
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (AttributeError, OSError, ValueError):  # no stdin at all, a closed one, or one that stands in for it
+    except (AttributeError, OSError, ValueError):  # no stdin, a closed one, or a replacement for it
         return False
 
 
 def can_decide(store: Store) -> bool:
-    """Say whether a person can decide through this store: not with a program's token for a server, which only asks."""
+    """Return whether a person can decide through this store. A program's token for a server only allows asking."""
     return not store.url.startswith(("https://", "http://"))
 
 
 def announce(store: Store, request: Request) -> None:
-    """Print on stderr what waits and where to decide it, where nobody can be asked here. Never raises."""
+    """Print on stderr what waits and where to decide it, if nobody can be asked here. Never raises."""
     now = clock.now()
     asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
     call, name = card.headline(request), short(request.id)
@@ -60,12 +60,12 @@ def announce(store: Store, request: Request) -> None:
 
 
 def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
-    """Print on stderr that a request still waits, how to decide it and what runs then. Never raises.
+    """Print on stderr that a request is still pending, how to decide it, and what runs then. Never raises.
 
     Args:
-        store: Where the request lives.
-        request: What still waits.
-        is_interrupted: Ctrl-C was pressed, and the terminal shows it at the end of a row.
+        store: The request's store.
+        request: The pending request.
+        is_interrupted: Ctrl-C was pressed, so the terminal shows `^C` at the end of a row.
     """
     if is_interrupted and _is_shown():
         say()
@@ -73,7 +73,7 @@ def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = Fal
 
 
 def say_how_many_wait(store: Store, request: Request, count: int) -> None:
-    """Print on stderr what Ctrl-C leaves of `count` requests for which an async program waited. Never raises."""
+    """Print on stderr which of `count` requests stay pending after Ctrl-C in an async program. Never raises."""
     if count == 1:
         say_what_waits(store, request, is_interrupted=True)
         return
@@ -86,7 +86,7 @@ def say_how_many_wait(store: Store, request: Request, count: int) -> None:
 
 
 def rows_at_sigterm(store: Store, request: Request) -> list[str]:
-    """Return the rows about a waiting request that are printed when SIGTERM ends the program. Takes no lock."""
+    """Return the rows about a pending request to print when SIGTERM ends the program. Takes no lock."""
     name = short(request.id)
     if _is_in_memory(store) or is_random(request.run_id):
         return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
@@ -95,7 +95,7 @@ def rows_at_sigterm(store: Store, request: Request) -> list[str]:
 
 
 def rows_when_left(store: Store, request: Request) -> list[str]:
-    """Return the rows about a request for which this program does not wait any more."""
+    """Return the rows about a request for which this program no longer waits."""
     if not is_random(request.run_id):
         return _still_waits(store, request)
     what = "call" if request.kind == "call" else "question"
@@ -140,7 +140,7 @@ def _where(store: Store, request: Request) -> str:
 
 
 def _where_to_read(store: Store, request: Request) -> list[str]:
-    """Return a row that says how to see all of a request of which its one line leaves something out."""
+    """Return a row that says how to see all of a request, if its one line is incomplete."""
     if not can_decide(store) or _is_in_memory(store) or card.headline(request) == card.headline(request, 200):
         return []
     full = "" if card.is_whole(request) else " --full"
@@ -148,17 +148,17 @@ def _where_to_read(store: Store, request: Request) -> list[str]:
 
 
 def command(store: Store) -> str:
-    """Return how `sayso` is called here so that it finds this store, as text for a shell."""
-    with suppress(errors.ConfigError, OSError, RuntimeError):  # no settings to read, no home: then it is spelled out
+    """Return the `sayso` command that uses this store when it is run here, as shell text."""
+    with suppress(errors.ConfigError, OSError, RuntimeError):  # without settings or a home, the address is spelled out
         if config.address_nearby() == store.url:
             return "sayso"
     return f"sayso --store {escape(shlex.quote(store.public_url))}"
 
 
 def _command_anywhere(store: Store) -> str:
-    """Return how somebody calls `sayso` who may have neither this program's environment nor its folder."""
+    """Return the `sayso` command for somebody without this program's environment and folder."""
     with suppress(errors.ConfigError, OSError, RuntimeError):
-        # An address with a password in it is not printed: whoever decides needs it in their own settings.
+        # An address with a password is not printed: the reviewer needs it in their own settings.
         if store.public_url != store.url or store.url == f"sqlite:///{config.default_store_path()}":
             return command(store)
     return f"sayso --store {escape(shlex.quote(store.public_url))}"
@@ -166,14 +166,14 @@ def _command_anywhere(store: Store) -> str:
 
 def say(*rows: str) -> None:
     """Print rows on stderr. Never raises."""
-    with suppress(AttributeError, OSError, ValueError):  # no stderr at all, a closed one, or one that nobody reads
+    with suppress(AttributeError, OSError, ValueError):  # no stderr, a closed one, or a broken pipe
         sys.stderr.write("".join(f"{row}\n" for row in rows or ("",)))
         sys.stderr.flush()
 
 
 def _is_shown() -> bool:
-    """Say whether what is printed goes to a terminal."""
+    """Return whether stderr is a terminal."""
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # no stderr at all, or a closed one
+    except (AttributeError, ValueError):  # no stderr, or a closed one
         return False

@@ -1,7 +1,7 @@
 """The options of a gate (`Gate`), validated when the function is decorated.
 
-Rejected here are, for example, functions without a name of their own, names that cannot be displayed, secrets that no
-argument can hold, and hooks with parameters that do not exist. Invariant: an option is rejected before anything is
+For example, this rejects functions without a name of their own, names that cannot be displayed, secrets that no
+argument can contain, and hooks with parameters that do not exist. Invariant: an option is rejected before anything is
 called or stored.
 """
 
@@ -35,11 +35,11 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def tool_of(function: Callable[..., Any], name: str | None) -> str:
-    """Return what a gate's calls are told apart by: the name that it was given, or the function's own.
+    """Return the name that identifies a gate's calls: the given one, or the function's own.
 
     Raises:
         TypeError: The function is a class, or has no name of its own and was given none.
-        ConfigError: The name cannot be shown as it is.
+        ConfigError: The name cannot be displayed.
     """
     if isinstance(function, classmethod):
         raise TypeError(method_refusal(cast("object", function)))
@@ -62,7 +62,7 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
 
 
 def has_own_name(function: Callable[..., Any]) -> bool:
-    """Say whether a callable has a name that tells it apart: a lambda, a partial or a bound method has none."""
+    """Return whether a callable has an identifying name; a lambda, a partial or a bound method has none."""
     return _nameless(function) is None
 
 
@@ -87,16 +87,16 @@ def _nameless(function: Callable[..., Any]) -> str | None:
 def _is_bound(function: Callable[..., Any]) -> bool:
     if isinstance(function, MethodType):
         return True
-    hidden = getattr(function, "__self__", None)  # of a builtin, its module
+    hidden = getattr(function, "__self__", None)  # for a builtin, its module
     return inspect.isbuiltin(function) and hidden is not None and not isinstance(hidden, ModuleType)
 
 
 NOT_GIVEN: Any = object()
-"""Stands for a `when=` that was not given: the policy file in effect counts, if there is one."""
+"""The value of a `when=` that was not given: the policy file in effect applies, if there is one."""
 
 
 def rule_options(when: object, always: object) -> dict[str, Any]:
-    """Return what the options `when=` and `always=` say; without `when=` the policy file in effect counts.
+    """Return the options `when=` and `always=` as gate fields; without `when=` the policy file in effect applies.
 
     Raises:
         ConfigError: One of them cannot be used.
@@ -112,10 +112,10 @@ def rule_options(when: object, always: object) -> dict[str, Any]:
 
 
 def check_known(what: str, options: Iterable[str], known: Collection[str]) -> None:
-    """Refuse an option that there is not, with the one that was probably meant.
+    """Reject an unknown option, and suggest the one that was probably meant.
 
     Raises:
-        TypeError: There is one.
+        TypeError: An option is unknown.
     """
     for option in options:
         if option not in known:
@@ -123,7 +123,7 @@ def check_known(what: str, options: Iterable[str], known: Collection[str]) -> No
 
 
 def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
-    """Return what the options `quorum=` and `roles=` ask for.
+    """Return the quorum for the options `quorum=` and `roles=`.
 
     Raises:
         ConfigError: One of them cannot be used.
@@ -139,7 +139,7 @@ def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
 
 
 def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Block | None:
-    """Return how to wait as a gate's or a question's options say; None for `wait="raise"`.
+    """Return how to block, by the options of a gate or a question; None for `wait="raise"`.
 
     Raises:
         ConfigError: One of them cannot be used.
@@ -159,16 +159,16 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
 
 
 def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:
-    """Refuse a rule, prompt or hook that asks for an argument that a call never has.
+    """Reject a rule, prompt or hook with a parameter that is not an argument of the call.
 
     Raises:
-        ConfigError: It names a parameter that the function has not, or takes one without its name.
+        ConfigError: It has an unknown parameter, or a positional-only one.
     """
     if isinstance(hook, bool) or not callable(hook):
         return
     try:
         parameters = inspect.signature(hook).parameters.values()
-    except (TypeError, ValueError):  # some builtins tell none
+    except (TypeError, ValueError):  # some builtins have no signature
         return
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return
@@ -185,7 +185,7 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
 
 
 def redact_names(redact: Collection[str]) -> tuple[str, ...]:
-    """Return what `redact=` names; raises `ConfigError` where it is no collection of names."""
+    """Return the names in `redact=`; raises `ConfigError` if it is not a collection of names."""
     if isinstance(redact, str) or not isinstance(redact, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
     strange = [name for name in redact if not isinstance(name, str) or not name.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -197,17 +197,17 @@ def redact_names(redact: Collection[str]) -> tuple[str, ...]:
 def check_text(
     option: str, text: object, tool: str, names: Collection[str], *, is_secret: Callable[[str], bool] | None = None
 ) -> None:
-    """Refuse a text or template that cannot be used, at the decoration.
+    """Reject an invalid text or template at decoration.
 
     Args:
-        option: What the author calls it.
-        text: What was given; a callable is checked by `check_hook`.
+        option: The option's name, as the author knows it.
+        text: The value; a callable is checked by `check_hook`.
         tool: The tool.
-        names: Of its arguments.
-        is_secret: For a key or an effect, says which arguments are secret; these are shown as they are.
+        names: The names of its arguments.
+        is_secret: For a key or an effect, which are shown unmasked: returns whether an argument is secret.
 
     Raises:
-        ConfigError: It is no text, or names an argument that there is not, or a secret one.
+        ConfigError: It is not a text, or names an argument that does not exist or is secret.
     """
     if text is None or callable(text):
         return
@@ -227,12 +227,12 @@ def check_text(
 
 
 def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
-    """Refuse the name of a secret that nothing in the function's arguments or result can have.
+    """Reject the name of a secret that nothing in the function's arguments or result can have.
 
-    Where a value may be anything (`Any`, a dict, `**kwargs`, no annotation), so may the names in it.
+    If a value can be anything (`Any`, a dict, `**kwargs`, no annotation), so can the names in it.
 
     Raises:
-        ConfigError: A name fits none of the parameters, nor the fields of their types.
+        ConfigError: A name matches neither a parameter nor a field of a type.
     """
     if not redact:
         return
@@ -245,12 +245,12 @@ def check_redact(function: Callable[..., Any], redact: Collection[str], tool: st
 
 
 def _names(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the names under which a value can stand, fields with a dot before them; "" where any name can be."""
-    # Read anew, and not from the gate's schema: that one is read at the first call, when every annotation can be.
+    """Yield the names that a value can have, fields with a leading dot; "" if any name is possible."""
+    # A new schema, not the gate's own, which is read at the first call, when every annotation can be resolved.
     schemas = [Schema.of(function)]
     yield from schemas[0].names
     plain = inspect.unwrap(function)
-    # Without an annotation there is nothing to say of the result; with one that cannot be read yet it may be anything.
+    # Without an annotation, nothing is known about the result; one that cannot be resolved yet may be anything.
     if "return" in getattr(plain, "__annotations__", {}):
         schemas.append(Schema.of_type(hints_of(plain).get("return", Any)))
     found: list[str] = []
@@ -285,27 +285,27 @@ def _meant(name: str, names: Collection[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """A function, and what its calls need before they run; `sayso.gate` explains the options.
+    """A function and the options of its gate; see `sayso.gate` for the options.
 
     Attributes:
         named: The name that the gate was given, in place of the function's own.
         escalation: Who else may decide, and after which time.
-        option_names: The author's names of options that are called otherwise here: `{"when": "requires_approval"}`.
-        context: Makes facts for the reviewer's front end of the arguments as people see them.
-        ambiguous: More errors that leave it open whether a call took effect (see `sayso.gates.outcome`).
-        key: The occasion of a call in its run; with `effect`, `title`, `summary` see `sayso.gate`.
-        suspends: What a call raises that has not ended, and may be started again.
-        always: A person decides each call, also what a rule would let through: no grant and no budget stands in.
-        follows: It has no `when=` of its own, so the policy file in effect counts.
-        channels: The only channels that are told of its requests; empty for all.
-        tool: What its calls are told apart by: that name, or `module:function`.
-        name: What people read.
-        signature: How the function is called.
-        is_self_contained: The function captures nothing, so its name says all about it.
-        captured: What it captures.
+        option_names: The author's names for options that are called otherwise here: `{"when": "requires_approval"}`.
+        context: Computes facts for the reviewer's front end from the masked arguments.
+        ambiguous: Further errors after which the effect of a call is uncertain (see `sayso.gates.outcome`).
+        key: The occasion of a call in its run; for `effect`, `title`, `summary` see `sayso.gate`.
+        suspends: The exceptions of a call that has not ended and may be started again.
+        always: A person decides each call, even one that a rule allows, and no grant or budget can.
+        follows: It has no `when=` of its own, so the policy file in effect applies.
+        channels: The only channels that are notified of its requests; empty for all.
+        tool: Identifies its calls: the given name, or `module:function`.
+        name: The name for people.
+        signature: The function's signature.
+        is_self_contained: Whether the function captures nothing, so that its name identifies it.
+        captured: The values that it captures.
 
     Raises:
-        TypeError: The function cannot be gated, or not without a name.
+        TypeError: The function cannot be gated, or needs a name.
         ConfigError: An option does not fit the function.
     """
 
@@ -373,16 +373,16 @@ class Gate:
         self.__dict__.update(derived)
 
     def option_name(self, option: str) -> str:
-        """Return the name by which the author gave an option."""
+        """Return the author's name for an option."""
         return self.option_names.get(option, option)
 
     @property
     def rule(self) -> str:
-        """How its rule is named to people: `when=is_large`."""
+        """The name of its rule for people: `when=is_large`."""
         return describe(self.when, self.option_name("when"))
 
     def policy(self) -> Policy | None:
-        """Return the policy whose rules count for its calls; None where its own `when=` does, or there is none.
+        """Return the policy that applies to its calls; None if its own `when=` does, or there is none.
 
         Raises:
             PolicyError: The policy file in effect cannot be used.
@@ -393,14 +393,14 @@ class Gate:
 
     @property
     def holds_all(self) -> bool:
-        """Whether each of its calls waits for a person, because there is no rule that could say otherwise."""
+        """Whether every call waits for a person, because no rule could decide otherwise."""
         return self.when is True and (self.always or self.policy() is None)
 
     def under(self, verdict: Verdict) -> Gate:
-        """Return the gate as it is for a call that a rule holds, with what the rule says beyond it.
+        """Return the gate for a call that a rule holds, with the rule's additions.
 
         Raises:
-            PolicyError: Both name an effect; or the rule masks an argument whose default the schema shows.
+            PolicyError: Both name an effect, or the rule masks an argument whose default is in the schema.
         """
         if not (verdict.redact or verdict.channels) and verdict.effect is None and verdict.summary is None:
             return self
@@ -429,23 +429,23 @@ class Gate:
     def hook_call(
         self, hook: Callable[..., Any], arguments: Mapping[str, Any], snapshot: Callable[[], object] | None = None
     ) -> HookCall:
-        """Return the call of one of the gate's hooks with the arguments that it names."""
+        """Return the call of one of the gate's hooks with the arguments that it takes."""
         return HookCall(hook, self._hook_arguments[id(hook)](arguments), snapshot)
 
     @cached_property
     def is_unbounded(self) -> bool:
-        """Whether nothing but Python's own rules says what it may be called with."""
+        """Whether only Python's own rules limit its arguments."""
         return not self.signature.fields and not self._bare.has_bounds
 
     def check_bounds(self, arguments: Mapping[str, Any]) -> None:
-        """Raise `ArgumentError` for an argument of a call that is not held, outside of the bounds of its type."""
+        """Raise `ArgumentError` if an argument of a call that is not held violates the bounds of its type."""
         if problems := self._bare.out_of_bounds(arguments):
             raise self._misfit(problems[0])
 
     def check_types(self, arguments: Mapping[str, Any]) -> None:
-        """Raise `ArgumentError` for an argument of a held call that does not fit its type.
+        """Raise `ArgumentError` if an argument of a held call does not fit its type.
 
-        An edit is checked by the same types, so the reviewer of such a call could change nothing else in it.
+        An edit is validated by the same types, so a reviewer could not change anything else in such a call.
         """
         if problems := self.schema.misfits(arguments):
             raise self._misfit(problems[0])
@@ -464,7 +464,7 @@ class Gate:
             return self._bare
         schema = self._by_captured.get(digest)
         if schema is None:
-            self._by_captured.clear()  # a variable that changes with each call must not fill the memory
+            self._by_captured.clear()  # a variable that changes with each call must not exhaust the memory
             schema = self._by_captured[digest] = self._bare.among(digest)
         return schema
 
@@ -473,12 +473,12 @@ class Gate:
 
 
 def no_function(**_: Any) -> Any:
-    """Stand in for the function of a held call."""
-    raise RuntimeError("a held call has no function of its own")  # `once` brings one
+    """Placeholder for the function of a held call."""
+    raise RuntimeError("a held call has no function of its own")  # `once` provides one
 
 
 class _ByName(Signature):
-    """How a foreign tool is called: with one dict."""
+    """The signature of a foreign tool: its function takes one dict."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(no_function)
@@ -490,7 +490,7 @@ class _ByName(Signature):
 
 @dataclass(frozen=True, eq=False)
 class ForeignGate(Gate):
-    """The gate of a call that is no Python function: its schema is given, and its names are not known for sure."""
+    """The gate of a call that is not a Python function: its schema is given, and may not list all its names."""
 
     given: Schema = field(default_factory=lambda: Schema.of_json({"type": "object"}))
 

@@ -1,8 +1,8 @@
-"""Classifies the exceptions of a call that may have taken effect: a timeout, or a connection lost after sending.
+"""Classifies exceptions of a call that may have taken effect: a timeout, or a connection lost after sending.
 
 Such a call ends as `unknown`; a call that raised anything else ends as `failed`. An exception is judged together with
-those that caused it. Its class is recognized by package and name, so no client library is imported. Invariant: an
-ambiguous error becomes `failed` only if it surely came before anything was sent, or is `NotExecuted`.
+its causes. Its class is recognized by package and name, so no client library is imported. Invariant: an ambiguous error
+becomes `failed` only if it certainly occurred before anything was sent, or is `NotExecuted`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sayso.model.request import Request
 
 
 class NotExecuted(Exception):
-    """Raised by a gated function to say that its call surely did nothing, whatever the error behind it.
+    """Raised by a gated function to say that its call certainly did nothing, whatever error caused it.
 
-    The call ends as `failed` and not as `unknown`. The approval is spent, and the message is kept in the record.
+    The call ends as `failed` and not as `unknown`. The approval is used up, and the message is recorded.
 
     Example:
         ```python
@@ -56,12 +56,12 @@ def _of_httpx(names: str) -> frozenset[str]:
     return frozenset[str]().union(*(_names(package, names) for package in packages))
 
 
-# What a socket raises, before and after a connection stands. Where the error around it says that none stood, it counts
-# no more.
+# Raised by a socket, before or after a connection exists. If the error around it says that there was none, it does not
+# count.
 _SOCKET = _names("builtins", "TimeoutError ConnectionResetError ConnectionAbortedError BrokenPipeError") | _names(
     "ssl", "SSLEOFError SSLZeroReturnError"
 )
-# Raised after something was, or may have been, sent.
+# Raised after something was or may have been sent.
 _SENT = frozenset[str]().union(
     _of_httpx("ReadTimeout WriteTimeout ReadError WriteError CloseError RemoteProtocolError TimeoutException"),
     _names("aiohttp", "ServerDisconnectedError ServerTimeoutError ClientOSError ClientPayloadError"),
@@ -80,7 +80,7 @@ _SENT = frozenset[str]().union(
     _names("subprocess", "TimeoutExpired"),
     _names("urllib3", "IncompleteRead InvalidChunkLength TimeoutError"),
 )
-# One class for what comes before and after; the error that it carries tells. Where it carries none, nobody knows.
+# Classes for errors both before and after sending: the error that they carry decides; without one, nobody knows.
 _EITHER = frozenset[str]().union(
     _names("anthropic", "APIConnectionError"),
     _names("openai", "APIConnectionError"),
@@ -88,7 +88,7 @@ _EITHER = frozenset[str]().union(
     _names("stripe", "APIConnectionError"),
     _names("urllib3", "ProtocolError ReadTimeoutError"),
 )
-# Raised before anything was sent: no address, no connection, no handshake, no free place in the pool.
+# Raised before anything was sent: no address, no connection, no handshake, no free connection in the pool.
 _NOT_SENT = frozenset[str]().union(
     _names("builtins", "ConnectionRefusedError"),
     _names("socket", "gaierror herror"),
@@ -99,14 +99,14 @@ _NOT_SENT = frozenset[str]().union(
     _names("requests", "ConnectTimeout ProxyError"),
     _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError ProxyError"),
 )
-# Said of a certificate, and also of a line that broke while the request went out: only the error inside tells.
+# Raised for a certificate, and also for a connection that broke during sending: only the error inside decides.
 _SILENT = _names("requests", "SSLError") | _names("botocore", "SSLError")
 
 _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 _OURS = _names("sayso", "SaysoError ConfirmationRequired ConfirmationRejected")
 _NOT_EXECUTED = "sayso.NotExecuted"
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _OURS | {_NOT_EXECUTED, "grpc.RpcError"}
-# Where Python itself connects; an error that was raised inside of these came before anything was sent.
+# Where Python itself connects. An error raised inside these occurred before anything was sent.
 _CONNECTS = {
     ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
 }  # fmt: skip
@@ -117,24 +117,24 @@ _STANDARD = {"builtins", "socket", "ssl"}
 def is_ambiguous(
     error: BaseException, also: tuple[type[BaseException], ...] = (), handled: BaseException | None = None
 ) -> bool:
-    """Say whether an error leaves it open that the call took effect.
+    """Return whether the call may have taken effect in spite of an error.
 
     Args:
-        error: What the call raised.
-        also: Further classes that do, by the author of the gate.
-        handled: The error that the caller was handling when it made the call; what happened before it is not judged.
+        error: The call's exception.
+        also: Further ambiguous classes, from the gate's author.
+        handled: The error that the caller was handling when it made the call; earlier errors are not judged.
     """
     try:
         return bool(_Judge(also, handled).told([error]))
-    except Exception:  # noqa: BLE001  reading an error runs its author's code; what cannot be read says nothing
+    except Exception:  # noqa: BLE001  reading an error may run user code; if that fails, nothing is known
         return True
 
 
 class _Judge(NamedTuple):
-    """Tells of errors whether their call may have taken effect: True, False (nothing was sent), None (they do not say).
+    """Judges whether a call may have taken effect: True, False (nothing was sent), or None (the errors do not say).
 
     Attributes:
-        also: Further classes after which it may.
+        also: Further ambiguous classes.
         handled: The error that the caller was handling when it made the call.
     """
 
@@ -142,12 +142,12 @@ class _Judge(NamedTuple):
     handled: BaseException | None
 
     def told(self, errors: Iterable[BaseException]) -> bool | None:
-        """Return what these errors say together."""
+        """Return the judgement of several errors together."""
         met = set[tuple[int, bool]]()
         return _together([self._told_by(error, met, is_explained=False) for error in errors])
 
     def _told_by(self, error: BaseException, met: set[tuple[int, bool]], *, is_explained: bool) -> bool | None:
-        """Return what one error says; `is_explained`: by one around it, that no connection stood."""
+        """Return the judgement of one error; `is_explained`: an error around it says that there was no connection."""
         key, name = (id(error), is_explained), _known_name(error)
         if key in met or name == _NOT_EXECUTED:
             return None
@@ -161,12 +161,12 @@ class _Judge(NamedTuple):
         is_after = name in _SENT or (name in _SOCKET and not is_explained) or _is_open_rpc(name, error)
         if is_after and not is_before:
             return True
-        # What a group is made of tells of attempts to connect, where no connection stood.
+        # If there was no connection, the members of a group are attempts to connect.
         if isinstance(error, BaseExceptionGroup) and not is_explained:
             members: Sequence[BaseException] = cast("Any", error).exceptions
             if any(self.told([member]) for member in members):
                 return True
-        # What a socket's own error was raised while handling is an earlier attempt, which nothing here explains.
+        # The context of a socket's own error is an earlier attempt, which nothing here explains.
         explains = name.partition(".")[0] not in _STANDARD and (is_explained or name in _OURS or is_before)
         told = _together([self._told_by(one, met, is_explained=explains) for one in inside])
         return False if told is None and is_before else told
@@ -177,7 +177,7 @@ def _together(told: Collection[bool | None]) -> bool | None:
 
 
 def _known_name(error: BaseException) -> str:
-    """Return the first of an error's classes that is known here; empty where none is."""
+    """Return the first known class of an error; empty if there is none."""
     for kind in type(error).__mro__:
         name = f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
         if name in _KNOWN:
@@ -186,13 +186,13 @@ def _known_name(error: BaseException) -> str:
 
 
 def _inside(error: BaseException, name: str, handled: BaseException | None) -> Iterator[BaseException]:
-    """Yield what an error was raised from, or while handling, and what it carries."""
+    """Yield the cause or the context of an error, and the errors that it carries."""
     cause = error.__cause__
-    if cause is not None and name not in _OURS:  # ours say that nothing ran, whatever kept it from it
+    if cause is not None and name not in _OURS:  # sayso's own errors mean that nothing ran, whatever the cause
         yield cause
-    elif _has_context(error, handled) and name not in _EITHER:  # these say themselves what they are about
+    elif _has_context(error, handled) and name not in _EITHER:  # these carry the relevant error themselves
         yield cast("BaseException", error.__context__)
-    for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 raise one with another in it
+    for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 carry errors in these
         if isinstance(carried, BaseException):
             yield carried
 
@@ -218,10 +218,10 @@ def _is_open_rpc(name: str, error: Any) -> bool:
 
 
 def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[BaseException], ...]:
-    """Return what `ambiguous=`, or another option, names: one exception class, or several.
+    """Return the exception classes in `ambiguous=` or another option: one class, or several.
 
     Raises:
-        ConfigError: Something in it is none.
+        ConfigError: A value is not an exception class.
     """
     several = (
         cast("Collection[Any]", given) if isinstance(given, Collection) and not isinstance(given, str) else [given]
@@ -235,19 +235,19 @@ def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[Base
 
 
 def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool) -> None:
-    """Note on an error that the outcome of its call is unknown, for whoever reads it and for the run around it."""
+    """Note on an error that the outcome of its call is unknown, for readers and for the enclosing run."""
     hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried by itself"
     note = (
         f"sayso: the outcome of {request_id} is unknown: the call was started, and this error does not say whether it"
         f" took effect; {hint}. Find out, then `sayso resolve {request_id} --happened` or `--did-not`"
     )
-    with suppress(Exception):  # an error may refuse to be changed
+    with suppress(Exception):  # an error may not allow changes
         error.add_note(note)
-        error._sayso_unknown = request_id  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
+        error._sayso_unknown = request_id  # noqa: SLF001  sayso's own attribute on it
 
 
 def unknown_request(error: BaseException) -> str | None:
-    """Return the request whose outcome is unknown because of this error, or of one that it was raised from."""
+    """Return the request whose outcome is unknown because of this error or one of its causes."""
     met = set[int]()
     current: BaseException | None = error
     while current is not None and id(current) not in met:
@@ -262,25 +262,25 @@ def unknown_request(error: BaseException) -> str | None:
 
 
 def judged(gate: Gate, attempt: Attempt) -> Attempt:
-    """Return how a call ended, with the two things that only the gate can tell."""
-    if isinstance(attempt.raised, gate.suspends):  # it stops for its framework, and has not ended
+    """Return how a call ended, with the two facts that only the gate knows."""
+    if isinstance(attempt.raised, gate.suspends):  # it paused for its framework, and has not ended
         return attempt
     if isinstance(attempt.raised, ConfirmationRequired):
         _note_nested(gate, attempt.raised)
-    if isinstance(attempt.raised, Exception):  # what is broken off is unknown anyway
-        handled = sys.exc_info()[1]  # by the program around the call, where it was made in an `except` block
+    if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
+        handled = sys.exc_info()[1]  # by the program around the call, if it is in an `except` block
         return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
     left = None if type(attempt.value) in _WHOLE else left_to_run(attempt.value)
     if left is None:
         return attempt
-    # Nobody here hears how that ends, and the call would be recorded as done.
+    # Nobody here learns how that ends, and the call would be recorded as done.
     what, has_begun = left
     text = f"{gate.name} returned {what}, which was to do the work after the call; gate the async function that does it"
     return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
 
 
 def _note_nested(gate: Gate, held: ConfirmationRequired) -> None:
-    """Say to the caller of a call that has ended at a gate inside of it what that means, and the ways around it."""
+    """Add a note to the signal of a gate inside a started call, which thereby ends: what it means, and the ways out."""
     note = (
         f"sayso: {gate.name} had been approved and started, and ends as failed where something inside of it waits: to"
         " call it again is to ask for it again, and repeats what it did before. Ask once, at the outer gate; or give"
@@ -296,7 +296,7 @@ _WHOLE = {type(None), bool, int, float, str, bytes, dict, list, tuple}
 
 
 def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
-    """Return what the record keeps of how a call ended, secrets masked."""
+    """Return the outcome to record for a call, secrets masked."""
     if attempt.raised is None:
         value = attempt.value
         shown = None if value is None else shown_result(gate, request, value)
@@ -315,7 +315,7 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
 
 
 def warn_of_late_end(request: Request, outcome: Outcome) -> bool:
-    """Log that a call ended after its lease was lost and somebody had said how it ended; return True."""
+    """Log that a call ended after its lease was lost and somebody had resolved it; return True."""
     logging.getLogger("sayso").warning(
         "the call of %s ended here as %s, after it was taken for broken off and somebody had said how it ended; the"
         " request stays as it is, and its journal says so", request.id, outcome.state,

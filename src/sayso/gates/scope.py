@@ -1,6 +1,6 @@
 """The run in which a call is made: a named run, or the run of the current thread or asyncio task.
 
-A decision counts only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
+A decision applies only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
 thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
 processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in its
 caller's run. Leaving a run ends everything that began inside it. Invariant: the person for whom a call may be made
@@ -37,24 +37,24 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class Occasion(NamedTuple):
-    """Where a call stands and for whom it is made, and what its gate asks of an approval there.
+    """Where a call is made and for whom, and what its gate requires of an approval there.
 
-    A key and a place both tell one call of a run from another. A place is where the run's own code stands, so a run
-    that is resumed finds the request by it; a key is what the world calls the occasion, and finds the request for ever,
-    wherever in the run it is used. A call may have both: the request is found by its key, and its place is recorded.
+    A key and a place both distinguish the calls of a run. A place is the position in the run's own code, by which a
+    resumed run finds the request. A key is the outside world's name for the occasion, and finds the request forever,
+    anywhere in the run. A call may have both: the request is found by its key, and its place is recorded.
 
     Attributes:
-        run_ids: The runs whose decisions count: the own run first, then those of parent tasks.
-        adopted: Requests that were decided from here, by digest of their call.
+        run_ids: The runs whose decisions apply: the own run first, then those of parent tasks.
+        adopted: Requests that were decided here, by digest of their call.
         acts_for: The persons for whom the program acts, that of the innermost run first; none of them may decide.
-        has_name: Whether the own run has a name, by which another process can go on with it.
-        place: Where in the run the call stands, if the run tells its places apart.
+        has_name: Whether the own run has a name, by which another process can resume it.
+        place: The call's place in the run, if the run distinguishes places.
         context: What the program knows about the call: JSON values.
-        pool: The pool in whose thread the call stands, where nobody could come back to what is asked: nothing is asked.
-        key: The key of this very call, where it is known before the gate makes one.
-        quorum: Who must agree.
-        escalation: Who else may decide when the request has waited for long.
-        retries: How many further starts a call that failed may have; the record may give fewer.
+        pool: The thread pool in which the call is made, if no program could come back to it; then nothing is asked.
+        key: The key of this call, if it is known before the gate computes one.
+        quorum: Who must approve.
+        escalation: Who else may decide after the request has waited for a while.
+        retries: How often a failed call may be started again; the record may allow less.
         idempotent: Whether it may be started again however it ended, if the record says so too.
     """
 
@@ -72,7 +72,7 @@ class Occasion(NamedTuple):
     idempotent: bool = True
 
     def lack_of(self, request: Request) -> str | None:
-        """Return why a request that waits, or that was approved, is less than is asked for; None where it is not."""
+        """Return why an open or approved request has less than is required; None if it has enough."""
         if request.quorum is not self.quorum and not request.quorum.covers(self.quorum):
             return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
         if self.quorum.roles and self._is_too_open(request):
@@ -91,14 +91,14 @@ class Occasion(NamedTuple):
         return f"it was decided by {own[0]}, for whom the program acts" if own else None
 
     def _is_too_open(self, request: Request) -> bool:
-        """Say whether somebody decided, or may still decide, whom only an escalation lets in that is not the gate's."""
+        """Return whether somebody decided or may decide only because of an escalation that is not the gate's."""
         theirs = request.escalation
         if theirs is None or (request.state is not State.PENDING and request.escalated_at is None):
             return False
         return theirs != self.escalation and not theirs.is_within(self.escalation)
 
     def _no_start_left(self, request: Request, last: Execution) -> str | None:
-        """Return why an approval has no start left; the stricter of the record and the gate counts."""
+        """Return why an approval allows no further start; the stricter of the record and the gate applies."""
         if request.idempotent and self.idempotent:
             return None
         before = last.attempt - (request.state is State.RUNNING)
@@ -110,11 +110,11 @@ class Occasion(NamedTuple):
     def asking_for(
         self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
     ) -> Occasion:  # fmt: skip
-        """Return this occasion with what a gate asks for there: its last four fields, for each call of the gate."""
+        """Return this occasion with a gate's requirements in its last four fields; called for each call of the gate."""
         return Occasion(*self[:-4], quorum, escalation, retries, idempotent)
 
     def joined(self, request: Request) -> Occasion:
-        """Return what is to be asked for in place of `request`: what it asked for, and what is asked for now."""
+        """Return what to require in place of `request`: what it required, and what is required now."""
         also = tuple(person for person in request.acts_for if person not in self.acts_for)
         mine, theirs = self.escalation, request.escalation
         both = mine if mine is not None and mine.is_within(theirs) else theirs
@@ -125,7 +125,7 @@ class Occasion(NamedTuple):
 
 
 executing: ContextVar[tuple[Request, ...]] = ContextVar("sayso_executing", default=())
-"""The requests whose calls, or whose `verify=`, run in this context: the innermost one last."""
+"""The requests whose call or `verify=` hook runs in this context, the innermost last."""
 
 
 @cache
@@ -134,52 +134,52 @@ def requester() -> Identity:
     name = Path(sys.argv[0] if sys.argv else "").name or "python"
     try:
         return Identity(PROGRAM, name)
-    except ValueError:  # a file name that cannot be shown as it is
+    except ValueError:  # a file name that cannot be displayed
         return Identity(PROGRAM, ascii(name).strip() or "python")
 
 
 class Recalled(Protocol):
-    """What a run recorded of one gated call."""
+    """What a run has recorded about one gated call."""
 
     @property
     def known(self) -> Attempt | None:
-        """How it ended in an earlier pass; None where it has to be made."""
+        """How it ended in an earlier pass; None if it must be made."""
         ...
 
     def is_over(self, request: Request) -> bool:
-        """Say whether the approval of this call was given until an instant that has come."""
+        """Return whether the approval of this call was limited to a time that is over."""
         ...
 
     def snapshot(self, attempt: Attempt) -> RunUpdate | None:
-        """Note what it gave; return what of the run is to be saved together with its outcome."""
+        """Record its result; return what to save of the run together with its outcome."""
         ...
 
 
 class Memory(Protocol):
-    """A run that calls its handlers again from their top, and knows which gated calls they had finished."""
+    """A run that calls its handlers again from the beginning, and knows which gated calls they had finished."""
 
     def recall(self, gate: Any, store: ProgramStore, arguments: Mapping[str, Any]) -> Recalled | None:
-        """Return what is known of this call; None where the run cannot keep it."""
+        """Return what is known of this call; None if the run cannot store it."""
         ...
 
 
 class Scope:
-    """One run, as this process sees it.
+    """A run, as this process sees it.
 
     Attributes:
         run_id: Its id, or the name that it was given.
-        parent: The scope of the task that began this one.
+        parent: The scope of the task that started this one.
         acts_for: The persons for whom it acts, innermost run first.
-        adopted: Requests decided from here, by digest of their call.
-        raised: Requests that this run's calls wait for, or waited for, by id.
-        responses: The responses given by `respond_to_confirmation` here, by id.
-        memory: The calls that ended here before, where handlers are called again.
+        adopted: Requests that were decided here, by digest of their call.
+        raised: Requests for which this run's calls wait or waited, by id.
+        responses: The responses given with `respond_to_confirmation` here, by id.
+        memory: The calls that ended here before, if handlers are called again.
         at: The place in a journaled run; what is asked there belongs to this place.
         occasions: How often an equal question was answered here, by digest.
-        outer: The run inside of which this one was opened.
+        outer: The run inside which this one was opened.
         open_calls: Requests of calls that blocked here and may be made again (their timeout passed, or they failed with
-            a try left), by digest of their call. Without a name, a call that blocks finds no others.
-        ended: Why nothing that began here may wait or start any more; None while it may.
+            a retry left), by digest of their call. Without a name, a blocking call finds no others.
+        ended: Why nothing that began here may wait or start any more; None before that.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Scope:
             scope = scope.parent
 
     def forget(self, request_id: str) -> None:
-        """Drop what is remembered of a request, when it was executed or cleared."""
+        """Forget a request that was executed or cleared."""
         self.raised.pop(request_id, None)
         self.responses.pop(request_id, None)
         for known in (self.adopted, self.open_calls):
@@ -219,16 +219,16 @@ class Scope:
                     del known[digest]
 
     def executed(self, request: Request, attempt: Attempt) -> None:
-        """Note that an approved call of this run was made; a start that is left counts in this run alone."""
+        """Record that an approved call of this run was made; a remaining retry counts in this run only."""
         known: Scope | None = self
         while known is not None:
             known.forget(request.id)
             known = known.parent
         if attempt.raised is not None and self.owner is not None:
-            self.open_calls[request.call.digest] = request.id  # a try may be left, or nobody knows how it ended
+            self.open_calls[request.call.digest] = request.id  # a retry may be left, or the outcome is unknown
 
     def end(self, reason: str) -> None:
-        """End every wait that began in this run, in whatever thread; its calls do not start any more."""
+        """End every wait that began in this run, in any thread; its calls can no longer start."""
         with _ending:  # a wait that begins meanwhile is either among these, or sees that the run has ended
             self.ended = self.ended or reason
             waits = list(self._waits.values())
@@ -236,7 +236,7 @@ class Scope:
             callback(self.ended)
 
     def on_end(self, callback: Callable[[str], None]) -> Callable[[], object]:
-        """Call back with the reason when this run ends, or has ended; the returned function undoes that."""
+        """Call back with the reason when this run ends or has ended; the returned function undoes that."""
         mine = object()
         with _ending:
             self._waits[mine] = callback
@@ -245,7 +245,7 @@ class Scope:
         return partial(self._waits.pop, mine, None)
 
     def enclosing(self) -> Iterator[Scope]:
-        """Yield this run and those inside of which it was opened."""
+        """Yield this run and those inside which it was opened."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
@@ -253,15 +253,15 @@ class Scope:
 
     @property
     def pool(self) -> str | None:
-        """The pool whose thread this nameless run belongs to: nobody could come back to it."""
+        """The thread pool to which this nameless run belongs, so that no program could come back to it."""
         job = None if self.owner is None else self.owner.job
         return None if job is None or job.is_lent else job.pool
 
     def occasion_of_call(self, *, blocks: bool) -> Occasion:
-        """Return where a call of this run is made.
+        """Return the occasion for a call of this run.
 
-        In a run without a name, no earlier decision counts for a call that blocks, and one that raises asks nothing in
-        a pool's thread, where nobody could come back to it.
+        In a run without a name, no earlier decision applies to a blocking call, and one that raises asks nothing in a
+        pool's thread, because no program could come back to it.
         """
         if self._occasion is not None and self.owner is None:
             return self._occasion
@@ -272,7 +272,7 @@ class Scope:
 
     @property
     def occasion(self) -> Occasion:
-        """What the gate needs to know of this scope."""
+        """What the gate needs to know about this scope."""
         if self._occasion is not None and (self._occasion.has_name or not _acting):
             return self._occasion
         lineage = tuple(self.lineage())
@@ -283,7 +283,7 @@ class Scope:
 
 
 class _Owner:
-    """The process, the thread, the task and the job of a pool that a nameless scope was made for."""
+    """The process, thread, task and pool job for which a nameless scope was created."""
 
     def __init__(self, task: Any, job: threads.Job | None) -> None:
         self.process = os.getpid()
@@ -297,7 +297,7 @@ class _Owner:
 
 
 class _OneCall(Sequence[str]):
-    """The run of a single call; most calls are let through, and then it is never made."""
+    """The run of a single call. Its id is created on demand, because most calls are allowed and need none."""
 
     def __init__(self) -> None:
         self._run_ids: Any = ()
@@ -311,14 +311,14 @@ class _OneCall(Sequence[str]):
         return self._run_ids[index]
 
 
-# Whom the runs that are open in this process act for: a call outside of any run may come from one of them by a way
-# that loses its context (a pool of threads). One key for each open run; setting, deleting and copying are single steps.
+# The persons for whom the open runs of this process act: a call outside any run may come from one of them through a
+# thread pool, which loses the context. One key per open run; setting, deleting and copying are atomic.
 _acting: dict[object, tuple[Identity, ...]] = {}
 _ending = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _ending  # noqa: PLW0603  the thread that held it is not there in a forked child
+    global _ending  # noqa: PLW0603  in a forked child, the thread that held the lock does not exist
     _ending = threading.Lock()
 
 
@@ -329,20 +329,20 @@ _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
 
 
 def current_task() -> Any:
-    """Return the asyncio task that this is a part of, if there is one."""
-    # Where asyncio is not loaded nobody can be in a task, and importing it costs more than the rest of sayso.
-    # `current_task` raises outside of a loop, which costs more than all else here, hence the look for a loop first.
+    """Return the current asyncio task, if there is one."""
+    # If asyncio is not loaded there is no task, and importing it costs more than the rest of sayso. Outside a loop
+    # `current_task` raises, which costs more than everything else here, so check for a loop first.
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  documented for exactly this, in spite of its name
+    if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  documented for exactly this use
         return None
     return asyncio.current_task()
 
 
 def current() -> Scope:
-    """Return the scope of this call; a new one where the thread or task has none yet."""
+    """Return the scope of this call; creates one if the thread or task has none yet."""
     scope = _scope.get()
     if scope is not None and scope.owner is None:
-        return scope  # a named run is for everything that happens inside it
+        return scope  # a named run applies to everything inside it
     task = current_task()
     if scope is not None and scope.owner is not None and _covers(scope.owner, task):
         return scope
@@ -355,7 +355,7 @@ def current() -> Scope:
 
 
 def acts_for() -> tuple[Identity, ...]:
-    """Return the persons for whom a call that is made here acts; outside of a named run, all whom this process may."""
+    """Return the persons for whom a call made here acts; outside a named run, all for whom this process acts."""
     scope = _scope.get()
     if scope is not None and scope.owner is None:
         return scope.acts_for
@@ -363,55 +363,55 @@ def acts_for() -> tuple[Identity, ...]:
 
 
 def covering() -> Scope | None:
-    """Return the scope of this call if it has one already."""
+    """Return the scope of this call if it already has one."""
     scope = _scope.get()
     if scope is None or scope.owner is None:
-        return scope  # a named run is for everything that happens inside it
+        return scope  # a named run applies to everything inside it
     return scope if _covers(scope.owner, current_task()) else None
 
 
 def _covers(owner: _Owner, task: Any) -> bool:
     if owner.process != os.getpid() or owner.is_over:
-        return False  # a forked child has its parent's context, and is somebody else; so is a pool's next caller
+        return False  # a forked child, or the pool's next caller, has the context but is somebody else
     if task is not None:
         return owner.task is not None and owner.task() is task
     if owner.thread == threading.get_ident():
         return True
-    # Another thread without a task: it was handed this context on purpose, unless threads inherit by themselves.
+    # Another thread without a task was given this context on purpose, unless threads inherit contexts automatically.
     return not getattr(sys.flags, "thread_inherit_context", False)
 
 
 def _is_strange(scope: Scope) -> bool:
-    """Say whether a scope is of another process, or of a job that a pool's thread did earlier."""
+    """Return whether a scope is from another process, or from an earlier job of a pool's thread."""
     owner = scope.owner
     return owner is not None and (owner.process != os.getpid() or owner.is_over)
 
 
 class run(ContextDecorator):  # noqa: N801  it is used as a function
-    """Name the run of everything inside the block, whose `as` gets its id.
+    """Name the run of everything inside the block; `as` gets its id.
 
-    Decisions count in their run, in this process and in any later one that names it again: a program that was
-    stopped asks nothing twice. Give every piece of work a name of its own (an order's number, not the program's).
+    A decision applies in its run, in this process and in any later one that names the run again, so a restarted program
+    asks nothing twice. Give every piece of work its own name (an order's number, not the program's name).
 
-    Leaving the block, by its end, an error or a cancellation, ends every wait that began inside of it, in whatever
-    thread or task: the call raises `ConfirmationCancelled` and does not run, whatever is decided later. In a run with a
-    name its request stays pending for the next process of the run; in one without it is withdrawn.
+    Leaving the block, at its end or by an error or cancellation, ends every wait that began inside it, in any thread or
+    task: the call raises `ConfirmationCancelled` and does not run, whatever is decided later. If the run has a name,
+    its request stays pending for the next process of the run; otherwise it is withdrawn.
 
     Args:
-        name: At most 200 characters, none of them invisible; a new random id when not given.
-        on_behalf_of: The person for whom the program acts; barred from deciding what it asks, whoever vouches for
-            the name: `ada` bars every `ada`, and every `ada@host`; `ada@host` bars itself and `ada`. A run inside of
-            another acts for the other's person as well. While the block is open, they are also barred from what this
-            process asks outside of any run, as a thread of a pool does: it may be doing this run's work.
+        name: At most 200 characters, none of them invisible; a new random id by default.
+        on_behalf_of: The person for whom the program acts; may not decide what it asks, whoever vouches for the name:
+            `ada` excludes every `ada` and every `ada@host`; `ada@host` excludes itself and `ada`. A run inside another
+            one acts for that one's person too. While the block is open, they may not decide either what this process
+            asks outside any run, e.g. in a thread of a pool, because it may be doing this run's work.
 
-    As a decorator, `@sayso.run("tidy")`, it names a run for each call of a function; of an `async def`, until that has
+    As a decorator, `@sayso.run("tidy")`, it opens a run for each call of a function; for an `async def`, until that has
     ended.
 
     Raises:
-        ValueError: The name is empty, too long, or holds invisible characters.
-        ConfigError: The decorated function is a generator or a context manager, whose body runs where its caller is; or
-            the block is left in another context than it was entered in, as by a sync dependency of FastAPI.
-        TypeError: A plain function that it decorates returned a coroutine or a generator, which has not run.
+        ValueError: The name is empty, too long, or contains invisible characters.
+        ConfigError: The decorated function is a generator or a context manager, whose body runs in its caller's
+            context; or the block is left in another context than it was entered in, as by a sync dependency of FastAPI.
+        TypeError: A decorated plain function returned a coroutine or a generator, which has not run.
     """
 
     def __init__(self, name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> None:
@@ -458,13 +458,13 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
             made = in_run
         return cast("_F", wraps(function)(made))
 
-    def _recreate_cm(self) -> run:  # each call of a decorated function enters a run of its own
+    def _recreate_cm(self) -> run:  # each call of a decorated function enters its own run
         return run(self._name, on_behalf_of=self._person)
 
 
 @contextmanager
 def entered(run_id: str) -> Generator[Scope]:
-    """Do what `run` does for a run whose id is known to be one, and yield its scope."""
+    """Enter a run with a valid id, as `run` does, and yield its scope."""
     scope, token = _enter(run_id, None)
     try:
         yield scope
@@ -490,7 +490,7 @@ def _leave(scope: Scope, token: Token[Scope | None]) -> None:
         _scope.reset(token)
     except ValueError:
         if isinstance(sys.exc_info()[1], GeneratorExit):
-            return  # a coroutine may be closed from a context that never had it
+            return  # a coroutine may be closed in a context without it
         raise ConfigError(
             f"the run {scope.run_id!r} was left in another context than it was entered in, and what was called in"
             " between was not in it; as a dependency of FastAPI, or a fixture, write the function that opens it as"
@@ -499,22 +499,22 @@ def _leave(scope: Scope, token: Token[Scope | None]) -> None:
 
 
 def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
-    """Return everybody in these groups, each once."""
+    """Return all persons in these groups, each once."""
     return tuple(dict.fromkeys(person for group in list(groups) for person in group))
 
 
 def checked_name(name: str) -> str:
-    """Return a run's name that can be kept and shown as it is.
+    """Return a run's name if it can be stored and displayed.
 
     Raises:
-        TypeError: It is no text.
-        ValueError: It cannot.
+        TypeError: The name is not a text.
+        ValueError: The name cannot be stored or displayed.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise TypeError(f"a run's name is a text, not {name!r}")
     if not name or name != name.strip() or len(name) > _LONGEST_NAME:
         raise ValueError(f"a run's name has 1 to {_LONGEST_NAME} characters and no white space around it, not {name!r}")
-    is_plain = name.isascii() and name.isprintable()  # most are, and then no character needs to be looked up
+    is_plain = name.isascii() and name.isprintable()  # usually true, and then no character needs to be looked up
     if not is_plain and any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
         raise ValueError(f"a run's name must not hold invisible characters, as {name!r} does")
     return name

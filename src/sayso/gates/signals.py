@@ -1,4 +1,4 @@
-"""The exceptions of a held or refused call. They are signals to the program: nothing is wrong.
+"""The exceptions of a held or refused call. They are signals to the program, not faults.
 
     ConfirmationRequired            a person must decide first
     ConfirmationRejected            the call was refused
@@ -9,7 +9,7 @@
 
 They are `Exception`s, and the first two and `ToolCall` keep their names and attributes, for compatibility with the
 confirmation API. `except ConfirmationRejected` catches every refusal. Tracebacks of these exceptions end at the
-program's own line, without the frames of sayso; errors of sayso itself keep theirs, and `__cause__` is never touched.
+program's own line, without the frames of sayso; errors of sayso itself keep theirs. `__cause__` is never changed.
 `SAYSO_TRACEBACK=1` keeps all frames.
 """
 
@@ -35,12 +35,12 @@ __all__ = [
 
 
 class ToolCall(dict[str, Any]):
-    """The call that waits. A dict with the keys `name`, `args` and `call_id`, so that it is JSON as it is.
+    """The call that waits: a dict with the keys `name`, `args` and `call_id`, so that it is JSON.
 
     Args:
         name: Name of the function.
-        args: Its arguments by name, plain JSON values with secrets masked where sayso made it.
-        call_id: The model provider's id of the call: a label and nothing more.
+        args: Its arguments by name: plain JSON values, with secrets masked if sayso created it.
+        call_id: The model provider's id of the call; only a label.
     """
 
     def __init__(self, name: str, args: Mapping[str, Any], call_id: str | None = None) -> None:
@@ -82,13 +82,13 @@ def tool_call_of(request: Request) -> ToolCall | None:
 
 
 class ConfirmationRequired(Exception):
-    """A person must decide before the program can go on. The request waits in the store under `confirmation_id`.
+    """A person must decide before the program can continue. The request waits in the store under `confirmation_id`.
 
     Args:
-        question: What the person is asked.
-        confirmation_id: Id of the request; a new one when not given.
-        tool_call: The call that waits; None where no call does.
-        context: Whatever the raising module needs to resume; JSON values if it is to travel.
+        question: The question to the person.
+        confirmation_id: Id of the request; a new one by default.
+        tool_call: The call that waits, if any.
+        context: What the raising module needs to resume; must be JSON values if it is serialised.
     """
 
     question: str
@@ -113,7 +113,7 @@ class ConfirmationRequired(Exception):
 
     @classmethod
     def of(cls, request: Request) -> ConfirmationRequired:
-        """Return the signal for a request that waits; its texts are drawn when somebody reads them."""
+        """Return the signal for a pending request; its texts are created when they are read."""
         signal = cls.__new__(cls)
         signal.__dict__ |= {"_request": request, "confirmation_id": request.id, "context": {}}
         return signal
@@ -122,7 +122,7 @@ class ConfirmationRequired(Exception):
 
         def __getattr__(self, name: str) -> Any:
             request: Request | None = self.__dict__.get("_request")
-            if request is not None and name == "__notes__":  # what a traceback prints below the question
+            if request is not None and name == "__notes__":  # a traceback prints them below the question
                 return _how_to_go_on(request)
             if request is None or name not in {"question", "tool_call"}:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -161,11 +161,11 @@ class ConfirmationRequired(Exception):
 
 
 class ConfirmationRejected(Exception):
-    """A person said no; distinct from one who has not answered yet.
+    """A person rejected the call, as opposed to not having answered yet.
 
     Args:
-        message: What was said, for the program and its model.
-        confirmation_id: Id of the request; None where nobody was asked.
+        message: The reason, for the program and its model.
+        confirmation_id: Id of the request; None if nobody was asked.
         tool_call: The call that does not run.
     """
 
@@ -178,7 +178,7 @@ class ConfirmationRejected(Exception):
 
     @property
     def message_for_model(self) -> str:
-        """What to tell a model that asked for it: why, in a person's words, and whether it may try again."""
+        """The message to the model that asked: the reason, in a person's words, and whether it may try again."""
         if self._for_model is not None:
             return self._for_model
         name = "the call" if self.tool_call is None else self.tool_call.name
@@ -186,7 +186,7 @@ class ConfirmationRejected(Exception):
 
     @property
     def request_id(self) -> str | None:
-        """Id of the request, None where nobody was asked; also `approval_id`, `confirmation_id` and `id`."""
+        """Id of the request, None if nobody was asked; also `approval_id`, `confirmation_id` and `id`."""
         return self.confirmation_id
 
     id = approval_id = request_id
@@ -205,7 +205,7 @@ def _again(
 
 
 def as_told_to_model(no: ConfirmationRejected) -> ConfirmationRejected:
-    """Return the signal with `message_for_model` as its text, for a framework that shows a model the exception."""
+    """Return the signal with `message_for_model` as its text, for frameworks that show the exception to a model."""
     return _again(type(no), no.message_for_model, no.confirmation_id, no.tool_call, no.message_for_model)
 
 
@@ -214,15 +214,15 @@ class ConfirmationFeedback(ConfirmationRejected):
 
 
 class ConfirmationCancelled(ConfirmationRejected):
-    """The reviewer, or the program itself, ended the run at this request; or nobody waits for the call any more."""
+    """The reviewer or the program itself ended the run at this request, or nobody waits for the call any more."""
 
 
 class ConfirmationExpired(ConfirmationRejected):
-    """Nobody answered in time, or the approval ended before the call was started. No answer is a no."""
+    """Nobody answered in time, or the approval expired before the call was started. No answer counts as a rejection."""
 
 
 class ConfirmationDenied(ConfirmationRejected):
-    """The gate's rule refuses this call; nobody was asked."""
+    """The gate's rule denied this call; nobody was asked."""
 
 
 def _how_to_go_on(request: Request) -> list[str]:
@@ -253,14 +253,14 @@ _REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {
 def not_awaited(
     request: Request, reason: str, kind: type[ConfirmationRejected] = ConfirmationCancelled
 ) -> ConfirmationRejected:
-    """Return the signal for a request for which nobody waits any more, or that nobody decided while the call waited."""
+    """Return the signal for a request that nobody waits for any more, or that was not decided while the call waited."""
     subject = request.subject
     what = f"the call {subject.name} did not run" if isinstance(subject, Call) else "no answer"
     return kind(f"{what}: {reason}", confirmation_id=request.id, tool_call=tool_call_of(request))
 
 
 def refused(request: Request) -> ConfirmationRejected:
-    """Return the signal for a request that was decided against, or ran out of time."""
+    """Return the signal for a request that was rejected or has expired."""
     kind, verb = _REFUSALS[request.state]
     subject, decision = request.subject, request.decision
     what = f"the call {subject.name}" if isinstance(subject, Call) else "the question"
@@ -274,7 +274,7 @@ def refused(request: Request) -> ConfirmationRejected:
     return _again(kind, message, request.id, tool_call_of(request), request.message_for_model())
 
 
-# In a traceback they are called what a program calls them.
+# Tracebacks show the public names.
 for _signal in (ConfirmationRequired, ConfirmationRejected, *ConfirmationRejected.__subclasses__()):
     _signal.__module__ = "sayso"
 
@@ -290,15 +290,15 @@ _KEEPS_FRAMES = os.environ.get("SAYSO_TRACEBACK") == "1"
 
 
 def trim(error: BaseException) -> None:
-    """Take off the frames that come before the first one of the program's, or all where it has none.
+    """Remove the frames of a traceback before the program's own first frame, or all if there is none.
 
-    Where the program has none, what nobody raises on purpose keeps its frames. `SAYSO_TRACEBACK=1` keeps all.
+    If there is none, an unintended error keeps its frames. `SAYSO_TRACEBACK=1` keeps all frames.
     """
     if _KEEPS_FRAMES:
         return
     step = _own_frame(error)
     if step is not None or _is_meant(error):
-        error.with_traceback(step)  # an error may let nobody set its attributes
+        error.with_traceback(step)  # an error may not allow its attributes to be set
 
 
 def _own_frame(error: BaseException) -> TracebackType | None:
@@ -309,7 +309,7 @@ def _own_frame(error: BaseException) -> TracebackType | None:
 
 
 def trimmed(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that declares something, whose refusals point at the program's own line."""
+    """Wrap a function that declares something, so that its errors point at the program's own line."""
 
     @functools.wraps(function)
     def declare(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -327,16 +327,16 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def say(error: BaseException, what: str = "nothing was run") -> None:
-    """Add to a refusal what did not happen, where it does not say so itself."""
+    """Add to an error what did not happen, unless it already says so."""
     text = str(error)
     if len(error.args) == 1 and "othing was" not in text and "not run" not in text:
         error.args = (f"{text} {what.capitalize()}" if text.endswith("?") else f"{text}; {what}",)
 
 
 def _is_meant(error: BaseException) -> bool:
-    if isinstance(error, StoreError):  # a fault, whose frames say where
+    if isinstance(error, StoreError):  # a fault: its frames say where
         return False
-    # By name: where nothing is async, asyncio is not loaded.
+    # By name, because asyncio is not loaded in a sync program.
     if isinstance(error, _MEANT) or type(error).__name__ == "CancelledError":
         return True
     last = error.__traceback__

@@ -22,23 +22,23 @@ _SERVERS = {
 
 
 class Job:
-    """One job of a pool's thread.
+    """A job of a pool's thread.
 
     Args:
-        pool: What the thread belongs to, as words for an error.
-        future: The job's own future; None where it cannot be found, and then a job is over as soon as it is met.
+        pool: Describes the pool, for errors.
+        future: The job's own future. If it cannot be found (None), the job always counts as over.
         cancel_scope: anyio's scope around it.
-        is_lent: Its caller handed it its own context, as `asyncio.to_thread` does.
+        is_lent: Whether its caller passed its own context, as `asyncio.to_thread` does.
     """
 
     def __init__(self, pool: str, future: Any = None, cancel_scope: Any = None, *, is_lent: bool = False) -> None:
         self.pool, self.is_lent = pool, is_lent
-        # Not kept alive: a thread remembers its last job until it gets another, and would keep the job's result.
+        # Weak: a thread remembers its last job until it gets another, and would keep the job's result alive.
         self._future, self._cancel_scope = _ref(future), _ref(cancel_scope)
 
     @property
     def is_over(self) -> bool:
-        """Whether the thread may be at another job by now."""
+        """Whether the thread may now be running another job."""
         future = self._future()
         return future is None or future.done()
 
@@ -48,17 +48,17 @@ class Job:
         awaited, cancel_scope = _awaited(self._future()), self._cancel_scope()
         if awaited is not None and awaited.cancelled():
             return True
-        while cancel_scope is not None:  # as `anyio.from_thread.check_cancelled` looks
+        while cancel_scope is not None:  # as in `anyio.from_thread.check_cancelled`
             if cancel_scope.cancel_called:
                 return True
             cancel_scope = None if cancel_scope.shield else getattr(cancel_scope, "_parent_scope", None)
         return False
 
     def when_given_up(self, callback: Callable[[], None]) -> Callable[[], None] | None:
-        """Call back when the task that waits for it is cancelled; the returned function undoes that.
+        """Call back when the task that waits for the job is cancelled; the returned function undoes that.
 
-        Returns None where no task waits, or not yet: a thread may be at its job before anybody waits for it. A scope of
-        anyio calls nobody, so `is_given_up` has to be asked now and then.
+        Returns None if no task waits, perhaps only not yet: a thread may begin its job before anybody waits for it. An
+        anyio scope has no callback, so `is_given_up` must be polled.
         """
         awaited = _awaited(self._future())
         return None if awaited is None else when_done(awaited, callback)
@@ -67,7 +67,7 @@ class Job:
 def when_done(future: Any, callback: Callable[[], None]) -> Callable[[], None]:
     """Call back when an asyncio task or future of another thread's loop is done; the returned function undoes that.
 
-    Where the loop is closed nothing will ever call, so `callback` is called at once.
+    If the loop is closed, `callback` is called at once, because nothing else ever would.
     """
 
     def on_done(_: object) -> None:
@@ -88,13 +88,13 @@ def when_done(future: Any, callback: Callable[[], None]) -> Callable[[], None]:
 
 
 def job() -> Job | None:
-    """Return the job of this thread; None where the thread is the program's own.
+    """Return the job of this thread; None if the thread is the program's own.
 
-    The names by which `_FINDS` finds a job are private to their libraries. A thread of theirs where they find none is a
-    pool's all the same, at a job that is over as soon as it is met.
+    The names by which `_FINDS` finds a job are private to their libraries. A thread of theirs in which they are not
+    found counts as a pool's, with a job that is over.
     """
     frame, thread = inspect.currentframe(), threading.current_thread()
-    strange = type(thread).__module__ if type(thread).__module__ in _FINDS else None  # anyio's has a class of its own
+    strange = type(thread).__module__ if type(thread).__module__ in _FINDS else None  # anyio's has its own class
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         if module in _FINDS:
@@ -121,7 +121,7 @@ def _of_executor(function: str, frame: Any) -> Job | None:
 
 
 def _awaited(future: Any) -> Any:
-    """Return the asyncio future by which a task waits for a job: of one of an executor only a callback knows it."""
+    """Return the asyncio future by which a task waits for a job; for an executor's, only a callback knows it."""
     if hasattr(future, "get_loop"):
         return future
     for callback in list(getattr(future, "_done_callbacks", ())):
@@ -154,31 +154,31 @@ def _nothing() -> None:
 
 
 PACE = 0.25
-"""Seconds between two looks at what sends no signal: Ctrl-C in the main thread, a cancel scope of anyio."""
+"""Seconds between two polls of what sends no signal: Ctrl-C in the main thread, a cancel scope of anyio."""
 
 _on_sigterm: dict[object, Callable[[], Sequence[str]]] = {}
-_looked = (float("-inf"), False)  # when this process looked for Ctrl-C, and what it saw
+_looked = (float("-inf"), False)  # when this process last checked for Ctrl-C, and the result
 
 
 def is_interrupted() -> bool:
-    """Say whether Ctrl-C is ending the program, and its main thread only waits for its other threads to end.
+    """Return whether Ctrl-C is ending the program, so that its main thread only waits for its other threads to end.
 
-    All threads share one look in each `PACE`: Python lists the frames of every thread for it, so that a thousand
-    threads that looked for themselves took more than one core.
+    All threads share one check per `PACE`: Python lists the frames of every thread for it, and a thousand threads that
+    checked on their own used more than one core.
     """
-    global _looked  # noqa: PLW0603  two threads that look at once only see the same twice
+    global _looked  # noqa: PLW0603  two threads that check at once only get the same result twice
     now, (at, answer) = time.monotonic(), _looked
     if now - at < PACE:
         return answer
-    _looked = now, answer  # before the look, so that no other thread takes one meanwhile
+    _looked = now, answer  # before the check, so that no other thread does it meanwhile
     _looked = now, _is_main_thread_interrupted()
     return _looked[1]
 
 
 def interrupted_runner() -> object | None:
-    """Return the `asyncio.Runner` (also of `asyncio.run`) that Ctrl-C is ending; None where none is.
+    """Return the `asyncio.Runner` (also of `asyncio.run`) that Ctrl-C is ending; None if there is none.
 
-    It cancels its tasks, and raises `KeyboardInterrupt` only when they have ended.
+    It cancels its tasks, and raises `KeyboardInterrupt` only after they have ended.
     """
     handler = signal.getsignal(signal.SIGINT)
     runner = getattr(getattr(handler, "func", None), "__self__", None)
@@ -210,10 +210,10 @@ def on_sigterm(rows: Callable[[], Sequence[str]]) -> Generator[None]:
     """Print `rows()` on stderr if SIGTERM ends the program inside the block.
 
     Args:
-        rows: Called in a signal handler: it must not take a lock.
+        rows: Called in a signal handler, so it must not take a lock.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield  # handlers belong to the main thread
+        yield  # only the main thread can set handlers
         return
     mine = object()
     _on_sigterm[mine] = rows
@@ -228,21 +228,21 @@ def on_sigterm(rows: Callable[[], Sequence[str]]) -> Generator[None]:
 
 
 def _listen(handler: Any) -> None:
-    with suppress(ValueError):  # an interpreter beside the main one, which may set none
+    with suppress(ValueError):  # a subinterpreter, which cannot set handlers
         signal.signal(signal.SIGTERM, handler)
 
 
 def _die(number: int, _: object) -> None:
-    with suppress(Exception):  # nothing that fails here may keep the program from ending
+    with suppress(Exception):  # no error here may prevent the program from ending
         rows = [row for rows_of in list(_on_sigterm.values()) for row in rows_of()]
-        # Not `sys.stderr`: its buffer may be in the middle of a write.
+        # Not `sys.stderr`, whose buffer may be in the middle of a write.
         os.write(2, "".join(f"{row}\n" for row in rows).encode(errors="backslashreplace"))
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 def _forget() -> None:
-    # A forked child waits for nothing of what its parent waits for.
+    # A forked child does not wait for what its parent waits for.
     _on_sigterm.clear()
     if signal.getsignal(signal.SIGTERM) is _die:
         _listen(signal.SIG_DFL)

@@ -1,8 +1,8 @@
 """Blocks until a call is decided (`wait="block"`): asks at the terminal, or prints where to decide.
 
-The wait ends when the request changes, through whichever channel. If nobody waits for the call any more, its request is
-withdrawn. Waiting takes no extra thread: sync callers block their own and tasks await an event; one watcher thread per
-process wakes them all (`sayso.stores.watch`). One more leads the dialogs of all tasks at the terminal, one at a time.
+The wait ends when the request changes, through any channel. If nobody waits for the call any more, its request is
+withdrawn. Waiting needs no extra thread: sync callers block their own and tasks await an event; one watcher thread per
+process wakes them all (`sayso.stores.watch`). One more thread runs the terminal dialogs of all tasks, one at a time.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _TASK_ENDED = "the task that it was made for has ended"
 _MOST_WITHDRAWN = 5
 _log = logging.getLogger("sayso")
 
-# How many calls of this process wait for each request: two calls of one run may wait for the same.
+# How many calls of this process wait for each request: two calls of one run may wait for the same one.
 _waits: Counter[str] = Counter()
 _counting = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _counting  # noqa: PLW0603  the thread that held it is not there in a forked child
+    global _counting  # noqa: PLW0603  in a forked child, the thread that held the lock does not exist
     _counting = threading.Lock()
     _waits.clear()
 
@@ -55,24 +55,24 @@ if hasattr(os, "register_at_fork"):
 
 
 class Waiter(Caller):
-    """One call that may have to wait, and everything that ends its wait.
+    """A call that may have to wait, and everything that ends its wait.
 
     Args:
         run: The run in which the call is made.
-        store: Where its request lives.
+        store: The store for its request.
         block: How to wait; None raises `ConfirmationRequired`.
-        stays: A wait that is broken off leaves its request: there is another way back to it than this call.
+        stays: Keep the request if the wait is interrupted, because there is another way back to it than this call.
 
     Attributes:
         run: The run in which the call is made.
-        deadline: Until when the call waits, as `time.monotonic` tells it; None without end.
-        reason: Why nobody waits any more; None while somebody does.
+        deadline: The end of the wait on the clock of `time.monotonic`; None means no limit.
+        reason: Why nobody waits any more; None before that.
     """
 
     deadline: float | None = None
     reason: str | None = None
-    _request: Request | None = None  # for which it waits
-    _late: str | None = None  # why nobody waits any more, where the call has begun
+    _request: Request | None = None  # the request for which it waits
+    _late: str | None = None  # why nobody waits any more, if that came after the call began
     _is_listening = _hears_of_job = _has_begun = False
     _withdrawn = 0
     _job: threads.Job | None = None
@@ -83,12 +83,12 @@ class Waiter(Caller):
         self.run, self._store, self._block, self._stays = run, store, block, stays
         self._lock = threading.Lock()
         self._wakes: dict[object, Callable[[], None]] = {}
-        self._undo: list[Callable[[], object]] = []  # takes back what `_listen` asked for
+        self._undo: list[Callable[[], object]] = []  # undoes the registrations of `_listen`
 
     # -- what ends the wait ------------------------------------------------------------------------------------
 
     def wait_for(self, request: Request) -> None:
-        """Note the request for which the call waits, and listen from now on to everything that ends the wait."""
+        """Set the request for which the call waits, and listen from now on for everything that ends the wait."""
         if not self._is_listening:
             self._listen()
         self._leave_request()
@@ -106,13 +106,13 @@ class Waiter(Caller):
         self.look()
 
     def look(self) -> None:
-        """Look for everything that ends the wait: some of it sends no signal."""
+        """Check everything that ends the wait, because some of it sends no signal."""
         run: scope.Scope | None = self.run
         while run is not None:
             if run.ended is not None:
                 self.end(run.ended)
             if run.owner is not None and run.owner.task is not None:
-                # A thread works for this task, and nobody else waits for what the thread returns.
+                # A thread works for this task, and nobody else waits for its result.
                 owner = run.owner.task()
                 if owner is not scope.current_task() and (owner is None or owner.done()):
                     self.end(_TASK_ENDED)
@@ -121,7 +121,7 @@ class Waiter(Caller):
             self._look_at_job()
 
     def _look_at_job(self) -> None:
-        """End the wait where the task that waited for this thread of a pool was cancelled."""
+        """End the wait if the task that waited for this pool thread was cancelled."""
         self._job = self._job or threads.job()
         if self._job is None:
             return
@@ -134,10 +134,10 @@ class Waiter(Caller):
             self.end(_TASK_ENDED)
 
     def end(self, reason: str) -> None:
-        """Say, from any thread, that nobody waits any more. Too late once the call has begun."""
+        """Declare, from any thread, that nobody waits any more. Has no effect once the call has begun."""
         with self._lock:
             if self._has_begun:
-                self._late = self._late or reason  # counts again if the start is refused
+                self._late = self._late or reason  # takes effect if the start is refused
                 return
             if self.reason is not None:
                 return
@@ -148,7 +148,7 @@ class Waiter(Caller):
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Generator[None]:
-        """Call `wake` when the wait is ended inside the block, or was ended before."""
+        """Call `wake` if the wait ends inside the block, or has ended before."""
         mine = object()
         with self._lock:
             self._wakes[mine] = wake
@@ -160,7 +160,7 @@ class Waiter(Caller):
             self._wakes.pop(mine, None)
 
     def sleep(self, wake: threading.Event, seconds: float) -> None:
-        """Sleep until `wake` is set, or for as long."""
+        """Sleep until `wake` is set, at most for `seconds`."""
         if threading.current_thread() is threading.main_thread():
             wake.wait(seconds)
             return
@@ -182,13 +182,13 @@ class Waiter(Caller):
             raise signals.not_awaited(request, self.reason)
 
     def begin(self, request: Request) -> None:
-        """Take the step from waiting to running: from here on the wait cannot be ended any more.
+        """Switch from waiting to running; from here on the wait cannot be ended any more.
 
         Raises:
             ConfirmationCancelled: Nobody waits any more; nothing ran.
         """
-        self.look()  # it may not have waited; and whoever signals an end may be about to
-        with self._lock:  # an end comes before this step, or is late
+        self.look()  # it may not have waited, and a signal may not have arrived yet
+        with self._lock:  # an end comes either before this step, or too late
             if self.reason is not None:
                 self.raise_if_ended(request)
             self._has_begun = True
@@ -196,7 +196,7 @@ class Waiter(Caller):
             self._leave_request()
 
     def held_back(self, request: Request, seconds: float) -> Effects[None]:
-        """Wait until the approval cannot be undone any more, or was; the wait can be ended meanwhile.
+        """Wait until the approval can no longer be undone, or was undone; the wait can be ended meanwhile.
 
         Raises:
             ConfirmationCancelled: Nobody waits any more; nothing ran.
@@ -207,10 +207,10 @@ class Waiter(Caller):
         self.begin(request)
 
     def resume(self, request: Request) -> None:
-        """Go back from running to waiting: the call was not started after all.
+        """Switch from running back to waiting, because the call was not started.
 
         Raises:
-            ConfirmationCancelled: Nobody waits any more, by now; nothing ran.
+            ConfirmationCancelled: By now, nobody waits any more; nothing ran.
         """
         with self._lock:
             self._has_begun = False
@@ -221,10 +221,10 @@ class Waiter(Caller):
     # -- the call stops waiting --------------------------------------------------------------------------------
 
     def come_back_later(self, request: Request, waited: str) -> BaseException:
-        """Return what is raised when the call stops waiting and its request stays.
+        """Return the exception for a call that stops waiting while its request stays pending.
 
-        Where the same call can be made again here it finds the request; in a pool's thread nobody could make it, and
-        the request is withdrawn.
+        If the same call can be made again here, it finds the request. In a pool's thread it cannot, so the request is
+        withdrawn.
         """
         if self.run.pool is not None:
             self.end(f'nobody decided within {waited}, and without sayso.run("a name") nobody can come back to it')
@@ -234,11 +234,11 @@ class Waiter(Caller):
         return signals.ConfirmationRequired.of(request)
 
     def break_off(self, error: BaseException) -> Effects[None]:
-        """Withdraw the request of a call that ends with `error`, where nobody waits for it any more."""
+        """Withdraw the request of a call that ends with `error`, if nobody waits for it any more."""
         request = self._request
         is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
         if request is None or (self.reason is None and (self._stays or is_signal)):
-            return  # decided, or somebody comes back to it
+            return  # decided, or a program comes back to it
         if self._leave_request() or not is_random(request.run_id):
             return
         why = self.reason or f"the program stopped waiting ({type(error).__name__})"
@@ -248,7 +248,7 @@ class Waiter(Caller):
             _log.warning("%s could not be withdrawn (%s); it starts nothing any more", request.id, fault)
 
     def _leave_request(self) -> bool:
-        """Wait for no request any more; return whether another call of this process waits for the same."""
+        """Stop waiting for the request; return whether another call of this process waits for it."""
         request, self._request = self._request, None
         if request is None:
             return False
@@ -262,7 +262,7 @@ class Waiter(Caller):
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def wait(self, request: Request) -> Effects[None]:
-        """Wait as the gate says."""
+        """Wait as the gate's options say."""
         self.run.raised[request.id] = None
         if self._block is None:
             raise signals.ConfirmationRequired.of(request)
@@ -275,11 +275,11 @@ class Waiter(Caller):
 
         Raises:
             ConfirmationRequired: The timeout passed, or the person at the terminal detached; it is still pending.
-            ConfirmationExpired: It expired, and `on_expiry` says that this is a no.
+            ConfirmationExpired: It expired, and `on_expiry` is `reject`.
             ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
         """
         self.wait_for(request)
-        if self.deadline is None and block.timeout is not None:  # set once: what is asked anew gets no new time
+        if self.deadline is None and block.timeout is not None:  # set once: asking again does not extend it
             self.deadline = time.monotonic() + block.timeout.total_seconds()
         before_wait = getattr(self._store, "before_wait", None)
         if before_wait is not None:
@@ -299,22 +299,22 @@ class Waiter(Caller):
         return after
 
     def running(self, request: Request) -> Effects[Request]:
-        """With a key, everybody gets what the one start gives; without one, a second start is refused."""
+        """If there is a key, wait for the one start, so that all callers get its result; else refuse a second start."""
         if request.key is None:
             return (yield from super().running(request))
         return (yield from until_ended(self._store, request.id, self))
 
     def asks_anew(self, request: Request) -> bool:
-        """Ask anew what expired, or was withdrawn: mostly by a program that asks for more.
+        """Ask again after an expiry, or a withdrawal, usually by a program with stricter requirements.
 
-        Two programs that want different roles would go on withdrawing each other's requests for ever.
+        The number is limited: two programs that require different roles would withdraw each other's requests forever.
         """
         if request.state is State.CANCELLED:
             self._withdrawn += 1
         return self._withdrawn <= _MOST_WITHDRAWN
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
-        """Note in the run that the call was made."""
+        """Record in the run that the call was made."""
         yield from ()
         self.run.executed(request, attempt)
 
@@ -326,31 +326,31 @@ class Waiter(Caller):
             self._undo.pop()()
 
 
-_told: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was told last
+_told: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was last reported
 
 
 def _say_once_what_waits(store: Store, request: Request) -> None:
-    """Say what waits where Ctrl-C cancels the tasks of a loop: all of them, and the first one says it."""
+    """Print what waits when Ctrl-C cancels the tasks of a loop; only the first of these tasks prints it."""
     runner = threads.interrupted_runner()
     if runner is not None and not (_told and _told[0]() is runner):
         _told[:] = [weakref.ref(runner)]
         notices.say_how_many_wait(store, request, len(_waits))
 
 
-# Everything that ends a wait wakes it; this look now and then is for a store whose other machines do not.
+# Everything that ends a wait wakes it; the polling is for stores to which other machines write without a signal.
 _LOOK_AGAIN = 5.0
-_LAST_WORDS = 1.0  # seconds for a dialog to end: it looks up ten times in each, but not where reading a line blocks
-_SOON = 0.05  # a server's clock may be behind this one's: until it agrees that the end is reached, it is asked calmly
+_LAST_WORDS = 1.0  # seconds for a dialog to end: it polls ten times a second, unless reading a line blocks
+_SOON = 0.05  # a server's clock may be behind: poll slowly until it agrees that the end is reached
 
 
 def _warn_in_event_loop(request: Request) -> None:
-    """Warn where a wait stops the event loop of this thread, once for each function and line that calls it."""
+    """Warn if a wait blocks the event loop of this thread, once per function and calling line."""
     asyncio: Any = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  documented for exactly this, in spite of its name
+    if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  documented for exactly this use
         return
     ipython: Any = sys.modules.get("IPython")
     if ipython is not None and ipython.get_ipython() is not None:
-        return  # a notebook runs its cells in a loop, in which nothing else waits
+        return  # a notebook runs its cells in a loop in which nothing else waits
     frame, package = sys._getframe(1), __name__.partition(".")[0]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  as `warnings` does
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
         frame = frame.f_back
@@ -366,7 +366,7 @@ _warned = dict[Any, Any]()
 
 
 class _Decided:
-    """Wait until a request is decided, time is over, or the person detaches; gives the request as it is then."""
+    """Waits until a request is decided, time is over, or the person detaches; returns the request as it is then."""
 
     def __init__(self, store: Store, request: Request, waiter: Waiter, is_quiet: bool) -> None:  # noqa: FBT001  private
         self._store, self._request, self._waiter, self._is_quiet = store, request, waiter, is_quiet
@@ -375,12 +375,12 @@ class _Decided:
 
     @property
     def was_left(self) -> bool:
-        """Whether the person at the terminal ended a wait that was not over."""
+        """Whether the person at the terminal detached before the wait was over."""
         return self._is_asked and (self._until is None or time.monotonic() < self._until)
 
     def _look(self) -> Request:
-        # A look by `as_heard` is short, so that a cancelled wait ends, and an end that is reached must be heard: by the
-        # next look, if it is reached during this one.
+        # `as_heard` returns quickly, so that a cancelled wait ends. But an end that is reached must be read from the
+        # store: by the next look, if it is reached during this one.
         is_over = is_due(self._request, clock.now())
         try:
             request = (self._store.get if is_over else self._store.as_heard)(self._request.id)
@@ -388,10 +388,10 @@ class _Decided:
         except StoreUnavailableError:
             if notices.can_decide(self._store) or is_over:
                 raise
-            return self._request  # a server that is away ends no wait; what was decided is heard when it is back
+            return self._request  # an absent server ends no wait; a decision is received when it is back
 
     def _seconds(self, request: Request) -> float:
-        """Return how long to sleep before looking again; zero or less when the time is over."""
+        """Return how long to sleep before the next look; zero or less if time is over."""
         ends = [self._store.look_again, max(_SOON, (request.expires_at - clock.now()).total_seconds())]
         if self._until is not None:
             ends.append(self._until - time.monotonic())
@@ -415,7 +415,7 @@ class _Decided:
             unwatch()
 
     def _is_shown_at_terminal(self) -> bool:
-        """Say whether to ask here; where that cannot be, say what waits."""
+        """Return whether to ask here; if that is not possible, print what waits."""
         if self._is_quiet:
             return False
         if not (notices.is_there() and notices.can_decide(self._store)):
@@ -447,7 +447,7 @@ class _Decided:
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
 
         def wake_from_any_thread() -> None:
-            with suppress(RuntimeError):  # the loop may be closed by now: no matter of whoever changed the request
+            with suppress(RuntimeError):  # the loop may be closed, which does not concern whoever changed the request
                 loop.call_soon_threadsafe(wake.set)
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
@@ -476,8 +476,8 @@ class _Decided:
             is_over = self._is_over(request)
             if is_over and (talk is None or talk.cancel()):
                 return request
-            # A dialog that is under way sees by itself that it is over. Not `wait_for`: in Python 3.11 it loses a
-            # cancellation that comes together with a wake-up.
+            # A dialog in progress notices by itself that it is over. Not `wait_for`: in Python 3.11 it loses a
+            # cancellation that coincides with a wake-up.
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if is_over else self._seconds(request)):
                     await wake.wait()
@@ -494,21 +494,21 @@ class _Decided:
             return await self._await(wake, talk)
         except asyncio.CancelledError:
             is_left.set()
-            if not talk.cancel():  # its last words come before those of the program, where Ctrl-C ends it
+            if not talk.cancel():  # its last output must come before the program's, if Ctrl-C ends it
                 await asyncio.wait([asyncio.wrap_future(talk)], timeout=_LAST_WORDS)
             raise
         finally:
-            is_left.set()  # a task that is gone leaves no dialog at the terminal
+            is_left.set()  # a task that has ended must leave no dialog at the terminal
             talk.cancel()
 
 
 class _Ended(_Decided):
-    """Wait until a call that runs, here or elsewhere, has ended, or its worker is gone."""
+    """Waits until a call that runs here or elsewhere has ended, or its worker is gone."""
 
     def _look(self) -> Request:
         try:
             request = self._store.get(self._request.id)
-            # A worker that was killed tells nobody: `settle` finds that out.
+            # A killed worker sends no notification, but `settle` detects it.
             return self._store.settle(request.id) if request.state is State.RUNNING else request
         except StoreUnavailableError:
             return self._request
@@ -517,13 +517,13 @@ class _Ended(_Decided):
         is_late = self._until is not None and time.monotonic() >= self._until
         return request.state is not State.RUNNING or is_late or self._waiter.reason is not None
 
-    def _seconds(self, request: Request) -> float:  # noqa: ARG002  its end is nobody's decision
+    def _seconds(self, request: Request) -> float:  # noqa: ARG002  no decision ends it
         left = _LOOK_AGAIN if self._until is None else self._until - time.monotonic()
         return max(0.0, min(left, _LOOK_AGAIN))
 
 
 class _HeldBack(_Decided):
-    """Wait until an approval cannot be undone any more, or was."""
+    """Waits until an approval can no longer be undone, or was undone."""
 
     def __init__(self, store: Store, request: Request, waiter: Waiter, seconds: float) -> None:
         super().__init__(store, request, waiter, is_quiet=True)
@@ -538,15 +538,15 @@ class _HeldBack(_Decided):
     def _is_over(self, request: Request) -> bool:
         return request.state is not State.APPROVED or self._is_left() or self._seconds(request) <= 0
 
-    def _seconds(self, request: Request) -> float:  # noqa: ARG002  its end is its approval's
+    def _seconds(self, request: Request) -> float:  # noqa: ARG002  the approval ends it
         return min(_LOOK_AGAIN, self._until - time.monotonic())
 
 
 def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Request]:
-    """Wait until a call that somebody else has started has ended; `waiter.deadline` may end the wait before.
+    """Wait until a call that somebody else has started has ended, or until `waiter.deadline`.
 
     Raises:
-        StartRefusedError: It is this very call that runs: it would wait for itself.
+        StartRefusedError: That call is this very one, which would wait for itself.
         ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
     """
     if any(running.id == request_id for running in scope.executing.get()):

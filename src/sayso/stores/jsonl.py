@@ -279,8 +279,7 @@ class JsonlStore(Watched, TableStore):
                 self._read_on()
                 break
             except errors.StoreCorruptError:
-                # A writer may have cut off what it could not sync, after this process read it: then read everything
-                # again.
+                # A writer may have cut off what it could not sync after it was read here: read everything again.
                 if not tries_left:
                     raise
         return self._state
