@@ -118,7 +118,7 @@ class ConfirmationRequired(Exception):
         signal.__dict__ |= {"_request": request, "confirmation_id": request.id, "context": {}}
         return signal
 
-    if not TYPE_CHECKING:  # if a type checker saw it, every misspelt name would be Any
+    if not TYPE_CHECKING:  # with `__getattr__` in view, a type checker would accept every misspelt name as Any
 
         def __getattr__(self, name: str) -> Any:
             request: Request | None = self.__dict__.get("_request")

@@ -239,7 +239,7 @@ class Request:
         state: Its state.
         votes: Approvals of the call as it stands now, while the quorum is not met.
         decision: The decision that ended the wait.
-        edited: The call as changed by reviewers; None where it is as proposed.
+        edited: The call as changed by reviewers; None if it is unchanged.
         returned: Why it waits again after an approval, e.g. the function's own types refused the edit.
         claimed_by, claimed_at: The reviewer who claimed it, and when.
         escalated_at: When the people in `escalation` were allowed to decide.

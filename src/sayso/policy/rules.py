@@ -398,7 +398,7 @@ class _Reader:
         budgets = self._budgets(place, table)
         if may_be_held:
             held = self._hold(place, table, name)
-            if kind == "hold" or held is None or held.approve_from_notification:  # which was told above
+            if kind == "hold" or held is None or held.approve_from_notification:  # the mistake was reported above
                 return held
             return replace(held, kind="allow", budgets=tuple(budgets), log=table.get("log", False))
         if kind == "allow":

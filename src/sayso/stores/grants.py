@@ -261,7 +261,7 @@ def _used(tx: Transaction, budget: Budget, account: str) -> Decimal | None:
 
 
 def _sum(takings: Sequence[Taking], more: Decimal = Decimal(0)) -> Decimal:
-    """Return the sum of what was taken and `more`, rounded up at the last digit so that no budget is exceeded."""
+    """Return the sum of what was taken and `more`. Too many digits are rounded up, so that no budget is exceeded."""
     exact = Context(prec=_DIGITS, rounding=ROUND_CEILING)  # the program's own decimal context may have fewer digits
     return reduce(exact.add, (one.amount for one in takings), more)
 

@@ -17,7 +17,7 @@ from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.migrate import migrate
 from sayso.stores.sqlite_file import DATABASE_ERRORS, fault, opened
 
-_READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  constants of ours
+_READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"  # noqa: S608  only constants
 _WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"  # noqa: S608  the same
 _STEPS = "SELECT rowid, run_id, n, place, body FROM step"
 _RECORDS = "SELECT kind, key, body FROM record"

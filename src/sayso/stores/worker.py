@@ -1,6 +1,6 @@
 """The worker: the process that holds a start or a run, whether it is certainly gone, and how it renews its leases.
 
-A worker's name contains its machine, namespaces, process id, start time, and how long its holds last without a renewal
+A worker's name contains its machine, namespaces, process id, start time, and the length of the leases of its calls
 (`lease_of`); a `Lease` is its right to one run. A short call needs no renewal: after half of that time, and again after
 each further half, one thread per store renews. Whoever settles a call that was not renewed in time records it as
 `unknown` (`RequestStore.settle`); nothing starts it again. The worker that resumes runs is in `sayso.runs.worker`.
@@ -130,7 +130,7 @@ def named(pid: int) -> str:
 
 @lru_cache(maxsize=256)
 def lease_of(worker: str | None) -> timedelta | None:
-    """Return how long a worker's or run holder's holds last without a renewal; None if without limit."""
+    """Return how long a call of this worker, or a run of this holder, lasts without a renewal; None means no limit."""
     parts = "" if worker is None else worker.partition("#")[0].split("/")
     seconds = parts[-1] if len(parts) == len(_Worker._fields) else ""
     try:
@@ -304,7 +304,7 @@ class _Keeper:
 _keepers: WeakKeyDictionary[_Renewing, _Keeper] = WeakKeyDictionary()
 
 if hasattr(os, "register_at_fork"):
-    # A fork's parent renews its own holds, and its threads do not exist in the child.
+    # The parent renews what it runs itself, and its threads do not exist in a forked child.
     os.register_at_fork(after_in_child=_keepers.clear)
 
 
