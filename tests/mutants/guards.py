@@ -1437,7 +1437,7 @@ MUTANTS = [
     ),
     # -- coding agents ---------------------------------------------------------------------------------------------
     Mutant(
-        "a pattern lets no second command pass behind the first", "integrations/agenthooks/command.py",
+        "a pattern lets no second command pass behind the first", "integrations/agenthooks/options.py",
         "(is_plain and fnmatchcase(str(text), rest))", "(is_shell and fnmatchcase(str(text), rest))",
         "integrations/hooks/test_agent_hooks.py::test_patterns_let_pass_what_they_show_and_nothing_behind_it",
     ),
@@ -1452,17 +1452,17 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook",
     ),
     Mutant(
-        "a pattern says all that the host executes", "integrations/agenthooks/command.py",
+        "a pattern says all that the host executes", "integrations/agenthooks/options.py",
         "or event.arguments.keys() - {name} - beside:", ":",
         "integrations/hooks/test_agent_hooks.py::test_patterns_look_at_what_the_host_executes_and_at_all_of_it",
     ),
     Mutant(
-        "a cloned folder brings no store and no grants", "integrations/agenthooks/command.py",
+        "a cloned folder brings no store and no grants", "integrations/agenthooks/options.py",
         "if is_project and os.path.isfile(path):", "if os.path.isfile(path):",
         "integrations/hooks/test_trusted_settings.py::test_a_cloned_folder_brings_no_store_and_no_grants",
     ),
     Mutant(
-        "settings that changed are trusted no more", "integrations/agenthooks/command.py",
+        "settings that changed are trusted no more", "integrations/agenthooks/options.py",
         "if _digest(name) != digest:", "if False:",
         "integrations/hooks/test_trusted_settings.py::test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call",
     ),

@@ -23,9 +23,9 @@ import click
 
 from sayso import config, errors, policy
 from sayso.cli.context import CliContext, Number, complain, out
-from sayso.integrations.agenthooks import command, settings
-from sayso.integrations.agenthooks.command import WAIT, NotTrusted, Options, find_settings
+from sayso.integrations.agenthooks import command, options, settings
 from sayso.integrations.agenthooks.hosts import HOSTS, Host
+from sayso.integrations.agenthooks.options import WAIT, NotTrusted, Options, find_settings
 from sayso.model import duration
 from sayso.model.escaping import escape
 from sayso.policy import Policy
@@ -298,12 +298,12 @@ def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> i
     until they change.
     """
     if is_list:
-        for path, is_same in command.trusted():
+        for path, is_same in options.trusted():
             out(f"{escape(path)}{'' if is_same else ': changed since, every call there is denied'}")
         return 0
     path = folder.resolve() / "sayso.toml"
     if revoke:
-        out(f"{'trusted no more' if command.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
+        out(f"{'trusted no more' if options.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
         return 0
     files = _texts_of(path)
     rules = Policy.of_file(path)
@@ -316,7 +316,7 @@ def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> i
     if "store" in tomllib.loads(files[str(path)]):
         out("It names a store: all grants in that store count, too, also those that come with a later pull.")
     if _is_agreed("Follow these settings?", "nothing was trusted", yes=yes):
-        command.trust(files)
+        options.trust(files)
         out(f"trusted: {escape(str(path))}")
         return 0
     return 1

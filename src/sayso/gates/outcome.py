@@ -243,7 +243,7 @@ def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool
     )
     with suppress(Exception):  # an error may not allow changes
         error.add_note(note)
-        error._sayso_unknown = request_id  # noqa: SLF001  sayso's own attribute on it
+        error._sayso_unknown = request_id  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
 
 
 def unknown_request(error: BaseException) -> str | None:

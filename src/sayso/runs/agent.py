@@ -19,7 +19,8 @@ from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step
 from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, most_urgent
-from sayso.runs.messages import Message, ModelCall, Reply, denial_text, model_of, not_a_tool, reply_to, text_of
+from sayso.runs.messages import Message, ModelCall, Reply, denial_text, not_a_tool, reply_to, text_of
+from sayso.runs.models import model_of
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import StepContext, current_step
 from sayso.runs.tool import Tool, tools_by_name
@@ -120,7 +121,7 @@ class Agent(Runnable):
     Args:
         name: See `Runnable`.
         model: A name such as `openai/gpt-5` or `openai:gpt-5` (extra `agent`), a pydantic-ai model, or an async
-            callable; see `sayso.runs.messages.model_of`.
+            callable; see `sayso.runs.models.model_of`.
         tools: Tools, plain functions, agents and workflows.
         system_prompt: Text, or a callable without arguments that returns it, asked when a run begins.
         max_iters: How many turns the model has in one run.

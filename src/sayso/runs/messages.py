@@ -3,22 +3,19 @@
 Messages are plain JSON objects with a `role`: `system` and `user` with `content`; `assistant` with `content`,
 `tool_calls` (`id`, `name`, `arguments`) and, where an adapter needs it, `provider`; `tool` with `tool_call_id`, `name`,
 `content`, `is_error`. A reply is given whole or not at all, so that no call of a reply that broke off can run.
-`model_of` returns the model that an agent asks, from a name, a pydantic-ai model, or an async function.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib.util import find_spec
 from typing import Any, Protocol, cast, runtime_checkable
 
-from sayso.errors import ConfigError, SaysoError
+from sayso.errors import SaysoError
 from sayso.model import strict_json
 from sayso.model.escaping import storable
 from sayso.model.request import not_run
@@ -281,67 +278,3 @@ def _above_result(approval: Mapping[str, Any] | None) -> str:
 def text_of(value: Any) -> str:
     """Return a value as a model reads it: text as it is, else JSON."""
     return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
-
-
-class CallableModel:
-    """A model that is an async function of `(messages, tools)`.
-
-    The function returns what `reply_of` reads, or is an async generator that yields text and, if it calls tools, one of
-    these at last.
-    """
-
-    def __init__(self, function: Callable[[list[Message], list[dict[str, Any]]], object]) -> None:
-        self.name = str(getattr(function, "__name__", type(function).__name__))
-        self._function = function
-
-    async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
-        """See `Model.turn`. What the function raises is passed on as it is."""
-        # Copies: the history is what the store keeps, and a function may do as it likes with what it is given.
-        answer: Any = self._function(deepcopy(messages), deepcopy(tools))
-        streamed, final = "", None
-        if inspect.isasyncgen(answer):
-            async with aclosing(cast("AsyncGenerator[object]", answer)) as pieces:
-                async for piece in pieces:
-                    if final is not None:
-                        raise ModelError(self.name, "went on after its reply")
-                    if isinstance(piece, str):
-                        streamed += piece
-                        yield piece
-                    else:
-                        final = piece
-        elif inspect.isawaitable(answer):
-            final = await answer
-        else:
-            raise ModelError(self.name, f"returned {kind_of(answer)} at once: make it an `async def`")
-        reply = reply_of(streamed if final is None and streamed else final, messages, model=self.name)
-        if reply.text and not streamed:
-            yield reply.text
-        yield reply if reply.text or not streamed else replace(reply, text=streamed)
-
-
-def model_of(given: object) -> Model:
-    """Return the model that is meant.
-
-    Args:
-        given: A name (`openai/gpt-5`, `openai:gpt-5`, whatever pydantic-ai knows), a pydantic-ai model, a `Model`, or
-            an async function as `CallableModel` takes it. A provider's key is looked for at the first turn, not here.
-
-    Raises:
-        ConfigError: It is none of these, the name is not known, or a package is missing.
-    """
-    if isinstance(given, type):
-        raise ConfigError(f"the class {given.__name__} is no model; give an instance of it")
-    if isinstance(given, Model):
-        return given
-    if isinstance(given, str) and find_spec("pydantic_ai") is None:
-        raise ConfigError(
-            f"the model {given!r} is reached through pydantic-ai, which is not installed: "
-            'pip install "sayso[agent]" (an async function as the model needs no package)'
-        )
-    if isinstance(given, str) or any(kind.__module__.startswith("pydantic_ai.models") for kind in type(given).__mro__):
-        from sayso.runs.provider import ProviderModel
-
-        return ProviderModel(cast("Any", given))
-    if callable(given):
-        return CallableModel(given)
-    raise ConfigError(f"{kind_of(given)} is no model: give a name, a pydantic-ai model, or an async function")

@@ -21,8 +21,9 @@ import sayso
 from sayso import audit, config
 from sayso.errors import StoreUnavailableError
 from sayso.integrations.agenthooks import handoff
-from sayso.integrations.agenthooks.command import Options, Session, answer, read_options, state_folder
+from sayso.integrations.agenthooks.command import answer
 from sayso.integrations.agenthooks.hosts import HOSTS, describe
+from sayso.integrations.agenthooks.options import Options, Session, read_options, state_folder
 from sayso.model.request import Request, State
 from sayso.stores import worker
 from sayso.testing import ScriptedReviewer

@@ -11,8 +11,8 @@ import pytest
 import sayso as package
 from sayso import config
 from sayso.errors import ConfigError
-from sayso.integrations.agenthooks import command
-from sayso.integrations.agenthooks.command import Options, state_folder
+from sayso.integrations.agenthooks import options
+from sayso.integrations.agenthooks.options import Options, state_folder
 from sayso.model.request import Request
 from tests.conftest import forget_settings
 from tests.integrations.hooks.test_agent_hooks import AT_ONCE, say, verdict
@@ -145,7 +145,7 @@ def test_a_file_that_changes_after_it_was_looked_at_is_not_read(repo: Path) -> N
     path = repo / "sayso.toml"
     write(path, DENY % "theirs")
     sayso("hook", "trust", str(repo), "--yes")
-    settings = command.find_settings(str(repo), is_project=False)
+    settings = options.find_settings(str(repo), is_project=False)
     write(path, ALLOW)
     with config.only_settings(path, settings.digests), pytest.raises(ConfigError, match="not as it was"):
         config.table("rules")

@@ -19,8 +19,8 @@ from sayso.gates.held import Held
 from sayso.gates.hold import hold
 from sayso.gates.scope import requester
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
-from sayso.integrations.agenthooks.command import Answer, Entry, Options, Session, Settings, shape_of
 from sayso.integrations.agenthooks.hosts import HookEvent, Host, describe
+from sayso.integrations.agenthooks.options import Answer, Entry, Options, Session, Settings, shape_of
 from sayso.model import canonical, duration
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
