@@ -1,1 +1,1 @@
-"""One module for each framework; only commands import them, and each imports its framework late."""
+"""One module for each framework. In sayso only commands import them, and each imports its framework on first use."""

@@ -1,7 +1,7 @@
-"""Sayso in AG2 (extra `ag2`): a middleware of an agent holds tool calls.
+"""Sayso in AG2 (extra `ag2`): an agent's middleware holds tool calls.
 
-For AG2 from 1.0 on, whose agents are `ag2.Agent`. What a no raises, AG2 tells the model as a traceback; here it is a
-result in words.
+It needs AG2 1.0 or later, whose agents are `ag2.Agent`. AG2 would show an exception to the model as a traceback, so a
+refusal is returned as a result in words.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _exceptions: Any = framework("ag2.exceptions", "ag2", "AG2")
 
 
 def hold_tools(agent: Any, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
-    """Hold the tool calls of an agent until a person has decided; its last middleware from now on.
+    """Hold the tool calls of an agent until a person has decided, by appending a middleware to the agent.
 
-    Tools that the provider runs on its own side do not pass here.
+    Tools that the provider runs on its own servers are not held.
 
     Args:
         agent: The `ag2.Agent`.
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
     hook = ToolHook(tools, options, suspends=(_exceptions.HumanInputError,))
@@ -46,7 +46,7 @@ class _Approval(_middleware.BaseMiddleware):
         return response
 
     async def on_tool_execution(self, call_next: Callable[[Any, Any], Awaitable[Any]], event: Any, context: Any) -> Any:
-        """Run a call once it is approved; a no is its result."""
+        """Run a call once it is approved; a refusal becomes its result."""
         if not self._hook.holds(event.name):
             return await call_next(event, context)
         ran: list[Any] = []

@@ -1,6 +1,6 @@
 """Sayso in the Microsoft agent-framework (extra `agent-framework`): a function middleware holds tool calls.
 
-The framework's own `approval_mode` is for runs that pause; leave it out where this middleware holds a tool.
+The framework's own `approval_mode` pauses runs; do not set it for tools that this middleware holds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _flow: Any = framework("agent_framework.exceptions", "agent-framework", "Microso
 class ApprovalMiddleware(_maf.FunctionMiddleware):
     """Holds the tool calls of an agent until a person has decided: `Agent(…, middleware=[ApprovalMiddleware()])`.
 
-    Put it last: what a middleware behind it does to the arguments, nobody approved. Every call passes here, of
-    functions, of MCP servers and of agents as tools; the calls of an inner agent pass its own middleware.
+    Put it last: nobody approves changes that a later middleware makes to arguments. It sees all calls of functions, MCP
+    servers and agents as tools; the calls of an inner agent go through that agent's own middleware.
 
     Args:
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
 
@@ -31,7 +31,7 @@ class ApprovalMiddleware(_maf.FunctionMiddleware):
         self._hook = ToolHook(tools, options, suspends=stops)
 
     async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Run a call once it is approved; a no is its result."""
+        """Run a call once it is approved; a refusal becomes its result."""
         tool = context.function
         if not self._hook.holds(tool.name, [each.name for each in context.tools or () if hasattr(each, "name")]):
             return await call_next()
@@ -52,7 +52,7 @@ class ApprovalMiddleware(_maf.FunctionMiddleware):
         if not result.has_run:
             context.result = result.words
             return None
-        if context.result is None:  # it ran before, or elsewhere
+        if context.result is None:  # it ran earlier or elsewhere
             value: Any = result.value
             context.result = [_maf.Content.from_dict(each) for each in value] if _is_list(value) else value
         if result.words:

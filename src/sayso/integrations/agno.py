@@ -1,7 +1,7 @@
-"""Sayso in Agno (extra `agno`): tool hooks of an agent or a team hold tool calls.
+"""Sayso in Agno (extra `agno`): tool hooks of an agent or team hold tool calls.
 
-Agno calls a hook of an async run and one of a sync run in different ways, and leaves an async hook out of a sync run;
-so there are two, and `arun` is what waits without a thread.
+Agno calls hooks differently in async and sync runs, and skips async hooks in sync runs, so there are two hooks. With
+`arun`, waiting occupies no thread.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MOST_RUNS = 1_000
 def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> list[Callable[..., Any]]:
     """Return the tool hooks that hold tool calls until a person has decided: `Agent(…, tool_hooks=approval_hooks())`.
 
-    Hooks of your own go behind them: `[*approval_hooks(), audit]`. Agno runs a tool with the arguments that its first
-    hook leaves, so what comes behind cannot change what was approved. A member of a team has hooks of its own.
+    Put your own hooks after them: `[*approval_hooks(), audit]`. Agno runs a tool with the arguments as its first hook
+    leaves them, so later hooks cannot change what was approved. Each member of a team has its own hooks.
 
     Args:
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
     flow: Any = framework("agno.exceptions", "agno", "Agno")
@@ -51,7 +51,7 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
         function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any], run_context: Any = None,
         agent: Any = None, team: Any = None,
     ) -> Any:  # fmt: skip
-        if inspect.iscoroutinefunction(function_call) or not hook.holds(function_name):  # the other hook has held it
+        if inspect.iscoroutinefunction(function_call) or not hook.holds(function_name):  # held by the other hook
             return function_call(**arguments)
         _must_be_first(hold_tool, agent, team)
         if is_in_loop():
@@ -67,7 +67,7 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
 
 
 def _must_be_first(hook: Any, *owners: Any) -> None:
-    """Refuse a place where the arguments are a copy: what a person changed would not reach the tool."""
+    """Refuse a position at which arguments are a copy, because a person's changes would not reach the tool."""
     if not any(owner is not None and (owner.tool_hooks or [None])[0] is hook for owner in owners):
         raise ConfigError("approval_hooks() come first in tool_hooks=; the call was not run")
 
@@ -79,14 +79,14 @@ def _replace(arguments: dict[str, Any], approved: Mapping[str, Any]) -> None:
 
 
 class _Pending:
-    """Finds the model's id of a call, which Agno does not tell a hook, among the calls of the messages of a run."""
+    """Finds the model's id of a call in the messages of its run, because Agno does not pass it to hooks."""
 
     def __init__(self, function_class: Any) -> None:
         self._function_class = function_class
         self._taken = OrderedDict[str, set[str]]()  # by run
 
     def call(self, name: str, arguments: Mapping[str, Any], run_context: Any, owner: Any) -> Call:
-        """Return the call as it is asked for; two equal ones of a message take its ids in turn."""
+        """Return the call to hold; equal calls of one message take its ids in order."""
         schema, description = self._function(name, owner)
         call = Call(name, arguments, schema=schema, description=description)
         if run_context is None:

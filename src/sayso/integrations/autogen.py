@@ -1,7 +1,7 @@
-"""Sayso in AutoGen (extra `autogen`): a workbench in front of another one holds its tools.
+"""Sayso in AutoGen (extra `autogen`): a workbench wraps another one and holds its tools.
 
-An assistant runs its tools in tasks that a cancelled run leaves behind; a call that waits for a person is taken back
-all the same.
+An assistant runs its tools in tasks that survive the cancellation of its run. A call that waits for a person is
+withdrawn anyway.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _tasks = ContextVar[tuple[_Task | None, _Task | None]]("sayso_autogen", default=
 class ApprovalWorkbench(_core.Workbench):
     """Holds the calls of a workbench until a person has decided.
 
-    `AssistantAgent(…, workbench=ApprovalWorkbench(StaticWorkbench(tools)))`, and the same for an `McpWorkbench`. An
-    agent as a tool has a workbench of its own, and is run without streaming.
+    Use `AssistantAgent(…, workbench=ApprovalWorkbench(StaticWorkbench(tools)))`, or wrap an `McpWorkbench`. An agent as
+    a tool has its own workbench, and runs without streaming.
 
     Args:
         workbench: The workbench whose tools are called.
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
 
@@ -38,14 +38,14 @@ class ApprovalWorkbench(_core.Workbench):
     async def list_tools(self) -> Any:
         """Return the tools of the workbench."""
         task, (last, before) = asyncio.current_task(), _tasks.get()
-        _tasks.set((task, before if last is task else last))  # the agent lists them in its run, then in each call
+        _tasks.set((task, before if last is task else last))  # called in the agent's run, and again in each call
         return await self._workbench.list_tools()
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> Any:  # fmt: skip
-        """Run a call once it is approved; a no is its result, marked as an error."""
+        """Run a call once it is approved; a refusal becomes its result, marked as an error."""
         tools = {tool["name"]: tool for tool in await self.list_tools()}
         if not self._hook.holds(name, tools):
             return await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
@@ -63,11 +63,11 @@ class ApprovalWorkbench(_core.Workbench):
         waiting = asyncio.ensure_future(self._hook.acall(call, execute))
         if cancellation_token is not None:
             cancellation_token.link_future(waiting)
-        for task in (asyncio.current_task(), _tasks.get()[1]):  # nobody cancels the former when the run is cancelled
+        for task in (asyncio.current_task(), _tasks.get()[1]):  # cancelling the run does not cancel the former
             if task is not None:
                 task.add_done_callback(lambda _: waiting.cancel())
         await asyncio.wait([waiting])
-        if waiting.cancelled() or waiting.exception() is not None:  # an assistant would wait for ever for what raises
+        if waiting.cancelled() or waiting.exception() is not None:  # an assistant would hang if this raised
             why = "the run was cancelled" if waiting.cancelled() else str(waiting.exception())
             result = ToolResult(not_run(name, why), has_run=False)
         else:

@@ -1,8 +1,8 @@
 """Sayso in the Claude Agent SDK: tool calls wait for a person (extra `claude`).
 
-The SDK's command line runs the tools, not this process: a call is started before the SDK is told to run it, and its
-outcome is what the PostToolUse hook reports. Invariant: nothing is `done` before it has run, and what never reports is
-`unknown` when the session ends.
+The SDK's command line runs the tools, not this process. The start of a call is recorded before the SDK is told to run
+it, and the PostToolUse hook reports its outcome. Invariant: a call is never `done` before it has run, and a call that
+never reports is `unknown` when the session ends.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NEVER_REPORTED = "the session ended, and the SDK did not report how the call en
 class ClaudeApprovals:
     """Holds the tool calls of the sessions of one program.
 
-    `block` waits inside of `can_use_tool`, for as long as it takes; a PreToolUse hook sends every held call there, also
-    those that `allowed_tools` would let pass. `defer` ends the run instead (`ResultMessage.deferred_tool_use`): resume
-    the session when the person has decided, and the call goes on, in any process.
+    `block` waits inside `can_use_tool`, without a limit; a PreToolUse hook sends every held call there, even those that
+    `allowed_tools` would allow. `defer` ends the run instead (`ResultMessage.deferred_tool_use`): resume the session
+    in any process when the person has decided, and the call continues.
 
-    Use it as an async context manager around the session. At its end, calls that wait are withdrawn (not deferred
-    ones), and calls that never reported become `unknown`.
+    Use it as an async context manager around the session. On exit, waiting calls are withdrawn (except deferred ones),
+    and calls that never reported become `unknown`.
 
     Example:
         ```python
@@ -42,8 +42,8 @@ class ClaudeApprovals:
 
     Args:
         mode: `block` or `defer`.
-        when: As for `sayso.hold`; without it, tools that only read pass, and all others wait.
-        store: As for `sayso.hold`; `quorum`, `roles`, `redact`, `expires` and `approval_expires` are, too.
+        when: As for `sayso.hold`; by default, read-only tools pass and all others wait.
+        store: As for `sayso.hold`, like `quorum`, `roles`, `redact`, `expires` and `approval_expires`.
     """
 
     @trimmed
@@ -59,14 +59,14 @@ class ClaudeApprovals:
         self._sdk: Any = framework("claude_agent_sdk", "claude", "The Claude Agent SDK")
         self._mode, self._when = mode, when
         self._options: dict[str, Any] = {"store": store, **hold}
-        self._asked = dict[str, HookEvent]()  # by tool use id: sent to `can_use_tool`
+        self._asked = dict[str, HookEvent]()  # by tool use id: calls sent to `can_use_tool`
         self._running = dict[str, aio.Held]()
 
     def options(self, options: Any = None) -> Any:
         """Return a copy of `ClaudeAgentOptions` with the hooks, and in block mode `can_use_tool`, set.
 
         Raises:
-            ConfigError: They have a `can_use_tool` of their own, which would decide in place of a person.
+            ConfigError: The options already have a `can_use_tool`, which would decide instead of a person.
         """
         given = self._sdk.ClaudeAgentOptions() if options is None else options
         if given.can_use_tool is not None and self._mode == "block":
@@ -79,7 +79,7 @@ class ClaudeApprovals:
         return replace(given, hooks=hooks, **more)
 
     def hooks(self) -> dict[str, list[Any]]:
-        """Return the hooks, for `ClaudeAgentOptions.hooks`; a failure of the first one blocks the call."""
+        """Return the hooks for `ClaudeAgentOptions.hooks`; a failure of the PreToolUse hook blocks the call."""
         matcher = self._sdk.HookMatcher
         return {
             "PreToolUse": [matcher(hooks=[self.pre_tool_use], timeout=60.0, on_failure="block")],
@@ -90,7 +90,7 @@ class ClaudeApprovals:
     # -- before a call ---------------------------------------------------------------------------------------------
 
     async def pre_tool_use(self, data: Mapping[str, Any], tool_use_id: str | None, context: object) -> dict[str, Any]:  # noqa: ARG002  the SDK's signature
-        """Answer a PreToolUse hook: pass, send to `can_use_tool`, defer, let run, or deny with the reason."""
+        """Answer a PreToolUse hook: pass, send to `can_use_tool`, defer, allow, or deny with the reason."""
         try:
             call_id = data.get("tool_use_id") or tool_use_id
             event = _HOST.event({**data, "hook_event_name": "PreToolUse", "tool_use_id": call_id})
@@ -112,7 +112,7 @@ class ClaudeApprovals:
         return _before("allow", None, updatedInput=changed, additionalContext=note)
 
     async def can_use_tool(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
-        """Wait for the person who decides about a call, and return the SDK's `PermissionResult`."""
+        """Wait for the decision on a call, and return the SDK's `PermissionResult`."""
         call_id = cast("str | None", context.tool_use_id)
         asked, held = self._asked.pop(call_id or "", None), None
         try:
@@ -130,7 +130,7 @@ class ClaudeApprovals:
             raise
         except ConfirmationRejected as no:
             return self._sdk.PermissionResultDeny(message=no.message_for_model)
-        except Exception as error:  # noqa: BLE001  an error of a callback must not depend on how the SDK takes it
+        except Exception as error:  # noqa: BLE001  deny whatever the SDK does with an exception in a callback
             return self._sdk.PermissionResultDeny(message=_not_run(error))
         return self._sdk.PermissionResultAllow(updated_input=changed)
 
@@ -141,16 +141,16 @@ class ClaudeApprovals:
         )  # fmt: skip
 
     async def _start(self, event: HookEvent, held: aio.Held) -> tuple[dict[str, Any] | None, str]:
-        """Take the start of an approved call; return its input where a person changed it, and a note for the model."""
+        """Record the start of an approved call; return its input if a person changed it, and a note for the model."""
         note = held.message_for_model()
         arguments = await held.start()
         self._running[cast("str", event.call_id)] = held
         return None if canonical.is_same(arguments, event.arguments) else arguments, note
 
-    # -- how it ended ----------------------------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------------------------
 
     async def post_tool_use(self, data: Mapping[str, Any], tool_use_id: str | None, context: object) -> dict[str, Any]:  # noqa: ARG002  the SDK's signature
-        """Record how a call ended, from a PostToolUse or PostToolUseFailure hook; tell the model what was changed."""
+        """Record a call's outcome from a PostToolUse or PostToolUseFailure hook; tell the model what was changed."""
         held = self._running.pop(str(data.get("tool_use_id") or tool_use_id), None)
         if held is None:
             return {}
@@ -166,7 +166,7 @@ class ClaudeApprovals:
         return {"hookSpecificOutput": output} if note else {}
 
     async def close(self) -> None:
-        """Record as `unknown` what was started and never reported; the end of the session."""
+        """End the session, and record started calls that never reported as `unknown`."""
         while self._running:
             _, held = self._running.popitem()
             await held.unknown(_NEVER_REPORTED)

@@ -1,8 +1,8 @@
-"""Sayso in CrewAI (extra `crewai`): hooks of the process hold the tool calls of all crews and agents.
+"""Sayso in CrewAI (extra `crewai`): process-wide hooks hold the tool calls of all crews and agents.
 
-CrewAI runs a tool whose hook raised, so these never raise. The hook before a held call runs it by itself once it is
-approved and tells CrewAI not to run it; the hook behind it gives the result. So no call runs twice, and none from a
-cache.
+CrewAI runs a tool even if its hook raised, so these hooks never raise. The hook before a held call runs the call itself
+once it is approved, and tells CrewAI not to run it; the hook after it returns the result. So no call runs twice or is
+answered from a cache.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sayso.model.request import not_run
 
 @contextmanager
 def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> Generator[None]:
-    """Hold tool calls until a person has decided, in all crews and agents of the process, while this context is open.
+    """Hold the tool calls of all crews and agents of this process until a person has decided, inside the block.
 
-    Enter it behind hooks of your own. A call waits in a thread of CrewAI's, which takes eight calls of a turn at once;
-    what would wait in an event loop is not run.
+    Register your own hooks before it. A call waits in a thread of CrewAI, which runs eight calls of a turn at once. A
+    call that would block an event loop is not run.
 
     Args:
-        tools: Names or patterns of the tools to hold, as the model sees them; all of them when not given.
+        tools: Names or patterns of the tools to hold, as the model sees them; by default all.
         options: As for `sayso.hold`.
     """
     hooks: Any = framework("crewai.hooks", "crewai", "CrewAI")
@@ -36,9 +36,9 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
             if not hook.holds(context.tool_name):
                 return None
             text = _held(hook, context)
-        except Exception as error:  # noqa: BLE001  CrewAI would run the tool
+        except Exception as error:  # noqa: BLE001  if this raised, CrewAI would run the tool
             text = not_run(context.tool_name, str(error))
-        results[id(context.tool_input)] = context.tool_input, text  # the same dict comes to the hook behind the call
+        results[id(context.tool_input)] = context.tool_input, text  # the hook after the call gets the same dict
         return False
 
     def replace_result(context: Any) -> str | None:

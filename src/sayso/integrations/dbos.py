@@ -1,9 +1,9 @@
 """Sayso in DBOS (extra `dbos`): a step of a durable workflow waits for a person, across restarts.
 
-`held_step` holds a step, whose workflow waits in `DBOS.recv`. `DBOSChannel` wakes it from the outbox, and
-`wake_in_transaction` from the deciding transaction, where sayso and DBOS share a Postgres database. Invariant: a
-message only wakes. The decision is read from sayso's store, and the call runs through `hold`: once, whatever DBOS
-repeats.
+`held_step` holds a step, whose workflow waits in `DBOS.recv`. `DBOSChannel` wakes it from the outbox, or
+`wake_in_transaction` from the deciding transaction if sayso and DBOS share a Postgres database. Invariant: a message
+only wakes the workflow. The decision is read from sayso's store, and the call runs through `hold`, so it runs once
+whatever DBOS repeats.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _AWAY = (errors.StoreUnavailableError, errors.StoreBusyError)
 def held_step(
     function: Callable[..., Any] | None = None, /, *, recheck: timedelta | str = "10m", **options: Unpack[HoldOptions]
 ) -> Any:  # fmt: skip
-    """Hold a step: in place of `@DBOS.step()`, its calls in a workflow wait for a person and then run once.
+    """Hold a step: use it instead of `@DBOS.step()`; calls in a workflow wait for a person and then run once.
 
-    The workflow id is the run of the request, and the place of the call in the workflow its key. A workflow that is
-    recovered, or that two executors run at once, finds the same request, and gets the result of the one call.
+    The workflow id is the run of the request, and the position of the call in the workflow is its key. A workflow that
+    is recovered, or that two executors run at once, finds the same request and gets the result of the same call.
 
     Args:
-        function: Sync or async, with annotated parameters; arguments and result are JSON values.
-        recheck: After which time the workflow looks at the request although no message came.
+        function: A sync or async function with annotated parameters; arguments and result are JSON values.
+        recheck: The interval at which the workflow checks the request even without a message.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `context` and `store`, as for `sayso.hold`.
 
     Raises:
         TypeError: There is no such option.
 
-    The step raises, beside what `function` does:
-        ConfirmationRejected: One of its kinds: the answer was no.
-        OutcomeUnknownError: The call was begun by a process that died; nobody knows whether it took effect.
-        ConfigError: It was called outside of a workflow, or inside of another step.
+    In addition to the exceptions of `function`, the step raises:
+        ConfirmationRejected: The call was refused; also one of its subclasses.
+        OutcomeUnknownError: A process that started the call died, so it is unknown whether the call had its effect.
+        ConfigError: The step was called outside a workflow, or inside another step.
     """
     if function is None:
         return functools.partial(held_step, recheck=recheck, **options)
@@ -71,15 +71,15 @@ def held_step(
 
 
 class _HeldStep:
-    """A held function, and the way of its call through a workflow: attempts, and receiving between two of them.
+    """A held function. In a workflow, its call alternates between attempts and receiving messages.
 
-    What an attempt returns is recorded by DBOS: `value`, or `waits` (the request), `until` (seconds since 1970) and
-    `place` (run and key). The place is handed on, so that a fork of the workflow goes on with the first one's request.
+    DBOS records the result of an attempt: `value`, or `waits` (the request), `until` (seconds since 1970) and `place`
+    (run and key). The place is passed on, so that a fork of the workflow continues with the original request.
     """
 
     def __init__(self, tool: ToolFunction, options: HoldOptions, recheck: float) -> None:
         self.tool, self._options, self._recheck = tool, options, recheck
-        # A store that is away is waited for; whatever else an attempt raises is its end.
+        # Retry only while the store is unavailable; any other exception ends the step.
         self._step: dict[str, Any] = {
             "name": tool.name, "retries_allowed": True, "max_attempts": 12, "should_retry": _is_away
         }  # fmt: skip
@@ -127,8 +127,8 @@ class _HeldStep:
 
     def _span(self, result: dict[str, Any], *, is_first: bool) -> float:
         if is_first and result["place"][0] != f"{_RUN}{_dbos.DBOS.workflow_id}":
-            return 0.0  # a fork: the message may have gone to the first workflow before there was this one
-        # DBOS records how the wait ended, so that a replay takes the same way although the clock says another time.
+            return 0.0  # a fork: the message may have gone to the original workflow before the fork existed
+        # DBOS records how the wait ended, so a replay takes the same path even though the clock differs.
         return max(0.0, min(self._recheck, result["until"] - clock.now().timestamp() + 1.0))
 
 
@@ -142,7 +142,7 @@ def _place() -> tuple[str, str]:
 
 def _waiting(signal: ConfirmationRequired, held: HeldBase, run: str, key: str) -> dict[str, Any]:
     request = held.request
-    if request is None or signal.id != request.id:  # of a gate inside the function
+    if request is None or signal.id != request.id:  # raised by a gate inside the function
         raise signal
     return {"waits": request.id, "until": request.expires_at.timestamp(), "place": [run, key]}
 
@@ -150,12 +150,12 @@ def _waiting(signal: ConfirmationRequired, held: HeldBase, run: str, key: str) -
 class DBOSChannel:
     """Wakes workflows when their calls are decided: `with sayso.channels.deliver(store, [DBOSChannel(url)]):`.
 
-    It is a channel of the outbox: the message is recorded with the decision, and sent until DBOS has it.
+    It is a channel of the outbox: the message is recorded with the decision, and retried until DBOS has it.
 
     Args:
-        system_database_url: DBOS's system database.
-        name: Of the channel.
-        options: For `DBOSClient`, such as `dbos_system_schema`.
+        system_database_url: The URL of DBOS's system database.
+        name: The channel's name.
+        options: Options for `DBOSClient`, such as `dbos_system_schema`.
     """
 
     def __init__(self, system_database_url: str, *, name: str = "dbos", **options: Any) -> None:
@@ -165,16 +165,16 @@ class DBOSChannel:
         self._lock = threading.Lock()
 
     def send(self, notification: Notification) -> None:
-        """Wake the workflow, if the call is decided."""
+        """Wake the workflow if the call is decided."""
         if notification.event == "outcome":
             self.follow_up(notification, None)
 
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message is new
-        """Wake the workflow; the same notification wakes it once."""
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  messages are not edited
+        """Wake the workflow; a repeated notification wakes it only once."""
         run, state = notification.run_id, notification.state
         if not run.startswith(_RUN) or state not in _WAKING:
             return
-        with self._lock:  # connected when first needed: DBOS may be down when this program starts
+        with self._lock:  # connect on first use, as DBOS may be down when this program starts
             self._client = self._client or self._connect()
         message, topic = {"request_id": notification.request_id, "state": state}, _TOPIC + notification.request_id
         try:
@@ -207,17 +207,17 @@ WHEN (OLD.state = 'pending' AND NEW.state <> 'pending') EXECUTE FUNCTION sayso.w
 
 
 def wake_in_transaction(store: str, *, dbos_system_schema: str = "dbos") -> None:
-    """Have a Postgres database send the message in each transaction that decides a call of a workflow.
+    """Let a Postgres database send the message in each transaction that decides a workflow's call.
 
-    It makes a trigger that calls DBOS's own function `send_message`: whoever decides, by whatever program, wakes the
-    workflow with the commit, and no channel is needed. Run it once, when both schemas are there, as their owner.
+    It creates a trigger that calls DBOS's function `send_message`. Every decision, from any program, then wakes the
+    workflow on commit, and no channel is needed. Run it once, after both schemas exist, as their owner.
 
     Args:
-        store: `postgresql://` address of the sayso store, whose database holds DBOS's system schema, too.
+        store: The `postgresql://` address of the sayso store, whose database also has DBOS's system schema.
         dbos_system_schema: The name of that schema.
 
     Raises:
-        ConfigError: The store is no Postgres database, or DBOS's schema is not in it. Nothing was changed.
+        ConfigError: The store is not a Postgres database, or does not have DBOS's schema. Nothing was changed.
         StoreError: The store cannot be opened.
     """
     import psycopg
@@ -225,7 +225,7 @@ def wake_in_transaction(store: str, *, dbos_system_schema: str = "dbos") -> None
 
     if not store.startswith(("postgresql://", "postgres://")):
         raise errors.ConfigError(f"wake_in_transaction() takes the address of a Postgres store, not {store!r}")
-    config.open_store(store).records("channel", limit=1)  # brings its schema up to date
+    config.open_store(store).records("channel", limit=1)  # updates the store's schema
     connection: psycopg.Connection[Any]
     with psycopg.connect(store) as connection:
         found = connection.execute("SELECT to_regproc(%s)", (f"{dbos_system_schema}.send_message",)).fetchone()

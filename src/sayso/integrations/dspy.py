@@ -1,12 +1,12 @@
-"""Sayso in DSPy: a tool that waits for a person, a person as a tool, and agents that suspend and resume (extra `dspy`).
+"""Sayso in DSPy: tools that wait for a person, a person as a tool, and agents that suspend and resume (extra `dspy`).
 
-`dspy.ReAct` takes every `Exception` of a tool for something that the model should read, and goes on. A person who
-does not answer is that. A run that a person ends, a question that could not be kept and a call that cannot be made are
-not: they leave as `Stopped`, which is none. Invariant: no model goes on as if it had been answered.
+`dspy.ReAct` shows every `Exception` of a tool to the model and continues. This is right for a person who does not
+answer, but not for a run that a person ends, a question that could not be stored, or a call that cannot be made: these
+raise `Stopped`, which is not an `Exception`. Invariant: no model continues as if a person had answered.
 
-`Resumable` suspends an agent at a call that waits, and resumes it by replay, in any process. The steps of a
-`dspy.ReAct` are local variables of its `forward`, so it is made again from the top, with what the model said and what
-tools returned: a resume asks no model again, runs no tool again, and asks no person again.
+`Resumable` suspends an agent at a call that waits, and resumes it by replay, in any process. The state of a
+`dspy.ReAct` is in local variables of its `forward`, so that runs again from the start with the recorded predictions and
+tool results: a resume repeats no model call, no tool call, and no question to a person.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = [
     "Resumable", "Stopped", "Suspended", "gate", "human_in_the_loop",
 ]  # fmt: skip
 
-GATED: WeakSet[Callable[..., Any]] = WeakSet()  # the functions of the tools that wait for a person
-_ENDS = {"finish", "submit"}  # tools by which an agent ends; they do nothing
+GATED: WeakSet[Callable[..., Any]] = WeakSet()  # the functions of gated tools
+_ENDS = {"finish", "submit"}  # tools with which an agent ends; they have no effect
 
 
 class Suspended(BaseException):
-    """The agent stopped at a call that waits for a person. No `Exception`: DSPy would tell it to the model.
+    """The agent stopped at a call that waits for a person. It is no `Exception`, or DSPy would show it to the model.
 
     Attributes:
-        id: Id of the request that waits.
-        state: What `Resumable.resume` goes on from, with the model's words and the results of free tools; JSON values.
+        id: The id of the pending request.
+        state: The JSON state for `Resumable.resume`, with the model's output and the results of ungated tools.
     """
 
     def __init__(self, id: str, state: dict[str, Any]) -> None:  # noqa: A002  the field's name
@@ -67,7 +67,7 @@ class Suspended(BaseException):
 
 
 class _Place:
-    """Where in a run of an agent the next step stands: how many there were, and what is known of the next one."""
+    """The position in an agent's run: the number of steps so far, and the recorded data of the next one."""
 
     def __init__(self, state: dict[str, Any], *, suspends: bool, prefix: str = "") -> None:
         self._state, self._suspends, self._prefix = state, suspends, prefix
@@ -88,7 +88,7 @@ class _Place:
         return _Place(self._state, suspends=self._suspends, prefix=f"{step}.")
 
     def call(self) -> tuple[str, str, str | None, Callable[[str], None] | None]:
-        """Return the key and the run of the call that stands here, the model's words, and what ends the run."""
+        """Return the key and run of the call at this position, the model's words, and a function that suspends it."""
         return f"call-{self.next_tool()}", self._state["run"], self.words, self._suspend if self._suspends else None
 
     def _suspend(self, request_id: str) -> None:
@@ -96,19 +96,19 @@ class _Place:
 
 
 place: ContextVar[_Place | None] = ContextVar("sayso_dspy_place", default=None)
-"""Where in a `Resumable` the current code stands; None outside of one."""
+"""The position of the current code in a `Resumable`; None outside one."""
 
 
 class Resumable:
     """A `dspy.ReAct` or `dspy.ReActV2` whose gated tools suspend it; see the page docs/guides/dspy.md.
 
-    The calls of its tools are known by their order in a run, so one name of a run is one call of the agent: a second
-    question in a conversation gets a name of its own. An agent that a free tool runs may be a `Resumable` too: it then
-    is a part of the outer one's run.
+    Tool calls are identified by their order in a run, so each call of the agent needs its own run name, also for a
+    second question in a conversation. If an ungated tool runs another `Resumable`, that agent becomes part of the outer
+    run.
 
     Args:
-        agent: The agent. It stays as it is.
-        wait: `suspend` raises `Suspended` at a call that waits; `block` waits there.
+        agent: The agent. It is not modified.
+        wait: `suspend` raises `Suspended` at a call that waits; `block` waits for the decision.
     """
 
     def __init__(self, agent: Any, *, wait: Literal["suspend", "block"] = "suspend") -> None:
@@ -122,8 +122,8 @@ class Resumable:
         """Run the agent and return its prediction.
 
         Args:
-            run: Name of this call of the agent, in every process.
-            inputs: The inputs of its signature: values that have a JSON form.
+            run: The name of this call of the agent, the same in every process.
+            inputs: The inputs of its signature, with values that have a JSON form.
 
         Raises:
             Suspended: A call waits for a person.
@@ -131,19 +131,19 @@ class Resumable:
         return self._run(self._begun(run, inputs), inputs)
 
     async def acall(self, run: str, /, **inputs: Any) -> Any:
-        """Call it without blocking the event loop."""
+        """Call the agent without blocking the event loop."""
         return await self._arun(self._begun(run, inputs), inputs)
 
     def resume(self, state: Mapping[str, Any]) -> Any:
-        """Go on from `Suspended.state`; early, late or again, nothing is asked or run twice.
+        """Continue from `Suspended.state`. It can be called early, late or repeatedly: nothing is asked or run twice.
 
         Raises:
-            Suspended: The call still waits, or the next one does.
+            Suspended: The call still waits, or a later one does.
         """
         return self._run(*self._opened(state))
 
     async def aresume(self, state: Mapping[str, Any]) -> Any:
-        """Do what `resume` does, without blocking the event loop."""
+        """Do the same as `resume` without blocking the event loop."""
         return await self._arun(*self._opened(state))
 
     def _begun(self, run: str, inputs: Mapping[str, Any]) -> _Place:
@@ -194,7 +194,7 @@ class Resumable:
 
 
 class _Model:
-    """The agent's predictor: each prediction is made once in a run."""
+    """Wraps the agent's predictor so that each prediction is made once in a run."""
 
     def __init__(self, agent: Any, here: _Place) -> None:
         self._module, self._tools, self._here = agent.react, list(agent.tools.values()), here
@@ -208,7 +208,7 @@ class _Model:
         return self._known(step) or self._made(step, await self._module.acall(**self._given(inputs)))
 
     def _given(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        return {**inputs, "tools": self._tools} if "tools" in inputs else inputs  # ReActV2 describes them by its fields
+        return {**inputs, "tools": self._tools} if "tools" in inputs else inputs  # an input field of ReActV2
 
     def _known(self, step: str) -> Any:
         saved = self._here.predictions.get(step)
@@ -232,7 +232,7 @@ class _Model:
 
 
 class _FreeTool:
-    """A tool that nobody decides: it is run once in a run, and its result comes from the state from then on."""
+    """An ungated tool whose call runs once in a run; later replays take its result from the state."""
 
     def __init__(self, tool: Any, here: _Place) -> None:
         self._tool, self._here = tool, here
@@ -277,10 +277,10 @@ _is_awaited: ContextVar[bool] = ContextVar("sayso_dspy_is_awaited", default=Fals
 
 
 class Stopped(BaseException):
-    """The program is to end here, and no model is to be told instead.
+    """The program must stop here, instead of reporting the error to the model.
 
     Attributes:
-        why: `ConfirmationCancelled`, where a person ended the run; a `SaysoError`, where nothing could be asked.
+        why: `ConfirmationCancelled` if a person ended the run, or a `SaysoError` if nothing could be asked.
     """
 
     def __init__(self, why: ConfirmationCancelled | SaysoError) -> None:
@@ -292,11 +292,11 @@ class Stopped(BaseException):
 def gate(tool: Any, **options: Unpack[HoldOptions]) -> Any:
     """Return a `dspy.Tool` like `tool` whose calls wait for a person.
 
-    It waits where it is called, in `await tool.acall(…)` and `ReAct.acall` without a thread. In a `Resumable` it ends
-    the run with `Suspended` instead. A no, and what a person changed and wrote, is the tool's observation.
+    A call waits in place, without a thread in `await tool.acall(…)` and `ReAct.acall`. In a `Resumable` it ends the run
+    with `Suspended` instead. A refusal, and a person's changes and comments, become the tool's observation.
 
     Args:
-        tool: A `dspy.Tool`, or any callable that DSPy makes one of.
+        tool: A `dspy.Tool`, or any callable that DSPy can turn into one.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `store`, `context` and `run`, as for `sayso.hold`.
 
@@ -304,8 +304,8 @@ def gate(tool: Any, **options: Unpack[HoldOptions]) -> Any:
         TypeError: There is no such option.
         ConfigError: DSPy is not installed.
 
-    The tool raises what `tool` does, and beside it:
-        Stopped: Nothing could be asked, or the call was made with other arguments before; nothing was run.
+    In addition to the exceptions of `tool`, the tool raises:
+        Stopped: Nothing could be asked, or the call was made before with other arguments; nothing was run.
     """
     check_options(options, "run", "context")
     kind = _tool_class()
@@ -353,14 +353,14 @@ def human_in_the_loop(
 ) -> Any:  # fmt: skip
     """Return a `dspy.Tool` with one argument, `question`, that asks a person and waits for the answer.
 
-    Call it with `await tool.acall(question=…)` in a loop, and with `tool(question=…)` where there is none, also in a
-    thread; the same holds for `ReAct.acall` and `ReAct.__call__`. Without a loop, the requester runs in one of its own.
-    Where nobody answers, or a person would not, it raises `ConfirmationRejected`, whose text tells the model of a
-    `ReAct` why, and not to ask again.
+    Call it with `await tool.acall(question=…)` in an event loop, and with `tool(question=…)` otherwise, also in a
+    thread; the same applies to `ReAct.acall` and `ReAct.__call__`. Without a loop, the requester runs in a new one. If
+    nobody answers, or a person refuses to, it raises `ConfirmationRejected`, whose text tells the model of a `ReAct`
+    the reason and not to ask again.
 
     Args:
-        requester: Carries each question to a person.
-        name, description: What the model sees.
+        requester: Brings each question to a person.
+        name, description: The tool's name and description for the model.
         expires, roles, risk, store: As for `sayso.channels.HumanInputRequest`.
 
     Raises:
@@ -386,14 +386,14 @@ async def _answered(request: HumanInputRequest, requester: Requester) -> str:
     except (ConfirmationCancelled, SaysoError) as why:
         raise Stopped(why) from why
     except ConfirmationRejected as no:
-        raise as_told_to_model(no) from None  # a model reads what is left of it
+        raise as_told_to_model(no) from None  # the model reads this text
 
 
 def _tool_class() -> Any:
     plain: Any = framework("dspy", "dspy", "DSPy").Tool
 
     class HumanTool(plain):
-        """A tool that knows whether it is awaited."""
+        """A tool that can tell whether it is awaited."""
 
         async def acall(self, **kwargs: Any) -> Any:
             token = _is_awaited.set(True)

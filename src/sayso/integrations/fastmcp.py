@@ -1,7 +1,7 @@
 """Sayso in servers of the Model Context Protocol: middleware for FastMCP and for the official SDK (extra `fastmcp`).
 
-For a server of one's own. In front of a server that somebody else wrote stands the gateway. A no is a tool result in
-words, marked as an error so that a client does not check it by the tool's output schema; no traceback is logged.
+It is for your own server; use the gateway for other servers. A refusal becomes a tool result in words, which is marked
+as an error so that clients do not validate it with the tool's output schema. No traceback is logged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sayso.model.ids import new_run_id
 from sayso.model.request import not_run
 
 Wait = Literal["auto", "block", "ticket"]
-_UNKNOWN = "its server lists no tool of this name"  # what runs behind it could be another one
-_BEAT = 5.0  # seconds between two progress notifications
+_UNKNOWN = "its server lists no tool of this name"  # the server could run any tool
+_BEAT = 5.0  # seconds between progress notifications
 
 
 def _module(name: str) -> Any:
@@ -37,11 +37,11 @@ def _types() -> Any:
 
 
 class _ToolFailed(Exception):
-    """The tool's own result says that it failed."""
+    """The tool returned a result that is marked as an error."""
 
 
 class _Calls(ToolHook):
-    """The calls of one server: which are held, how they wait, and which later call means an earlier one."""
+    """The calls of one server: which are held, how they wait, and which later call repeats an earlier one."""
 
     def __init__(self, tools: Collection[str] | None, wait: Wait, patience: float, options: HoldOptions) -> None:
         if wait not in {"auto", "block", "ticket"}:
@@ -55,7 +55,7 @@ class _Calls(ToolHook):
         self, name: str, arguments: dict[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
         tool: Mapping[str, Any],
     ) -> ToolResult:  # fmt: skip
-        """Take a call through its gate; a ticket comes back as a result that has not run."""
+        """Hold a call and run it; a ticket is a result with `has_run` False."""
         form = canonical.encode({"client": _client(), "tool": name, "arguments": arguments}).text
         digest = hashlib.sha256(form.encode()).hexdigest()[:40]
         number = self._delivered[digest]
@@ -66,7 +66,7 @@ class _Calls(ToolHook):
         is_over = True
         try:
             result = await acall_tool(name, arguments, execute, options, timeout=self._timeout)
-            is_over = result.has_run  # a no goes on being the answer to equal calls
+            is_over = result.has_run  # a refusal also answers later equal calls
         except ConfirmationRequired as waits:
             is_over = False
             result = ToolResult(
@@ -75,20 +75,20 @@ class _Calls(ToolHook):
                 has_run=False,
             )
         finally:
-            if is_over:  # an equal call is a new one from now on
+            if is_over:  # from now on an equal call is a new one
                 self._delivered[digest] = max(self._delivered[digest], number + 1)
         return result
 
 
 def _client() -> str:
-    """Return whose call it is, as the server's authentication says; a session lasts for one call in new protocols."""
+    """Return the caller from the server's authentication, because in new protocols a session lasts for one call."""
     token = _module("mcp.server.auth.middleware.auth_context").get_access_token()
     return "" if token is None else f"{token.client_id} {getattr(token, 'subject', None) or ''}"
 
 
 @asynccontextmanager
 async def _beating(send: Callable[[float, str], Awaitable[Any]]) -> AsyncGenerator[None]:
-    """Send progress while a call waits, so that the timer of a client that asked for it starts anew."""
+    """Send progress while a call waits, which resets the timeout of clients that asked for progress."""
 
     async def beat() -> None:
         count = 0
@@ -118,7 +118,7 @@ async def _through(
     calls: _Calls, name: str, arguments: dict[str, Any], tool: Mapping[str, Any],
     run: Callable[[dict[str, Any]], Awaitable[Any]], make: Callable[..., Any],
 ) -> Any:  # fmt: skip
-    """Take a call through, and return what `make` makes of its content, structured content and error."""
+    """Hold and run a call, and return the result of `make` for its content, structured content and error flag."""
     ran: list[Any] = []
 
     async def execute(approved: dict[str, Any]) -> Any:
@@ -126,7 +126,7 @@ async def _through(
         ran.append(result)
         if getattr(result, "is_error", False):
             raise _ToolFailed("; ".join(str(getattr(block, "text", block)) for block in result.content))
-        # What is kept of a result
+        # The stored form of a result.
         blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
         return {"content": blocks, "structured": result.structured_content}
 
@@ -153,10 +153,10 @@ class ApprovalMiddleware(_Middleware):
     """Holds calls of a FastMCP server's tools: `FastMCP(…, middleware=[ApprovalMiddleware(["refund"])])`.
 
     Args:
-        tools: Names or patterns (`"delete_*"`) of the tools to hold; all of them when not given.
-        wait: `block` waits in the call, with progress notifications; `ticket` answers at once that a person must
-            approve, and the same call made again finds its decision; `auto` blocks for `patience`, then gives a ticket.
-        patience: Seconds; keep it below what your clients wait.
+        tools: Names or patterns (`"delete_*"`) of the tools to hold; by default all.
+        wait: `block` waits in the call, with progress notifications. `ticket` answers at once that a person must
+            approve, and the same call made again finds the decision. `auto` blocks for `patience`, then sends a ticket.
+        patience: Seconds; keep it below your clients' timeout.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `store`, `context` and `run`, as for `sayso.hold`.
     """
@@ -192,7 +192,7 @@ class ServerApproval:
     """Holds calls of a server of the official SDK: `server.middleware.append(ServerApproval(server, ["refund"]))`.
 
     Args:
-        server: The `MCPServer`, which is asked for the schemas of its tools.
+        server: The `MCPServer`, which provides the schemas of its tools.
         tools, wait, patience, options: As for `ApprovalMiddleware`.
     """
 
@@ -203,7 +203,7 @@ class ServerApproval:
         self._server, self._calls = server, _Calls(tools, wait, patience, options)
 
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Hold a call of a tool; pass everything else."""
+        """Hold tool calls; pass all other messages."""
         params: dict[str, Any] = dict(ctx.params or {})
         name, arguments = params.get("name"), params.get("arguments")
         if ctx.method != "tools/call" or not isinstance(name, str) or not self._calls.holds(name):

@@ -1,7 +1,7 @@
-"""A function as the held tool of any framework that takes Python functions and has no adapter of its own.
+"""Turns a function into a held tool for frameworks that take Python functions and have no adapter here.
 
-`sayso.gate` would do where a no may be raised. Here a no, an edit and a note come back as the tool's result, which is
-what a model reads in every framework; what it raises, many of them swallow or crash on.
+`sayso.gate` would raise a refusal, which many frameworks swallow or crash on. Here a refusal, an edit and a note become
+the tool's result, which the model reads in every framework.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, c
 
 @trimmed
 def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Unpack[HoldOptions]) -> Any:
-    """Return an async function like `function` whose calls wait for a person and return what a model is to read.
+    """Return an async function like `function` whose calls wait for a person and return a result for the model.
 
-    It has the signature, name and docstring of `function`, from which frameworks make a tool. Waiting takes no thread,
-    and a cancelled task withdraws its request. A sync `function` runs in a thread once it is approved.
+    It has the signature, name and docstring of `function`, from which frameworks derive a tool. Waiting occupies no
+    thread, and cancelling the task withdraws the request. A sync `function` runs in a thread once it is approved.
 
     Args:
         function: The tool, with annotated parameters that have a JSON form.
-        sync: Return a sync function that waits in its thread, for a framework that takes no async tools.
+        sync: Return a sync function that waits in its thread, for frameworks without async tools.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `store`, `context` and `run`, as for `sayso.hold`.
 
     Raises:
         TypeError: There is no such option.
-        ConfigError: An async function was to become a sync tool.
+        ConfigError: `sync` is set for an async function.
 
-    The tool raises what `function` does, and beside it:
+    In addition to the exceptions of `function`, the tool raises:
         ConfigError: A sync tool was called in an event loop, which it would block.
         StoreError: The store cannot be reached; nothing was run.
     """

@@ -1,6 +1,6 @@
-"""Sayso in the Google Agent Development Kit (extra `google-adk`): a plugin of the runner holds tool calls.
+"""Sayso in the Google Agent Development Kit (extra `google-adk`): a runner plugin holds tool calls.
 
-ADK's own tool confirmation pauses a run; leave `require_confirmation` out where this plugin holds a tool.
+ADK's own tool confirmation pauses runs; do not set `require_confirmation` for tools that this plugin holds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _tools: Any = framework("google.adk.tools.base_tool", "google-adk", "Google ADK"
 class ApprovalPlugin(_plugins.BasePlugin):
     """Holds the tool calls of all agents of an app: `App(…, plugins=[ApprovalPlugin()])`.
 
-    Put it last. The agent's own `before_tool_callback` is called with the approved arguments; what it returns is told
-    to the model in place of a result, and the tool does not run.
+    Put it last. The agent's own `before_tool_callback` is called with the approved arguments. If it returns a value,
+    the model gets that value as the result, and the tool does not run.
 
     Args:
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
 
@@ -34,8 +34,8 @@ class ApprovalPlugin(_plugins.BasePlugin):
     async def before_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
-        """Run a call once it is approved, and answer it with its result; a no is an `error`."""
-        if type(tool) is _tools.BaseTool or not self._hook.holds(tool.name):  # the former stands for an unknown tool
+        """Run a call once it is approved, and return its result; a refusal becomes an `error`."""
+        if type(tool) is _tools.BaseTool or not self._hook.holds(tool.name):  # ADK's placeholder for an unknown tool
             return None
         session, answers = tool_context.session, list[Any]()
 
@@ -59,12 +59,12 @@ class ApprovalPlugin(_plugins.BasePlugin):
             return answers[-1]
         if not result.has_run:
             return {"error": result.words}
-        returned = result.returned  # never None below: ADK would run the tool
+        returned = result.returned  # never None below, or ADK would run the tool
         return cast("dict[str, Any]", returned) if isinstance(returned, dict) else {"result": returned}
 
 
 def _schema_of(tool: Any) -> Any:
-    made = tool._get_declaration()  # noqa: SLF001  a tool overrides it to say what it takes; there is no other word
+    made = tool._get_declaration()  # noqa: SLF001  the only way to get a tool's parameters
     if made is None or made.parameters_json_schema is not None or made.parameters is None:
         return None if made is None else made.parameters_json_schema
     return made.parameters.json_schema.model_dump(mode="json", exclude_none=True)

@@ -1,7 +1,7 @@
 """Sayso in Haystack (extra `haystack`): the tools of an `Agent` wait for a person.
 
-Haystack's own confirmation strategies decide the calls of a turn one after the other, before any of them runs; here
-each call waits by itself.
+Haystack's own confirmation strategies decide all calls of a turn one after another before any of them runs. Here each
+call waits separately.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, framewor
 class ToolApproval:
     """Holds the tools of an agent until a person has decided.
 
-    It goes into two places. `tools=approval.hold([…])` makes the held tools; `hooks={"before_tool": [approval]}` lets
-    them know the model's id of each call, by which a replay finds its result. `run_async` waits without a thread. An
-    agent runs four calls of a turn at once, those that wait among them: raise `tool_concurrency_limit` where free calls
-    must not be held up by more.
+    Use it in two places. `tools=approval.hold([…])` creates the held tools, and `hooks={"before_tool": [approval]}`
+    gives them the model's id of each call, with which a replay finds its result. `run_async` waits without a thread. An
+    agent runs four calls of a turn at once, including those that wait; raise `tool_concurrency_limit` if waiting calls
+    must not delay ungated ones.
 
     Args:
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
 
@@ -35,24 +35,24 @@ class ToolApproval:
         self._tools: Any = framework("haystack.tools", "haystack", "Haystack")
 
     def hold(self, tools: Sequence[Any]) -> list[Any]:
-        """Return the tools, of toolsets too, with those that are to be held held.
+        """Return all tools, including those of toolsets, and replace those to hold by held ones.
 
         Raises:
-            ConfigError: A tool that is to be held is not among them.
+            ConfigError: A tool to hold is not among them.
         """
         every = self._tools.flatten_tools_or_toolsets(list(tools))
         names = [tool.name for tool in every]
         return [self._held(tool) if self._hook.holds(tool.name, names) else tool for tool in every]
 
     def run(self, state: Any) -> None:
-        """Take note of the calls that are about to run; the agent calls it."""
+        """Record the calls that are about to run; the agent calls this hook."""
         messages = state.data.get("messages") or ()
         if messages:
             calls = [(call.id, call.tool_name, call.arguments) for call in messages[-1].tool_calls]
             self._pending.show(calls, (messages[-1].text or "").strip())
 
     async def run_async(self, state: Any) -> None:
-        """Do what `run` does."""
+        """Do the same as `run`."""
         self.run(state)
 
     def _held(self, tool: Any) -> Any:
@@ -77,7 +77,7 @@ class ToolApproval:
         return held
 
     def _call(self, tool: Any, arguments: dict[str, Any]) -> Call:
-        """Return the call as a person sees it: without what the agent fills in from its state."""
+        """Return the call for a person, without arguments that the agent injects from its state."""
         properties = tool.parameters.get("properties", {})
         given = {name: value for name, value in arguments.items() if name in properties}
         call_id, words = self._pending.take(tool.name, given)

@@ -1,8 +1,8 @@
-"""Sayso in Inspect (extra `inspect-ai`): an approver asks a person, by name in an approval policy.
+"""Sayso in Inspect (extra `inspect-ai`): an approver, which approval policies can name, asks a person.
 
-Inspect runs the tool, not this module: a call is started before Inspect is told to run it, and its outcome is what the
-sample's events report. Invariant: nothing is `done` before it has run, and what never reports is `unknown` at the end
-of its sample.
+Inspect runs the tool, not this module. The start of a call is recorded before Inspect is told to run it, and the
+sample's events report its outcome. Invariant: a call is never `done` before it has run, and a call that never reports
+is `unknown` at the end of its sample.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _texts: Any = framework("inspect_ai.model", "inspect-ai", "Inspect")
 _samples: Any = framework("inspect_ai.log._samples", "inspect-ai", "Inspect")
 
 _running = dict[tuple[str, str], aio.Held]()  # by sample and call
-_notes = dict[tuple[str, str], str]()  # what the model is to be told of such a call, beside its result
+_notes = dict[tuple[str, str], str]()  # notes for the model about such calls
 
 
 @_approvals.approver(name="approval")
@@ -33,11 +33,11 @@ def approval(
 ) -> Any:  # fmt: skip
     """Return an approver that waits for a person, for `approval=` of a task or `--approval policy.yaml`.
 
-    In a policy file its name is `sayso/approval`, and its options stand beside `name` and `tools`.
+    In a policy file its name is `sayso/approval`, with its options next to `name` and `tools`.
 
     Args:
         quorum, roles, redact, expires, approval_expires, effect, store: As for `sayso.hold`.
-        options: `when` and the rest, as for `sayso.hold`; only in Python.
+        options: `when` and the other options of `sayso.hold`; only in Python.
     """
     named = {
         "quorum": quorum, "roles": roles, "redact": redact, "expires": expires, "approval_expires": approval_expires,
@@ -46,7 +46,7 @@ def approval(
     options |= {name: value for name, value in named.items() if value is not None}
     check_options(options, "context")
 
-    async def approve(message: str, call: Any, view: Any, history: Any) -> Any:  # noqa: ARG001  the names are Inspect's
+    async def approve(message: str, call: Any, view: Any, history: Any) -> Any:  # noqa: ARG001  names required by Inspect
         sample = _samples.sample_active()
         run = None if sample is None else sample.sample_uuid
         words = {MODEL_WORDS: message} if message else {}
@@ -62,9 +62,9 @@ def approval(
             note, arguments = held.message_for_model(), await held.start()
         except ConfirmationRejected as no:
             return _approvals.Approval(decision="reject", explanation=no.message_for_model)
-        except errors.SaysoError as error:  # raised, it would end the sample
+        except errors.SaysoError as error:  # raising it would end the sample
             return _approvals.Approval(decision="reject", explanation=not_run(call.function, str(error)))
-        if run is None:  # no sample will report how it ended
+        if run is None:  # no sample will report the outcome
             await held.unknown("Inspect was to run it outside of a sample")
         else:
             _running[run, call.id] = held
@@ -84,8 +84,8 @@ class _Outcomes(_hooks.Hooks):
         return bool(_running or _notes)
 
     async def on_before_model_generate(self, data: Any) -> None:
-        """Tell the model what a reviewer changed or noted; the explanation of an approval is not shown to it."""
-        sample = _samples.sample_active()  # whose id here is another one than that of its events
+        """Tell the model a reviewer's changes and notes, because Inspect does not show it an approval's explanation."""
+        sample = _samples.sample_active()  # its id here differs from the one in its events
         if sample is None:
             return
         for message in data.input:
@@ -112,7 +112,7 @@ class _Outcomes(_hooks.Hooks):
             await held.fail(event.error.message)
 
     async def on_sample_end(self, data: Any) -> None:
-        """Record as `unknown` what was started and never reported."""
+        """Record started calls that never reported as `unknown`."""
         for key in [key for key in _notes if key[0] == data.sample_id]:
             del _notes[key]
         for key in [key for key in _running if key[0] == data.sample_id]:
@@ -120,5 +120,5 @@ class _Outcomes(_hooks.Hooks):
 
 
 def _with_note(note: str, text: str) -> str:
-    """Return a result behind what is told of its call; a message is seen at each call of the model."""
+    """Prepend a note to a result. The model sees the message in every later call, so a note is not added twice."""
     return text if text.startswith(note) else f"{note}\n\n{text}"

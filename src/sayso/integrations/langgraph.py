@@ -1,8 +1,8 @@
-"""Sayso in LangGraph and LangChain (extra `langgraph`): a tool call of an agent waits for a person.
+"""Sayso in LangGraph and LangChain (extra `langgraph`): an agent's tool calls wait for a person.
 
-`ApprovalMiddleware` is for `create_agent` and `ToolNode`, `approve` and `aapprove` for a node of one's own. Both wait
-in place (`wait="block"`) or pause the graph (`wait="interrupt"`). Invariant: the store alone decides. What a graph is
-resumed with is not read, so any resume, early, late or repeated, finds the decision and the result of its own call.
+`ApprovalMiddleware` is for `create_agent` and `ToolNode`, and `approve` and `aapprove` are for your own nodes. Both
+wait in place (`wait="block"`) or pause the graph (`wait="interrupt"`). Invariant: only the store decides. The value
+with which a graph is resumed is ignored, so an early, late or repeated resume finds its call's decision and result.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Wait = Literal["block", "interrupt"]
 class ApprovalMiddleware(_Middleware):
     """Holds the tool calls of an agent until a person has decided.
 
-    For `create_agent(middleware=[…])`, where it goes last, and for
+    Use it in `create_agent(middleware=[…])`, in the last position, or in
     `ToolNode(tools, wrap_tool_call=m.wrap_tool_call, awrap_tool_call=m.awrap_tool_call)`.
 
     Args:
-        tools: The tools to hold, or their names; all of them when not given.
+        tools: The tools to hold, or their names; by default all.
         wait: `block` waits in place, in async code without a thread. `interrupt` pauses the graph, which needs a
             checkpointer; resume it by invoking it with None or any `Command(resume=…)`.
-        options: As for `sayso.hold`, but for those that a call fills by itself.
+        options: As for `sayso.hold`, except those that this adapter sets for each call.
     """
 
     name = "ApprovalMiddleware"
@@ -56,15 +56,15 @@ class ApprovalMiddleware(_Middleware):
             raise errors.ConfigError(f"tools= takes a list of tools or names, not {tools!r}")
         self._names = None if tools is None else {getattr(t, "name", None) or getattr(t, "__name__", t) for t in tools}
         self._how = _checked(wait, options)
-        if self._names is not None:  # an agent may have two that hold different tools
+        if self._names is not None:  # an agent may have several, each for other tools
             self.name = f"{self.name}[{','.join(sorted(self._names))}]"
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Hold a call, and run it by `handler` once it is approved."""
+        """Hold a call, and run it with `handler` once it is approved."""
         return self._call(request, handler).approved() if self._holds(request) else handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Hold a call without blocking the event loop, and run it by `handler` once it is approved."""
+        """Hold a call without blocking the event loop, and run it with `handler` once it is approved."""
         return await (self._call(request, handler).aapproved() if self._holds(request) else handler(request))
 
     def _holds(self, request: Any) -> bool:
@@ -85,8 +85,8 @@ def approve(
 
     Args:
         tool_call: The call: a dict with `name`, `args` and `id`.
-        function, tool: The tool; or a function of one dict, the approved arguments, and the tool for its schema.
-        state: The node's state, from which the reviewer is shown what the model wrote before the call.
+        function, tool: The tool; or a function that takes the dict of approved arguments, and the tool for its schema.
+        state: The node's state, which contains the model's text before the call for the reviewer.
         wait: `interrupt` pauses the graph, and the node runs again from its top; `block` waits in place.
         options: As for `ApprovalMiddleware`.
     """
@@ -98,7 +98,7 @@ async def aapprove(
     tool_call: Mapping[str, Any], function: Any, *, tool: Any = None, state: Any = None, wait: Wait = "interrupt",
     **options: Unpack[HoldOptions],
 ) -> Any:  # fmt: skip
-    """Do what `approve` does without blocking the event loop; `function` is the tool or an async function."""
+    """Do the same as `approve` without blocking the event loop; `function` is the tool or an async function."""
     run = getattr(function, "ainvoke", function)
     return await _Call(tool_call, tool or function, state, _checked(wait, options), run).aapproved()
 
@@ -111,7 +111,7 @@ def _checked(wait: Wait, options: HoldOptions) -> tuple[Wait, HoldOptions]:
 
 
 class _Call:
-    """A call of a model: how it is asked for, how it runs, and what the model is given for it."""
+    """A model's call: how it is held, how it runs, and the message that the model gets."""
 
     def __init__(self, call: Any, tool: Any, state: Any, how: Any, handler: Any, request: Any = None) -> None:
         self.name, self.id, self.arguments = str(call["name"]), call.get("id"), dict(call["args"])
@@ -122,7 +122,7 @@ class _Call:
             raise errors.ConfigError(f"the call of {self.name} has no id to tell it from an equal one; it was not run")
         if thread is None and wait == "interrupt":
             raise errors.ConfigError(f'wait="interrupt" needs a checkpointer and a thread_id; {self.name} was not run')
-        shape: Any = getattr(tool, "tool_call_schema", None)  # without what the graph injects
+        shape: Any = getattr(tool, "tool_call_schema", None)  # excludes arguments that the graph injects
         schema: Any = shape.model_json_schema() if hasattr(shape, "model_json_schema") else shape
         run, words = None if thread is None else str(thread), _words_before(state, self.id)
         about = getattr(tool, "description", None)
@@ -133,7 +133,7 @@ class _Call:
     def approved(self) -> Any:
         try:
             return self._answer(call_tool(self.name, self.arguments, self._run, self._options, waits=self._waits))
-        except Exception as error:  # noqa: BLE001  what no words were made of is raised again
+        except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
             return self._failed(error)
 
     async def aapproved(self) -> Any:
@@ -149,7 +149,7 @@ class _Call:
     def _answer(self, result: ToolResult) -> Any:
         if not result.has_run:
             return self._message(result.words, status="error")
-        if self._made is None:  # it ran elsewhere, or before
+        if self._made is None:  # it ran elsewhere or earlier
             value: Any = result.value
             is_text = isinstance(value, str | list)
             self._made = self._message(value) if is_text else json.loads(value["langgraph"], object_hook=_of_json)
@@ -158,7 +158,7 @@ class _Call:
     def _failed(self, error: Exception) -> Any:
         if error is not self._failure or self._made is None:
             raise error
-        return self._made  # the framework's own words for a tool that failed
+        return self._made  # the framework's own message for a failed tool
 
     def _run(self, arguments: dict[str, Any]) -> Any:
         return self._recorded(self._handler(self._given(arguments)))
@@ -174,7 +174,7 @@ class _Call:
         return request.override(tool_call={**request.tool_call, "args": arguments}, tool=tool)
 
     def _recorded(self, made: Any) -> Any:
-        """Return what is kept of a result; raise where the framework has made words of what the tool raised."""
+        """Return the stored form of a result; raise if it is the framework's message for an exception of the tool."""
         is_bare = self._request is None and not isinstance(made, _lc.ToolMessage | _lg.Command)
         self._made = made = self._message(text_of(made)) if is_bare else made
         if getattr(made, "status", None) == "error":
@@ -184,7 +184,7 @@ class _Call:
             return made.content
         try:
             return {"langgraph": json.dumps(made, default=_as_json)}
-        except Exception:  # noqa: BLE001  a state may hold anything; what cannot be kept is not there for a replay
+        except Exception:  # noqa: BLE001  a state can have any value; an unserializable result is lost for a replay
             return made
 
     @contextmanager
@@ -218,7 +218,7 @@ class _Call:
 
 
 class _Once:
-    """A tool in the hands of a handler, which may call it twice, with other arguments, or swallow what it raises."""
+    """Guards a tool against a handler that calls it twice or with other arguments, or swallows its exceptions."""
 
     def __init__(self, tool: Any, call: _Call) -> None:
         self._tool, self._call = tool, call

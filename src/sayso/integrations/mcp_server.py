@@ -1,8 +1,8 @@
-"""The reviewer's side as an MCP server: list and show what waits, and propose a decision (extra `mcp`).
+"""An MCP server for the reviewer's side: list and show pending requests, and propose decisions (extra `mcp`).
 
-Off by default: `[mcp_server] enabled = true` in `sayso.toml` turns it on. A model that calls it is no reviewer.
-So `approve` and `reject` are held themselves: a person confirms the proposal elsewhere, and the decision is recorded as
-that person's. Invariant: nothing is decided without a decision that a person made through another channel.
+It is off unless `sayso.toml` has `[mcp_server] enabled = true`. A model that calls it is not a reviewer, so `approve`
+and `reject` are themselves held: a person confirms the proposal elsewhere, and the decision is recorded as that
+person's. Invariant: nothing is decided unless a person decided it through another channel.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Desk:
     """The tools of one session.
 
     Args:
-        store: Where the requests are.
+        store: The store with the requests.
     """
 
     def __init__(self, store: Store) -> None:
@@ -92,13 +92,13 @@ class Desk:
         target = await self._reader.get(request_id)
         if _name(target).startswith(_PREFIX):
             raise errors.ConfigError(f"{target.id} is a proposal of an agent, which a person alone confirms")
-        # What the person confirms names the call itself, and is for the call as it stands now.
+        # The proposal that the person confirms shows the call, and is valid only for the call's current state.
         arguments = {"request": target.id, "call": _line(target), **details}
         form = canonical.encode({"arguments": arguments, "at": target.current_fingerprint}).text
         key = f"{verb}:{hashlib.sha256(form.encode()).hexdigest()[:40]}"
         held = await aio.hold(
             f"{_PREFIX}{verb}", arguments, schema=_SHAPES[verb], key=key, run=self._run, store=self._store,
-            # What is risky to decide is risky to confirm; no rule, budget or grant stands for the person who confirms.
+            # A proposal has the risk of its call. No rule, budget or grant can replace the person who confirms it.
             when=lambda: policy.hold(risk=target.risk, channels=target.channels, always=True), always=True,
             title=f"An agent proposes to {verb} this call",
         )  # fmt: skip
@@ -133,7 +133,7 @@ def serve(store: Store) -> None:
     """Serve one client on stdin and stdout until it closes its end.
 
     Raises:
-        ConfigError: It is not turned on, or the extra is not installed.
+        ConfigError: The server is not turned on, or the extra is not installed.
     """
     if config.table("mcp_server").get("enabled") is not True:
         raise errors.ConfigError(

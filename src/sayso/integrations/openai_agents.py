@@ -1,8 +1,8 @@
-"""Sayso in the OpenAI Agents SDK (extra `openai-agents`): a tool of an agent waits for a person.
+"""Sayso in the OpenAI Agents SDK (extra `openai-agents`): an agent's tool calls wait for a person.
 
-`gate` wraps a function tool, or an agent as a tool; `resume` lets a paused run go on; `ModelWords` shows reviewers what
-the model wrote. A call waits in place (`wait="block"`) or the SDK pauses the run (`wait="pause"`). Invariant: the store
-alone decides. An approval in the SDK's own state, which may be old or altered, starts nothing.
+`gate` wraps a function tool, or an agent as a tool; `resume` continues a paused run; `ModelWords` shows reviewers what
+the model wrote. A call waits in place (`wait="block"`), or the SDK pauses the run (`wait="pause"`). Invariant: only the
+store decides. An approval in the SDK's own state, which may be old or altered, starts nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_WORDS = 1_000
 
 _sdk: Any = None
 _RunHooks: Any = object
-with suppress(ImportError):  # `gate` says so
+with suppress(ImportError):  # `gate` reports it
     _sdk = importlib.import_module("agents")
     _tools: Any = importlib.import_module("agents.tool")
     _RunHooks = _sdk.RunHooks
@@ -40,19 +40,19 @@ with suppress(ImportError):  # `gate` says so
 def gate(tool: T, *, wait: Wait = "block", **options: Unpack[HoldOptions]) -> T:
     """Return a copy of a tool whose calls wait for a person.
 
-    Run the agent inside of `sayso.run(conversation_id)`: a call is known by its id and the name of the run.
+    Run the agent inside `sayso.run(conversation_id)`, because a call is identified by its id and the run's name.
 
     Args:
         tool: A `FunctionTool`: a function, a tool of an MCP server (`MCPUtil.get_function_tools`), or an agent as a
-            tool, whose whole errand is then approved; what it does is held by the gates of its own tools. Its
-            `needs_approval` is replaced, and its `timeout_seconds` counts from the start of the approved call.
-        wait: `block` waits in place, and takes the request back where the run is cancelled. `pause` ends the run with
-            `interruptions`; save `result.to_state().to_string()`, and go on with `resume`.
+            tool, whose whole task is then approved; only gates of its own tools hold what it does. `needs_approval` is
+            replaced, and `timeout_seconds` counts from the start of the approved call.
+        wait: `block` waits in place, and withdraws the request if the run is cancelled. `pause` ends the run with
+            `interruptions`; save `result.to_state().to_string()`, and continue with `resume`.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `context` and `store`, as for `sayso.hold`.
 
     Raises:
-        ConfigError: This is no function tool, or an option cannot be used.
+        ConfigError: The tool is not a function tool, or an option is invalid.
         TypeError: There is no such option.
     """
     if _sdk is None:
@@ -67,24 +67,24 @@ def gate(tool: T, *, wait: Wait = "block", **options: Unpack[HoldOptions]) -> T:
     made: Any = copy.copy(tool)
     made.on_invoke_tool = gated.invoke
     made.needs_approval = gated.needs_approval if wait == "pause" else False
-    made.timeout_seconds = None  # or it would end the wait
+    made.timeout_seconds = None  # otherwise it would also limit the wait
     return cast("T", made)
 
 
 async def resume(paused: Any) -> Any:
-    """Return the state of a paused run, ready for `Runner.run(agent, state)`: what was decided goes on.
+    """Return the state of a paused run for `Runner.run(agent, state)`, in which decided calls continue.
 
-    What still waits for a person stays interrupted, and the run pauses again. Interruptions of tools that are not
-    gated by sayso are left as they are. Call it, and the runner, inside of `sayso.run(…)` with the name of the run.
+    Calls that still wait for a person stay interrupted, so the run pauses again. Interruptions of tools that sayso does
+    not gate are unchanged. Call this and the runner inside `sayso.run(…)` with the name of the run.
 
     Args:
-        paused: A `RunState`, as of `RunState.from_string(agent, text)`, or the result of the run that was paused.
+        paused: A `RunState`, e.g. from `RunState.from_string(agent, text)`, or the result of the paused run.
 
     Raises:
-        StoreError: The store cannot be reached; nothing goes on.
+        StoreError: The store cannot be reached; nothing continues.
     """
     state = paused.to_state() if hasattr(paused, "to_state") else paused
-    waiting: dict[int, set[str | None]] = {}  # the keys that wait, by the store
+    waiting: dict[int, set[str | None]] = {}  # by store: the keys of pending requests
     for item in state.get_interruptions():
         gated = _gate_of(item)
         if gated is None:
@@ -94,7 +94,7 @@ async def resume(paused: Any) -> Any:
             look = partial(_waiting, store, scope.current().run_id)
             waiting[id(store)] = await offload(look) if store.blocks else look()
         if item.call_id not in waiting[id(store)]:
-            state.approve(item)  # that is: call the tool. The gate then asks the store what was decided
+            state.approve(item)  # makes the SDK call the tool, whose gate reads the decision from the store
     return state
 
 
@@ -112,7 +112,7 @@ def _waiting(store: Store, run_id: str) -> set[str | None]:
 
 
 class _GatedTool:
-    """A tool and how its calls are held; its two methods are what the SDK calls in the tool's place."""
+    """A tool and the options with which it is held. The SDK calls its two methods instead of the tool's."""
 
     def __init__(self, tool: Any, wait: Wait, options: HoldOptions) -> None:
         self.options: HoldOptions = options
@@ -123,18 +123,18 @@ class _GatedTool:
         self._timeout: float | None = tool.timeout_seconds
         self._is_agent = getattr(tool, "_is_agent_tool", False) is True
         self._on_error = _tools.resolve_function_tool_failure_error_function(tool)
-        # The SDK would turn an error into a text before the record sees that the call failed.
+        # Otherwise the SDK would turn an error into text, and the call would not be recorded as failed.
         self._tool = _tools.set_function_tool_failure_error_function(copy.copy(tool), None)
 
     async def needs_approval(self, _: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        """Ask for the call, and return whether the run is to pause because a person has to decide."""
+        """Ask for the call, and return whether the run must pause until a person decides."""
         try:
             return (await aio.hold(self._name, arguments, **self._options_of(call_id))).state == State.PENDING
         except errors.ArgumentError:
-            return False  # `invoke` tells the model
+            return False  # `invoke` reports it to the model
 
     async def invoke(self, context: Any, text: str) -> Any:
-        """Run the call once it is approved, and return what the model is told."""
+        """Run the call once it is approved, and return the result for the model."""
         try:
             arguments = json.loads(text or "{}")
         except ValueError:
@@ -150,7 +150,7 @@ class _GatedTool:
                 failed.append(error)
                 raise
 
-        # The SDK's own words for a failed call say "please try again", whatever happened.
+        # The SDK's default message for a failed call always says "please try again".
         is_default = self._on_error is _tools.default_tool_error_function
         try:
             result = await acall_tool(
@@ -158,7 +158,7 @@ class _GatedTool:
                 tells_failure=is_default,
             )  # fmt: skip
         except Suspended:
-            return None  # an agent as a tool has paused inside, and the SDK calls it again when that is decided
+            return None  # an agent as a tool has paused, and the SDK calls it again after the decision
         except Exception as error:
             if error not in failed or self._on_error is None:
                 raise
@@ -170,7 +170,7 @@ class _GatedTool:
         run, is_blocking = scope.current(), self._wait == "block"
         options: dict[str, Any] = {"suspends": Suspended, **self.options, "withdraw_on_exit": is_blocking}
         if not is_blocking:
-            options["run"] = None  # the one around, which must have a name for the call to be found again
+            options["run"] = None  # use the enclosing run, which needs a name so that the call can be found again
         name = run.run_id if run.owner is None else None
         words = _words.get((run.run_id, call_id))
         return options_of(
@@ -178,7 +178,7 @@ class _GatedTool:
         )
 
     async def _call(self, context: Any, arguments: dict[str, Any]) -> Any:
-        context.tool_arguments = json.dumps(arguments, ensure_ascii=False)  # hooks and the tool see what was approved
+        context.tool_arguments = json.dumps(arguments, ensure_ascii=False)  # for hooks and the tool
         async with asyncio.timeout(self._timeout):
             result = await self._tool.on_invoke_tool(context, context.tool_arguments)
         if self._is_agent and result is None:
@@ -200,13 +200,13 @@ _words: OrderedDict[tuple[str, str], str] = OrderedDict()
 
 
 class ModelWords(_RunHooks):
-    """Shows the reviewer what the model wrote beside its calls: `Runner.run(agent, …, hooks=ModelWords())`.
+    """Shows the reviewer the text that the model wrote with its calls: `Runner.run(agent, …, hooks=ModelWords())`.
 
-    The SDK gives a tool only its arguments. A subclass that overrides `on_llm_end` calls this one.
+    It is needed because the SDK gives a tool only its arguments. A subclass that overrides `on_llm_end` must call this.
     """
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:  # noqa: ARG002  the SDK's signature
-        """Note the model's words for each call that it makes."""
+        """Record the model's text for each of its calls."""
         texts = [_sdk.ItemHelpers.extract_text(item) for item in response.output]
         words = " ".join(text for text in texts if text).strip()
         for item in response.output:

@@ -1,9 +1,9 @@
-"""Sayso in Pydantic AI (extra `pydantic-ai`): a tool call of an agent waits for a person.
+"""Sayso in Pydantic AI (extra `pydantic-ai`): an agent's tool calls wait for a person.
 
-`Gate` is a capability for the tools of an agent, `gate` wraps one toolset (function tools, an MCP server), `resume` and
+`Gate` is a capability for an agent's tools, `gate` wraps one toolset (function tools, an MCP server), and `resume` and
 `run_subagent` are for runs that pause. A call waits in place (`wait="block"`) or ends the run with
-`DeferredToolRequests` (`wait="pause"`). Invariant: the store alone decides. What a run is resumed with starts nothing
-that no person approved, and changes no argument.
+`DeferredToolRequests` (`wait="pause"`). Invariant: only the store decides. The values with which a run is resumed
+cannot start a call that no person approved, or change its arguments.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ class Gate(AbstractCapability[AgentDepsT]):
     """Holds the tool calls of an agent until a person has decided: `Agent(…, capabilities=[Gate(tools=["refund"])])`.
 
     Args:
-        tools: Names of the tools to hold, as the model sees them; all of them when not given. A name that no tool has
-            is an error.
-        wait: `block` waits in place, and takes the request back where the run is cancelled. `pause` ends the run with
-            `DeferredToolRequests`, which the agent needs in its `output_type`; go on with `resume`.
+        tools: Names of the tools to hold, as the model sees them; by default all. A name that no tool has is an error.
+        wait: `block` waits in place, and withdraws the request if the run is cancelled. `pause` ends the run with
+            `DeferredToolRequests`, which the agent needs in its `output_type`; continue with `resume`.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `context` and `store`, as for `sayso.hold`.
     """
@@ -58,7 +57,7 @@ class Gate(AbstractCapability[AgentDepsT]):
         self._wait: Wait = wait
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """Return the tools of the agent, held."""
+        """Wrap the agent's tools in a toolset that holds them."""
         return GatedToolset(toolset, self._tools, self._wait, self._options)
 
 
@@ -66,16 +65,16 @@ def gate(
     toolset: AbstractToolset[AgentDepsT], tools: Collection[str] | None = None, *, wait: Wait = "block",
     **options: Unpack[HoldOptions],
 ) -> GatedToolset[AgentDepsT]:  # fmt: skip
-    """Return a toolset whose calls wait for a person, as of an MCP server; the arguments are those of `Gate`."""
+    """Return a toolset, e.g. of an MCP server, whose calls wait for a person; the arguments are those of `Gate`."""
     return GatedToolset(toolset, _checked(tools, wait, options), wait, options)
 
 
 def resume(requests: DeferredToolRequests) -> DeferredToolResults:
-    """Return the results with which a paused run is called again, as often as one likes.
+    """Return the results with which to continue a paused run; it can be continued any number of times.
 
-    They say of each call that it may be made; the gate then asks the store. What is approved runs, a no is told to the
-    model, and where a call still waits for a person the run ends with `DeferredToolRequests` again. Calls that are not
-    gated by sayso are left out: add their answers.
+    They allow each call, and the gate then reads its decision from the store. Approved calls run, refusals are told to
+    the model, and if a call still waits for a person, the run ends with `DeferredToolRequests` again. Calls that sayso
+    does not gate are not included; add their results.
     """
     ours = {key: value for key, value in requests.metadata.items() if "sayso" in value}
     return requests.build_results(
@@ -84,15 +83,15 @@ def resume(requests: DeferredToolRequests) -> DeferredToolResults:
 
 
 async def run_subagent(agent: Agent[Any, Any], prompt: str, ctx: RunContext[Any], **options: Any) -> Any:
-    """Run an agent inside of a tool of another one and return its output; where a call of it waits, both pause.
+    """Run an agent inside another agent's tool and return its output; if one of its calls waits, both agents pause.
 
-    The tool then is called again at each `resume`, and the inner agent goes on where it paused.
+    Each `resume` then calls the tool again, and the inner agent continues where it paused.
 
     Args:
-        agent: An agent with `DeferredToolRequests` in its `output_type`, if it pauses.
-        prompt: What it is to do.
+        agent: The inner agent; if it pauses, its `output_type` needs `DeferredToolRequests`.
+        prompt: Its task.
         ctx: The context of the tool.
-        options: What `agent.run` takes besides.
+        options: Further arguments for `agent.run`.
     """
     options = {"conversation_id": f"{ctx.conversation_id}/{ctx.tool_call_id}", "usage": ctx.usage, **options}
     paused = cast("dict[str, Any]", ctx.tool_call_metadata or {}).get("subagent")
@@ -109,17 +108,17 @@ async def run_subagent(agent: Agent[Any, Any], prompt: str, ctx: RunContext[Any]
 
 @dataclass
 class GatedToolset(WrapperToolset[AgentDepsT]):
-    """A toolset whose calls wait for a person; made by `gate` and `Gate`."""
+    """A toolset whose calls wait for a person; created by `gate` and `Gate`."""
 
     tools: frozenset[str] | None = None
     wait: Wait = "block"
     options: HoldOptions = field(default_factory=HoldOptions)
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Return the tools; one with `requires_approval=True` is not deferred beside what the gate does.
+        """Return the tools; for a held one, the gate replaces `requires_approval=True`.
 
         Raises:
-            ConfigError: There is no tool with a name that is to be held.
+            ConfigError: A name of a tool to hold does not exist.
         """
         tools = await super().get_tools(ctx)
         if missing := (self.tools or frozenset()) - tools.keys():
@@ -132,16 +131,16 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
-        """Run the call once it is approved; a no is a failed call, in words for the model.
+        """Run the call once it is approved; a refusal is a failed call with a message for the model.
 
         Raises:
-            ApprovalRequired: It waits for a person, with `wait="pause"`.
-            ToolFailed: It is not to be run, or has failed before.
-            KeyReusedError, StoreError: It was not run, for the reason that they say.
+            ApprovalRequired: The call waits for a person, with `wait="pause"`.
+            ToolFailed: The call was refused, or has failed before.
+            KeyReusedError, StoreError: The call did not run, for the reason in the message.
         """
         if not self._holds(name):
             return await super().call_tool(name, tool_args, ctx, tool)
-        given = _plain(tool_args, tool.tool_def.parameters_json_schema)  # validated, and not what the model wrote
+        given = _plain(tool_args, tool.tool_def.parameters_json_schema)  # from validated values, not the model's text
         check = partial(_problems, tool, ctx, self.options.get("redact") or ())
         made: list[Any] = []
 
@@ -171,7 +170,7 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             self.options, key=ctx.tool_call_id, run=ctx.conversation_id, schema=tool.tool_def.parameters_json_schema,
             description=tool.tool_def.description, words=_words_before(ctx),
         )  # fmt: skip
-        return {**options, "suspends": (ApprovalRequired, CallDeferred)}  # a sub-agent pauses, or the tool is deferred
+        return {**options, "suspends": (ApprovalRequired, CallDeferred)}  # a paused sub-agent or a deferred tool
 
 
 def _pause(request_id: str) -> None:
@@ -191,12 +190,12 @@ def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> 
 def _plain(tool_args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = to_jsonable_python(tool_args)
     if len(plain) == 1 and plain.keys() - schema.get("properties", {}).keys():
-        (plain,) = plain.values()  # the only parameter is a model, and the schema is that of its fields
+        (plain,) = plain.values()  # the only parameter is a model, whose fields are the schema
     return plain
 
 
 async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: RunContext[Any]) -> dict[str, Any]:
-    """Return changed arguments as the tool takes them; raise `NotExecuted` where it refuses what its schema allows."""
+    """Validate changed arguments for the tool; raise `NotExecuted` if it refuses values that its schema allows."""
     try:
         args = tool.args_validator.validate_json(json.dumps(arguments), context=ctx.validation_context)
         checked = None if tool.args_validator_func is None else tool.args_validator_func(ctx, **args)
@@ -210,7 +209,7 @@ async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: Run
 async def _problems(
     tool: ToolsetTool[Any], ctx: RunContext[Any], redact: Collection[str], arguments: dict[str, Any]
 ) -> list[str]:
-    """Return what the tool's validators say against changed arguments, without values where some are not to be seen."""
+    """Return the errors of the tool's validators for changed arguments, without values if some must be masked."""
     try:
         await _validated(tool, arguments, ctx)
     except NotExecuted as refused:
@@ -222,12 +221,12 @@ async def _problems(
 
 
 def _recorded(made: Any) -> Any:
-    """Return what is kept of a tool's result: what the model is told of it, and with a `ToolReturn` all that it has."""
+    """Return the stored form of a tool's result: the value for the model, or all parts of a `ToolReturn`."""
     try:
         if isinstance(made, ToolReturn):
             return {"pydantic-ai": _Returned.dump_python(cast("ToolReturn[Any]", made), mode="json")}
         return to_jsonable_python(made, by_alias=True)
-    except Exception:  # noqa: BLE001  a result may hold anything; what has no JSON form is not there for a replay
+    except Exception:  # noqa: BLE001  a result can have any value; without a JSON form it is lost for a replay
         return cast("Any", made)
 
 

@@ -1,7 +1,7 @@
-"""Sayso in Semantic Kernel (extra `semantic-kernel`): filters of a kernel hold its functions.
+"""Sayso in Semantic Kernel (extra `semantic-kernel`): a kernel's filters hold its functions.
 
-The filter of function invocations sees every call, also one that the program makes itself; the filter of automatic
-invocations tells it the model's id of a call.
+The function invocation filter sees every call, even those that the program makes itself. The automatic function
+invocation filter gives it the model's id of a call.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Next = Callable[[Any], Awaitable[None]]
 
 
 def hold_functions(kernel: Any, functions: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
-    """Hold the functions of a kernel until a person has decided; call it after filters of your own were added.
+    """Hold the functions of a kernel until a person has decided; call this after adding your own filters.
 
     Args:
-        kernel: The `Kernel` of an agent, or of a chat completion.
-        functions: Names as the model sees them (`shop-refund`), or patterns; all of them when not given.
+        kernel: The `Kernel` of an agent or a chat completion.
+        functions: Names as the model sees them (`shop-refund`), or patterns; by default all.
         options: As for `sayso.hold`.
 
     Raises:
@@ -51,7 +51,7 @@ def hold_functions(kernel: Any, functions: Collection[str] | None = None, **opti
 
         given = {p.name: context.arguments[p.name] for p in function.parameters if p.name in context.arguments}
         result = await hook.acall(_call_of(function, given), execute)
-        ran = context.result  # None where it ran before, or elsewhere
+        ran = context.result  # None if it ran earlier or elsewhere
         if not result.has_run or result.words or ran is None:
             value = result.text if not result.has_run or result.words else result.value
             context.result = results.FunctionResult(function=function.metadata, value=value)

@@ -1,6 +1,6 @@
-"""Sayso in Strands Agents (extra `strands`): a plugin holds tool calls where the tools are executed.
+"""Sayso in Strands Agents (extra `strands`): a plugin holds tool calls at the point where tools execute.
 
-`BeforeToolCallEvent` hooks and interrupts come before it; what another hook changes is what a person sees.
+`BeforeToolCallEvent` hooks and interrupts run before it, so a person sees the arguments as other hooks changed them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _events: Any = framework("strands.types.events", "strands", "Strands Agents")
 
 
 class _Interrupted(Exception):
-    """The tool interrupts its agent, and is called again when that is answered."""
+    """The tool interrupts its agent, which calls it again after the interrupt is answered."""
 
 
 class ToolApproval(_plugins.Plugin):
     """Holds the tool calls of an agent until a person has decided: `Agent(…, plugins=[ToolApproval()])`.
 
-    Put it last. An agent as a tool has plugins of its own. What a held tool streams comes when it has ended.
+    Put it last. An agent as a tool has its own plugins. Output that a held tool streams arrives after the tool ends.
 
     Args:
-        tools: Names or patterns of the tools to hold; all of them when not given.
+        tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
     """
 
@@ -37,11 +37,11 @@ class ToolApproval(_plugins.Plugin):
         self._hook = ToolHook(tools, options, suspends=(_Interrupted,))
 
     def init_agent(self, agent: Any) -> None:
-        """Stand before each tool that the agent executes."""
+        """Install the plugin before each tool execution of the agent."""
         agent.add_middleware(_stages.ExecuteToolStage, self.execute_tool)
 
     async def execute_tool(self, context: Any, next_stage: Callable[[Any], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
-        """Run a call once it is approved; a no is its result, with the status `error`."""
+        """Run a call once it is approved; a refusal becomes its result, with the status `error`."""
         name, known = context.tool_use["name"], context.agent.tool_registry.registry
         is_held = context.tool is not None and self._hook.holds(name, known)
         async for event in self._held(context, next_stage) if is_held else next_stage(context):

@@ -1,8 +1,8 @@
 """Sayso in Temporal (extra `temporal`): an activity of a workflow waits for a person, across restarts.
 
-`held_activity` holds an activity, in a worker; `execute_held_activity` calls it and waits, in a workflow.
-`TemporalChannel` wakes workflows from the outbox. Invariant: an Update or a Signal only wakes. The decision is read
-from sayso's store by the activity, which runs the call through `hold`: once, whatever Temporal repeats.
+`held_activity` holds an activity in a worker; `execute_held_activity` calls it from a workflow and waits.
+`TemporalChannel` wakes workflows from the outbox. Invariant: an Update or a Signal only wakes a workflow. The activity
+reads the decision from sayso's store and runs the call through `hold`, so it runs once whatever Temporal repeats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _fault: Any = framework("temporalio.exceptions", "temporal", "Temporal")
 _service: Any = framework("temporalio.service", "temporal", "Temporal")
 
 DECIDED = "sayso_decided"
-"""The name of the Update and of the Signal by which a workflow is woken."""
+"""The name of the Update and of the Signal that wake a workflow."""
 _WAITS, _RUN, _WITHDRAW = "sayso.Waits", "temporal/", "withdraw "
 _WAKING = frozenset({"approved", "running", "rejected", "feedback", "cancelled", "expired"})
 _AWAY = (errors.StoreUnavailableError, errors.StoreBusyError)
@@ -42,23 +42,23 @@ _SOON = timedelta(seconds=1)
 
 
 def held_activity(function: Callable[..., Any] | None = None, /, **options: Unpack[HoldOptions]) -> Any:
-    """Hold an activity: stands below `@activity.defn`, and each call of it waits for a person and then runs once.
+    """Hold an activity: use it below `@activity.defn`; each call waits for a person and then runs once.
 
-    The workflow id is the run of the request, and the place of the call in the workflow its key, so that retries,
-    replays and resets find the same request, and get the result of the one call.
+    The workflow id is the run of the request, and the position of the call in the workflow is its key, so retries,
+    replays and resets find the same request and get the result of the same call.
 
     Args:
-        function: With annotated parameters; arguments and result are JSON values. A sync one runs in a thread of the
-            event loop's pool.
+        function: A function with annotated parameters; arguments and result are JSON values. A sync function runs in a
+            thread of the event loop's pool.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
             `context` and `store`, as for `sayso.hold`.
 
     Raises:
         TypeError: There is no such option.
 
-    The activity fails with an `ApplicationError` whose type is the name of the class: `ConfirmationRejected` or one of
-    its kinds, `OutcomeUnknownError`, or what `function` raised. It is not tried again. A call that waits fails with the
-    type `sayso.Waits`, and is tried again after 30 s where `execute_held_activity` did not call it.
+    The activity fails with an `ApplicationError` whose type is the name of the exception: `ConfirmationRejected` or a
+    subclass, `OutcomeUnknownError`, or an exception of `function`. It is not retried. A call that waits fails with the
+    type `sayso.Waits`, and is retried after 30 s unless `execute_held_activity` called it.
     """
     if function is None:
         return functools.partial(held_activity, **options)
@@ -73,7 +73,7 @@ def held_activity(function: Callable[..., Any] | None = None, /, **options: Unpa
             filled = options_of(options, key=key, run=run_id, schema=tool.schema, description=tool.description)
             held = await aio.hold(tool.name, tool.bind(args, {}), **filled)
             return await (held.withdraw("the workflow was cancelled") if withdraws else held.once(tool.acall))
-        except Exception as error:  # noqa: BLE001  whatever it is, Temporal is told of it
+        except Exception as error:  # noqa: BLE001  every error is reported to Temporal
             _fail(error, held)
 
     return run
@@ -90,7 +90,7 @@ def _key() -> tuple[str, bool]:
 
 
 def _fail(error: Exception, held: HeldBase | None) -> NoReturn:
-    """Raise what tells Temporal how an attempt ended, and whether another one could end otherwise."""
+    """Raise the error that tells Temporal how an attempt ended, and whether to retry."""
     request = None if held is None else held.request
     if isinstance(error, ConfirmationRequired) and request is not None and error.id == request.id:
         raise _fault.ApplicationError(
@@ -98,7 +98,7 @@ def _fail(error: Exception, held: HeldBase | None) -> NoReturn:
             next_retry_delay=_POLL, category=_fault.ApplicationErrorCategory.BENIGN,
         ) from error  # fmt: skip
     is_spent = request is not None or isinstance(error, ConfirmationRejected | errors.SaysoError)
-    if isinstance(error, _AWAY) or not is_spent:  # the store is away, or a rule let the call through
+    if isinstance(error, _AWAY) or not is_spent:  # the store is unavailable, or a rule allowed the call
         raise error
     is_no = isinstance(error, ConfirmationRejected)
     category = _fault.ApplicationErrorCategory.BENIGN if is_no else _fault.ApplicationErrorCategory.UNSPECIFIED
@@ -111,7 +111,7 @@ def _fail(error: Exception, held: HeldBase | None) -> NoReturn:
 
 
 class _Inbox:
-    """The messages of one workflow execution, which are believed in nothing, and the number of its held calls."""
+    """The messages to one workflow execution, whose content is never trusted, and the number of its held calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -126,7 +126,7 @@ class _Inbox:
         self._receive(request_id, state, outcome)
         return "recorded"
 
-    def _validate(self, request_id: str, state: str, outcome: str) -> None:  # noqa: ARG002  as the Update has it
+    def _validate(self, request_id: str, state: str, outcome: str) -> None:  # noqa: ARG002  the signature of the Update
         known = self.decided.get(request_id)
         if known is not None and known[0] != state:
             raise _fault.ApplicationError(f"{request_id} was already decided: {known[1]}", type="AlreadyDecidedError")
@@ -144,19 +144,19 @@ async def execute_held_activity(
     held: Callable[..., Any] | str, *, args: Sequence[Any] = (), recheck: timedelta = timedelta(hours=1),
     retry_policy: Any = None, **options: Any,
 ) -> Any:  # fmt: skip
-    """Execute a held activity from a workflow, and wait for its decision as long as it takes; without a worker, too.
+    """Execute a held activity from a workflow, and wait for the decision without a limit, even while no worker runs.
 
-    A workflow that is cancelled while it waits withdraws the request.
+    Cancelling the workflow while it waits withdraws the request.
 
     Args:
         held: The activity, or its name.
         args: Its arguments.
-        recheck: After which time the workflow looks at the request although no message came.
-        retry_policy, options: As for `workflow.execute_activity`; `start_to_close_timeout` is for an attempt, not for
-            the wait.
+        recheck: The interval at which the workflow checks the request even without a message.
+        retry_policy, options: As for `workflow.execute_activity`; `start_to_close_timeout` limits an attempt, not the
+            wait.
 
     Raises:
-        _fault.ActivityError: Its cause is an `ApplicationError`, as `held_activity` says.
+        _fault.ActivityError: The activity failed; the cause is an `ApplicationError`, see `held_activity`.
     """
     inbox, woken = _inbox(), set[str]()
     inbox.calls += 1
@@ -176,7 +176,7 @@ async def execute_held_activity(
                 if not isinstance(cause, _fault.ApplicationError) or cause.type != _WAITS:
                     raise
             request_id, until = cause.details
-            if request_id in woken:  # it was decided, and waits again: an edit was sent back
+            if request_id in woken:  # it was decided and waits again, as an edit was sent back
                 inbox.decided.pop(request_id, None)
             left = max(_SOON, timedelta(seconds=until - _workflow.now().timestamp()) + _SOON)
             with suppress(TimeoutError):
@@ -195,13 +195,13 @@ async def execute_held_activity(
 class TemporalChannel:
     """Wakes workflows when their calls are decided: `with sayso.channels.deliver(store, [TemporalChannel(connect)]):`.
 
-    It is a channel of the outbox: the message is recorded with the decision, and sent until Temporal has it. An Update
-    is confirmed by a worker; where none does in time, a Signal is sent, which Temporal keeps until there is one.
+    It is a channel of the outbox: the message is recorded with the decision, and retried until Temporal has it. An
+    Update needs a worker's confirmation; if none arrives in time, it sends a Signal, which Temporal keeps for a worker.
 
     Args:
-        connect: Makes the client, as `lambda: Client.connect("localhost:7233")`.
-        patience: How long to wait for a worker before the Signal is sent.
-        name: Of the channel.
+        connect: Creates the client, e.g. `lambda: Client.connect("localhost:7233")`.
+        patience: How long to wait for a worker before sending the Signal.
+        name: The channel's name.
     """
 
     def __init__(
@@ -212,17 +212,17 @@ class TemporalChannel:
         self._connect, self._patience = connect, patience
 
     def send(self, notification: Notification) -> None:
-        """Wake the workflow, if the call is decided."""
+        """Wake the workflow if the call is decided."""
         if notification.event == "outcome":
             self.follow_up(notification, None)
 
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message is new
-        """Wake the workflow; the same notification wakes it once."""
+    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  messages are not edited
+        """Wake the workflow; a repeated notification wakes it only once."""
         if notification.run_id.startswith(_RUN) and notification.state in _WAKING:
             asyncio.run(self._wake(notification))
 
     async def _wake(self, notification: Notification) -> None:
-        client = await self._connect()  # anew: a client belongs to its event loop, and decisions of people are rare
+        client = await self._connect()  # a new one each time: a client belongs to an event loop, and decisions are rare
         handle = client.get_workflow_handle(notification.run_id.removeprefix(_RUN))
         state = "approved" if notification.state == "running" else notification.state
         words = [notification.request_id, state, notification.outcome or ""]

@@ -1,8 +1,8 @@
-"""What the adapters share: one call of a framework's tool is asked for, waited for, run once, and told to the model.
+"""Shared code of the adapters: ask for a framework's tool call, wait, run it once, and report to the model.
 
-`acall_tool` and `call_tool` take a call through `hold`. `ToolHook` serves the hook points of frameworks: which tools
-are held, and whose call it is. The module of a framework says where a call passes, how it names and runs one, and how
-its model is told a result or a no. For a framework without such a point there is `sayso.integrations.functions`.
+`acall_tool` and `call_tool` run a call through `hold`. `ToolHook` serves the hook points of frameworks and determines
+which tools are held, and for whom. A framework's module defines where its calls pass, how it names and runs them, and
+how its model receives a result or a refusal. `sayso.integrations.functions` is for frameworks without a hook point.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, State, not_run
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
-"""The options of `hold` that an adapter fills by itself."""
+"""The options of `hold` that an adapter sets itself."""
 _REFUSALS = (
     ConfirmationRejected, errors.ArgumentError, errors.CallFailedError, errors.EffectTakenError,
     errors.OutcomeUnknownError, errors.ValueNotKeptError,
@@ -38,12 +38,12 @@ _REFUSALS = (
 
 @dataclass(frozen=True)
 class ToolResult:
-    """How a held call ended, for its model.
+    """The result of a held call, for its model.
 
     Attributes:
-        words: What a person changed and wrote; where the call did not run, all that there is to say.
-        value: What the tool returned; None where it did not run.
-        has_run: Whether it ran: here, or where the same call was made before.
+        words: A person's changes and comments; if the call did not run, the whole message.
+        value: The value that the tool returned; None if it did not run.
+        has_run: Whether it ran, here or when the same call was made before.
     """
 
     words: str
@@ -52,25 +52,25 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The result as text: a person's words first, then what the tool returned."""
+        """The result as text: a person's words first, then the tool's value."""
         if not self.has_run:
             return self.words
         return f"{self.words}\n\n{text_of(self.value)}" if self.words else text_of(self.value)
 
     @property
     def returned(self) -> Any:
-        """What the tool returned as it is, if nobody has anything to say about it; else `text`."""
+        """The tool's value, or `text` if a person has changed or written something."""
         return self.value if self.has_run and not self.words else self.text
 
 
 class ToolFunction:
-    """A Python function as a tool: what `hold` needs of it, and its call with what was approved.
+    """A Python function as a tool: its data for `hold`, and its call with approved arguments.
 
     Args:
-        function: It has annotated parameters that have a JSON form.
+        function: A function with annotated parameters that have a JSON form.
 
     Attributes:
-        name, schema, description: Of the tool; the first paragraph of the docstring describes it.
+        name, schema, description: The tool's; the description is the first paragraph of the docstring.
         is_async: Whether it is an async function.
     """
 
@@ -88,13 +88,13 @@ class ToolFunction:
         return plain(self._signature.bind(args, dict(kwargs)))
 
     def call(self, approved: dict[str, Any]) -> Any:
-        """Call the function; the value of an async one is awaitable."""
+        """Call the function; an async one returns an awaitable."""
         from pydantic_core import ArgsKwargs
 
         return self._adapter.validate_python(ArgsKwargs((), approved))
 
     async def acall(self, approved: dict[str, Any]) -> Any:
-        """Call the function, a sync one in a thread."""
+        """Call the function; a sync one runs in a thread."""
         return await (self.call(approved) if self.is_async else asyncio.to_thread(self.call, approved))
 
 
@@ -104,14 +104,14 @@ def text_of(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of pydantic models, dataclasses and the like as JSON values; what has no such form as its text."""
+    """Convert pydantic models, dataclasses and similar values to JSON values; others become their text."""
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, fallback=str)
 
 
 def fields_of(value: Any) -> Any:
-    """Return a value as JSON values, models by their fields and not as they serialize themselves."""
+    """Convert a value to JSON values; models become their fields, without their custom serialization."""
     from pydantic import BaseModel
 
     if isinstance(value, BaseModel):
@@ -133,10 +133,10 @@ def is_in_loop() -> bool:
 
 
 def check_options(options: Mapping[str, Any], *more: str) -> None:
-    """Refuse an option that `hold` does not have, or that the adapter fills by itself.
+    """Refuse an option that `hold` does not have, or that the adapter sets itself.
 
     Raises:
-        TypeError: There is no such option; nothing was asked.
+        TypeError: `options` has such an option; nothing was asked.
     """
     known = {*HoldOptions.__annotations__, *more} - (OWN - {*more})
     unknown = sorted(options.keys() - known)
@@ -151,15 +151,15 @@ def options_of(
     """Return the options of `hold` for one call.
 
     Args:
-        options: What the user gave to the adapter.
-        key: The model's id of the call; None where the framework does not say it.
-        run: Name of the conversation; None for a run that nobody can come back to.
-        schema: JSON Schema of the arguments.
-        description: What the tool does.
-        words: What the model wrote beside its call; shown to the reviewer as unverified.
+        options: The options that the user gave to the adapter.
+        key: The model's id of the call; None if the framework does not provide it.
+        run: The name of the conversation; None for a run that cannot be resumed.
+        schema: The JSON Schema of the arguments.
+        description: The tool's description.
+        words: The model's text next to the call; reviewers see it marked as unverified.
     """
     if run is None and (key is not None or scope.current().owner is not None):
-        run = new_run_id()  # a key needs a run of its own; and two agents in one process share no decisions
+        run = new_run_id()  # a key needs its own run, and two agents in one process must not share decisions
     filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None, **options}
     if words:
         filled["context"] = {**(filled.get("context") or {}), MODEL_WORDS: words}
@@ -167,7 +167,7 @@ def options_of(
 
 
 def object_schema(properties: Mapping[str, Any], *, is_open: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema of arguments whose own schemas are given by name; a default makes one optional."""
+    """Return the JSON Schema of arguments from their schemas by name; an argument with a default is optional."""
     required = [name for name, schema in properties.items() if "default" not in schema]
     schema = {"type": "object", "properties": dict(properties), "required": required}
     return schema if is_open else {**schema, "additionalProperties": False}
@@ -176,7 +176,7 @@ def object_schema(properties: Mapping[str, Any], *, is_open: bool = False) -> di
 def _refusal_result(
     tool: str, held: HeldBase | None, error: Exception, options: HoldOptions, *, is_tools_own: bool, tells_failure: bool
 ) -> ToolResult:  # fmt: skip
-    """Return what the model is told in place of a result; raise what ends the run."""
+    """Return the message for the model instead of a result, or raise the error if it must end the run."""
     if is_tools_own:
         named = options.get("suspends", ())
         suspends = (named,) if isinstance(named, type) else tuple(named)
@@ -197,28 +197,28 @@ async def acall_tool(
     tells_failure: bool = False,
     check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None = None,
 ) -> ToolResult:  # fmt: skip
-    """Hold a call, wait for its decision without a thread, run it once and return what to tell the model.
+    """Hold a call, wait for its decision without a thread, run it once and return the result for the model.
 
-    A task that is cancelled while the call waits takes the request back.
+    Cancelling the task while the call waits withdraws the request.
 
     Args:
-        tool: Name of the tool.
-        arguments: As the model gave them.
+        tool: The name of the tool.
+        arguments: The arguments from the model.
         execute: Runs the tool with the approved arguments.
-        options: As `options_of` returns them.
-        waits: Called with the id of the request in place of waiting; it raises what ends the run. Where it returns, the
-            store is asked again.
-        timeout: How many seconds to wait before `ConfirmationRequired` is raised; the request stays then.
-        tells_failure: Return what the model is told of a tool that raised, where a person was asked, and raise only
-            what `suspends` names. For a framework that would have its model try again.
-        check: Called with what a person changed, where the tool has checks that its schema cannot say; with the
-            problems that it returns, the request waits for its reviewers again.
+        options: Options from `options_of`.
+        waits: Called with the request's id instead of waiting; it raises an exception that ends the run. If it returns,
+            the store is read again.
+        timeout: The seconds to wait before raising `ConfirmationRequired`; the request then stays pending.
+        tells_failure: If a person was asked, return a message for the model when the tool raises, and raise only the
+            exceptions in `suspends`. It is for frameworks whose model would otherwise retry.
+        check: Called with a person's changes, for checks that the tool's schema cannot express. If it returns problems,
+            the request goes back to its reviewers.
 
     Raises:
-        ConfirmationRequired: The timeout passed.
+        ConfirmationRequired: The timeout has passed.
         KeyReusedError: The model's call id was used in this run for another call.
         StoreError: The store cannot be reached; nothing was run.
-        Exception: What the tool itself raised.
+        Exception: The tool raised this exception.
     """
     held: aio.Held | None = None
     raised: list[BaseException] = []
@@ -240,7 +240,7 @@ async def acall_tool(
                     value = await held.once(run)
                     return ToolResult(held.message_for_model(), value)
                 except ConfirmationRequired as signal:
-                    if signal in raised or signal.id != held.id:  # of a gate inside the tool
+                    if signal in raised or signal.id != held.id:  # raised by a gate inside the tool
                         raise
                     if waits is not None:
                         waits(signal.id)
@@ -254,7 +254,7 @@ def call_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Any], options: HoldOptions,
     *, waits: Callable[[str], None] | None = None, tells_failure: bool = False,
 ) -> ToolResult:  # fmt: skip
-    """Do what `acall_tool` does in a thread that may wait.
+    """Do the same as `acall_tool`, blocking the current thread while it waits.
 
     Args:
         tool, arguments, execute, options, waits, tells_failure: As for `acall_tool`.
@@ -291,7 +291,7 @@ async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) 
     try:
         return await aio.hold(tool, arguments, **options)
     except asyncio.CancelledError:
-        # It may have been recorded all the same. A run without a name has withdrawn it; in one with a name, find it.
+        # It may have been recorded anyway. A run without a name has withdrawn it; in a named run, find and withdraw it.
         if options.get("withdraw_on_exit") and not is_random(options.get("run") or scope.current().run_id):
             async with await aio.hold(tool, arguments, **options):
                 pass
@@ -299,7 +299,7 @@ async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) 
 
 
 async def _must_fit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None) -> None:
-    """Send an edit back that the tool refuses; raise `ConfirmationRequired` for a call that waits, or waits again."""
+    """Send back an edit that the tool refuses; raise `ConfirmationRequired` if the call waits or waits again."""
     if check is None:
         return
     request = await held.refresh()
@@ -313,10 +313,10 @@ async def _must_fit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[
 
 
 def framework(module: str, extra: str, title: str) -> Any:
-    """Import a framework's module, or say what to install.
+    """Import a framework's module.
 
     Raises:
-        ConfigError: It is not installed.
+        ConfigError: It is not installed; the message says what to install.
     """
     try:
         return importlib.import_module(module)
@@ -325,20 +325,20 @@ def framework(module: str, extra: str, title: str) -> Any:
 
 
 class ToolFailed(Exception):
-    """A framework made a result of what the tool raised."""
+    """The framework turned an exception of the tool into a result."""
 
 
 class Call(NamedTuple):
     """A model's call of a tool.
 
     Attributes:
-        name: The tool.
-        arguments: What it would run with.
-        id: The model's id of the call, by which a replay finds it; None where the framework does not say it.
-        conversation: What the framework calls the conversation or session.
-        schema: JSON Schema of the arguments.
-        description: What the tool does.
-        words: What the model wrote beside the call.
+        name: The name of the tool.
+        arguments: The arguments of the call.
+        id: The model's id of the call, with which a replay finds it; None if the framework does not provide it.
+        conversation: The framework's id of the conversation or session.
+        schema: The JSON Schema of the arguments.
+        description: The tool's description.
+        words: The model's text next to the call.
     """
 
     name: str
@@ -351,15 +351,15 @@ class Call(NamedTuple):
 
 
 class ToolHook:
-    """Holds the calls of some tools, or of all, wherever a framework lets them pass.
+    """Holds the calls of some or all tools at a framework's hook point.
 
     Args:
-        tools: Names or patterns (`refund*`) of the tools to hold, as the model sees them; all of them when None.
-        options: `when`, `effect`, `quorum` and so on, as for `sayso.hold`, but for what a call fills in by itself.
-        suspends: What a tool raises to hand control to its framework: it is passed on, and is no failure.
+        tools: Names or patterns (`refund*`) of the tools to hold, as the model sees them; None for all.
+        options: `when`, `effect`, `quorum` and so on, as for `sayso.hold`, except those that this class sets itself.
+        suspends: The exceptions with which a tool returns control to its framework; they are passed on, not failures.
 
     Raises:
-        ConfigError: `tools` is no list of names.
+        ConfigError: `tools` is not a list of names.
         TypeError: There is no such option.
     """
 
@@ -373,10 +373,10 @@ class ToolHook:
         self._suspends = suspends
 
     def holds(self, name: str, known: Iterable[str] = ()) -> bool:
-        """Say whether the calls of a tool are held.
+        """Return whether the calls of a tool are held.
 
         Raises:
-            ConfigError: Of the `known` tools none has a name that is to be held: a misspelt one would hold nothing.
+            ConfigError: A pattern of `tools` matches none of the `known` tools, so it may be misspelt.
         """
         names = frozenset(known)
         for pattern in (self._tools or ()) if names else ():
@@ -391,14 +391,14 @@ class ToolHook:
         return await acall_tool(call.name, given, run, self._filled(call), tells_failure=True)
 
     def call(self, call: Call, execute: Callable[[dict[str, Any]], Any]) -> ToolResult:
-        """Hold a call in a thread that may wait."""
+        """Hold a call, blocking the current thread while it waits; see `call_tool`."""
         given = plain(call.arguments)
         run = _with_originals(call, given, execute)
         return call_tool(call.name, given, run, self._filled(call), tells_failure=True)
 
     def _filled(self, call: Call) -> HoldOptions:
         current = scope.current()
-        run = call.conversation or None if current.owner is not None else current.run_id  # a named run comes first
+        run = call.conversation or None if current.owner is not None else current.run_id  # a named run takes precedence
         options: HoldOptions = {**self._options, "suspends": self._suspends}
         return options_of(
             options, key=call.id or None, run=run, schema=call.schema, description=call.description, words=call.words
@@ -406,7 +406,7 @@ class ToolHook:
 
 
 def _with_originals(call: Call, given: Any, execute: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
-    """Run a call that nobody changed with the framework's own values, which JSON may not give back as they are."""
+    """Run an unchanged call with the framework's own values, which may not survive conversion to JSON."""
 
     def run(approved: dict[str, Any]) -> Any:
         return execute(dict(call.arguments) if approved == given else approved)
@@ -415,10 +415,10 @@ def _with_originals(call: Call, given: Any, execute: Callable[[dict[str, Any]], 
 
 
 class PendingCalls:
-    """Finds the model's id of a call where a framework tells a tool only its arguments.
+    """Finds the model's id of a call in frameworks that pass only arguments to tools.
 
-    The framework shows the message whose calls it runs; a call takes the first id that its tool and arguments have and
-    that no other call has taken. Which of two equal calls has which id makes no difference.
+    The framework provides the message whose calls it runs. A call takes the first id with its tool and arguments that
+    no other call has taken. Equal calls are interchangeable.
     """
 
     def __init__(self) -> None:
@@ -426,12 +426,12 @@ class PendingCalls:
         self._words = ContextVar[str]("sayso_words", default="")
 
     def show(self, calls: Iterable[tuple[str, str, Mapping[str, Any]]], words: str = "") -> None:
-        """Take note of the calls of a message (id, tool and arguments), for this task and those that it starts."""
+        """Record the calls of a message (id, tool and arguments), for this task and the tasks that it starts."""
         self._left.set(list(calls))
         self._words.set(words)
 
     def take(self, name: str, arguments: Mapping[str, Any]) -> tuple[str | None, str]:
-        """Return the id of a call and the words of its message; None where no message has such a call."""
+        """Return the id of a call and the text of its message, or None and an empty text if there is no such call."""
         left = self._left.get([])
         for each in left:
             if each[1] == name and each[2] == arguments:

@@ -14,8 +14,8 @@ from sayso.integrations.agenthooks.options import Answer, Options, Session, find
 
 
 def answer(host: Host, text: str | bytes, options: Options) -> Answer:
-    """Return the answer to one hook."""
-    kind = "before"  # until it is known to be something else, it may be what a no has to keep from running
+    """Answer one hook."""
+    kind = "before"  # until it is parsed, assume the kind for which an error must block a call
     try:
         event = host.read(text)
         kind = event.kind
@@ -26,7 +26,7 @@ def answer(host: Host, text: str | bytes, options: Options) -> Answer:
         return _before(host, event, options)
     except (SystemExit, KeyboardInterrupt):
         return Answer(2, "", "sayso: stopped before anybody decided; the call was not run")
-    except Exception as error:  # noqa: BLE001  a process's edge: a hook that fails would let the call through
+    except Exception as error:  # noqa: BLE001  hosts allow a call if its hook crashes
         if kind == "before":
             return Answer(0, host.deny(f"The call was not run: {_words(error)}. Do not work around it; tell the user."))
         return Answer(1, "", f"sayso: {_words(error)}")
@@ -63,7 +63,7 @@ def _after(host: Host, event: HookEvent) -> Answer:
 
 
 def main(words: Sequence[str]) -> int | None:
-    """Answer the hook of `HOST OPTIONS…`; None where the command line has to read these words."""
+    """Answer the hook of `HOST OPTIONS…`; return None if only the full command line can parse these words."""
     if not words or words[0] not in HOSTS:
         return None
     options = read_options(words[1:])
@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> int | None:
 
 def run(host: Host, options: Options) -> int:
     """Read stdin, answer on stdout, and return the exit code."""
-    sys.argv[:1] = [host.name]  # who asks, in the record
+    sys.argv[:1] = [host.name]  # the record names the program as requester
     code, out, err = answer(host, sys.stdin.buffer.read(), options)
     if err:
         sys.stderr.write(f"{err}\n")

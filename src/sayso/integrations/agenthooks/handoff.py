@@ -1,7 +1,7 @@
-"""Holds a tool call of a coding agent for a person, and hands the approved call over to the host, which runs it.
+"""Holds a coding agent's tool call for a person, and hands the approved call over to the host, which runs it.
 
-The start is taken before the host is told to run the call, in the name of the host's process; a later hook reports how
-it ended. Invariant: a call that never reports is `unknown`, and no request is `done` before its call has run.
+The start is recorded in the name of the host's process before the host is told to run the call. A later hook reports
+the outcome. Invariant: a call that never reports is `unknown`, and no request is `done` before its call has run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "ash
 
 
 def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings) -> Answer:
-    """Answer as the policy file says."""
+    """Answer according to the policy file."""
     with _following(settings):
         rules = policy.Policy.load(options.policy)
         verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name, is_function=False)
-        # A budget counts what is recorded; and what is to be made again has its answer, whatever the rules say by then.
+        # Budgets count recorded calls, and a call that was told to be repeated keeps its request even if rules change.
         if verdict.kind != "allow" or verdict.is_recorded or _was_sent_away(host, event, options):
             return hold_call(host, event, options, settings, verdict)
         if verdict.log:
@@ -49,19 +49,19 @@ def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings
 def _was_sent_away(host: Host, event: HookEvent, options: Options) -> bool:
     session = Session(host.name, event.session)
     if next(session.entries("ticket"), None) is None:
-        return False  # most calls; those open no store
+        return False  # true of most calls, which then need not open the store
     return next(session.entries("ticket", _shape(event, _store(options))), None) is not None
 
 
 def _shape(event: HookEvent, store: Store) -> str:
-    # Two hooks of one call may follow two settings, each with a store of its own.
+    # Two hooks of one call may follow different settings with different stores.
     return shape_of(event.tool, event.arguments, event.folder, event.agent, store.url)
 
 
 def hold_call(
     host: Host, event: HookEvent, options: Options, settings: Settings, verdict: Verdict | None = None
 ) -> Answer:
-    """Ask a person about a call, wait, and start it for the host; or say that it is to be made again later."""
+    """Ask a person about a call, wait, and start it for the host, or answer that it must be made again later."""
     session = Session(host.name, event.session)
     with _following(settings), _stopped_by_signals():
         store = _store(options)
@@ -69,7 +69,7 @@ def hold_call(
         held = _find_or_ask(host, event, store, verdict or policy.hold(), session, shape, settings.ignored)
         if held.state == "denied":
             return Answer(0, host.deny(held.message_for_model()))
-        if held.state == "allowed":  # nobody answered when it was asked
+        if held.state == "allowed":  # no person was needed when it was asked
             return Answer(0, host.allow)
         try:
             held.wait(duration.parse(options.wait))
@@ -79,7 +79,7 @@ def hold_call(
             return Answer(0, host.deny(_to_be_made_again(event, held)))
         except ConfirmationRejected:
             if held.state in {"rejected", "feedback"} and next(session.entries("ticket", shape), None) is None:
-                session.add("ticket", [shape], {"key": _key(held)})  # the same call made again gets the same no
+                session.add("ticket", [shape], {"key": _key(held)})  # a repeated call gets the same refusal
             return Answer(0, host.deny(held.message_for_model()))
         except (SystemExit, KeyboardInterrupt):
             held.withdraw(f"{host.title} stopped waiting")
@@ -89,7 +89,7 @@ def hold_call(
 def _find_or_ask(
     host: Host, event: HookEvent, store: Store, verdict: Verdict, session: Session, shape: str, ignored: str | None
 ) -> Held:
-    """Return the request of this call, or that of an equal one of the session that was to be made again."""
+    """Return the request of this call, or of an equal one of the session that was told to be repeated."""
     more = "" if ignored is None else f" ({ignored} is not followed: nobody has trusted it by `sayso hook trust`)"
 
     def ask(key: str) -> Held:
@@ -103,7 +103,7 @@ def _find_or_ask(
         )  # fmt: skip
 
     for ticket in session.entries("ticket", shape):
-        with suppress(errors.KeyReusedError):  # the policy asks for more by now
+        with suppress(errors.KeyReusedError):  # the policy now requires more than the request has
             held = ask(ticket.data["key"])
             if held.state in {"rejected", "feedback", "denied"}:
                 return held
@@ -114,7 +114,7 @@ def _find_or_ask(
 
 
 def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, options: Options, store: Store) -> Answer:
-    """Take the start for the host's process, and answer that the host may run the call."""
+    """Record the start for the host's process, and answer that the host may run the call."""
     me, note = _host_process(f"{host.name} {event.session}"), held.message_for_model()
     missing = ", ".join(sorted(set(event.arguments) - set(held.arguments)))
     if host.merges and missing:
@@ -123,8 +123,8 @@ def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, optio
     try:
         arguments = held.start(by=me)
     except errors.AlreadyStartedError:
-        # A hook may stand in two settings files: both are asked about one call, and both are to let it through. The
-        # same one that is asked again is asked about another call, whose id came again while the first still runs.
+        # A hook may be in two settings files. Both run for the same call, and both must allow it. If the same hook runs
+        # again with this id, it is a different call that reuses the id while the first one still runs.
         entries = session.entries("running", event.call_id) if event.call_id else iter(())
         running = next((one for one in entries if one.data["request"] == held.id), None)
         if running is None or running.data["worker"] != me or not session.is_first(running.data["token"], *options):
@@ -156,11 +156,11 @@ def _to_be_made_again(event: HookEvent, held: Held) -> str:
     )
 
 
-# -- how it ended --------------------------------------------------------------------------------------------------
+# -- outcomes ------------------------------------------------------------------------------------------------------
 
 
 def report(host: Host, event: HookEvent) -> Answer:
-    """Record how a call ended that the host ran; at the end of the session, that the others never said."""
+    """Record the outcome of a call that the host ran; at the end of a session, mark unreported calls as unknown."""
     session, note = Session(host.name, event.session), ""
     if event.kind == "end":
         for entry in session.entries("running"):
@@ -182,7 +182,7 @@ def report(host: Host, event: HookEvent) -> Answer:
 
 
 def _finish(entry: Entry, outcome: Outcome) -> None:
-    with suppress(errors.StartRefusedError):  # a person has resolved it meanwhile
+    with suppress(errors.StartRefusedError):  # a person has resolved it in the meantime
         config.open_store(entry.data["store"]).finish(entry.data["request"], entry.data["token"], outcome)
     entry.take()
 
@@ -196,7 +196,7 @@ def _store(options: Options) -> Store:
 
 @contextmanager
 def _following(settings: Settings) -> Generator[None]:
-    """Let these settings count and no others, wherever the host starts its hooks."""
+    """Use these settings and no others inside the block, whatever folder the host starts its hooks in."""
     before = Path.cwd()
     os.chdir(settings.folder)
     try:
@@ -208,7 +208,7 @@ def _following(settings: Settings) -> Generator[None]:
 
 @contextmanager
 def _stopped_by_signals() -> Generator[None]:
-    """Let the request be withdrawn where the host stops the hook, as it does when its user interrupts the agent."""
+    """Withdraw the request if the host stops the hook, which happens when its user interrupts the agent."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  the signature of a handler
         raise SystemExit(2)
@@ -221,9 +221,9 @@ def _stopped_by_signals() -> Generator[None]:
 
 
 def _host_process(otherwise: str) -> str:
-    """Return the name of the process that runs this hook, shells left out; a name that never ends where none is found.
+    """Return the name of the process that runs this hook, skipping shells, or a name that never ends if none is found.
 
-    While it lives, the call may run; when it is gone, a call that did not report is `unknown`.
+    While that process lives, the call may be running. When it is gone, a call that has not reported is `unknown`.
     """
     pid = worker.parent_of(os.getpid())
     while pid is not None and pid > 1:

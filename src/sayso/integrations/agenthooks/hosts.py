@@ -1,6 +1,6 @@
-"""What each coding agent sends to a hook and expects back, and what its tools are called for people.
+"""The input and output formats of each coding agent's hooks, and descriptions of its tool calls for people.
 
-Followed: Claude Code 2.1.330 (hooks reference, and the types of claude-agent-sdk 0.2.187), Codex 0.169.0 and Gemini CLI
+Sources: Claude Code 2.1.330 (hooks reference, and the types of claude-agent-sdk 0.2.187), Codex 0.169.0 and Gemini CLI
 0.61.0 (both run with a scripted model), Cursor 3.x (hooks page). This module is loaded before every tool call, so it
 imports little.
 """
@@ -13,26 +13,26 @@ from typing import Any, Literal, NamedTuple, cast
 
 Kind = Literal["before", "done", "failed", "unknown", "end", "other"]
 _LONGEST = 200
-_AMBIGUOUS = {"unknown", "unhandled_exception", "mcp_tool_error", "shell_execute_error"}  # types of Gemini CLI
+_AMBIGUOUS = {"unknown", "unhandled_exception", "mcp_tool_error", "shell_execute_error"}  # error types of Gemini CLI
 
 
 class MalformedInput(ValueError):
-    """What the host sent is not what its documentation says."""
+    """The host's input does not match its documentation."""
 
 
 class HookEvent(NamedTuple):
-    """What a host tells a hook.
+    """An event that a host reports to a hook.
 
     Attributes:
-        kind: `before` a tool call; how one ended (`done`, `failed`, `unknown`); the `end` of the session or turn, after
-            which no call of it reports any more; `other`.
-        session: Id of the session: the run.
-        tool: Name of the tool, as the host calls it.
-        arguments: Its input.
-        call_id: The host's id of this call; None where the host has none (Gemini CLI).
-        folder: The working folder.
-        agent: The sub-agent that calls; None for the main one.
-        error: How a failed call failed.
+        kind: `before` a tool call; the outcome of one (`done`, `failed`, `unknown`); the `end` of the session or turn,
+            after which none of its calls reports; or `other`.
+        session: The id of the session, which is the run.
+        tool: The host's name of the tool.
+        arguments: The input of the tool.
+        call_id: The host's id of this call; None if the host has none (Gemini CLI).
+        folder: The working directory.
+        agent: The sub-agent that makes the call; None for the main agent.
+        error: The error of a failed call.
     """
 
     kind: Kind
@@ -49,17 +49,17 @@ class Host(NamedTuple):
     """One coding agent.
 
     Attributes:
-        name: As the command line has it.
-        title: As people know it.
-        kinds: What its events mean.
-        reading: Its tools that only read or plan: they pass where no policy says otherwise.
-        approve: The answer to a call that a person approved, from the changed input (or None) and a note for the model.
-        deny: The answer that keeps a call from running, from the reason.
-        tell: The answer to a call that ended, with a text for the model; where there is none, the answer is empty.
-        allow: The answer to a call that nobody was asked about: the host's own rules decide.
-        session_keys: Where the payload has the session's id; the first that is there counts.
+        name: The name on the command line.
+        title: The name for people.
+        kinds: The meaning of its events.
+        reading: Its tools that only read or plan; they pass unless a policy holds them.
+        approve: Creates the answer for an approved call from the changed input (or None) and a note for the model.
+        deny: Creates the answer that blocks a call from the reason.
+        tell: Creates the answer for a call that has ended from a text for the model; the default answer is empty.
+        allow: The answer for a call that needs no person, which leaves it to the host's own rules.
+        session_keys: The fields that may have the session's id; the first present one is used.
         has_ids: Whether its tool calls have ids.
-        merges: Whether a changed input is merged into the model's, so that nothing can be taken away.
+        merges: Whether a changed input is merged into the model's input, so that no argument can be removed.
     """
 
     name: str
@@ -68,17 +68,17 @@ class Host(NamedTuple):
     reading: frozenset[str]
     approve: Callable[[dict[str, Any] | None, str], str]
     deny: Callable[[str], str]
-    tell: Callable[[str], str] = lambda _: "{}"  # where the model was told before the call
+    tell: Callable[[str], str] = lambda _: "{}"  # for hosts that can tell the model before the call
     allow: str = "{}"
     session_keys: tuple[str, ...] = ("session_id",)
     has_ids: bool = True
     merges: bool = False
 
     def read(self, text: str | bytes) -> HookEvent:
-        """Return what the host says.
+        """Parse the host's input.
 
         Raises:
-            MalformedInput: It is no JSON object, or lacks what a decision needs.
+            MalformedInput: It is not a JSON object, or lacks a field that a decision needs.
         """
         try:
             payload: Any = json.loads(text)
@@ -89,7 +89,7 @@ class Host(NamedTuple):
         return self.event(cast("dict[str, Any]", payload))
 
     def event(self, given: Mapping[str, Any]) -> HookEvent:
-        """Return what the host says in a payload that was read already; raises as `read`."""
+        """Return the event in a parsed payload; raises the same errors as `read`."""
         name = given.get("hook_event_name")
         if not isinstance(name, str):
             raise MalformedInput("the hook's input has no hook_event_name")
@@ -114,7 +114,7 @@ class Host(NamedTuple):
         )  # fmt: skip
 
     def about(self, event: HookEvent) -> dict[str, Any]:
-        """Return what `sayso.hold` is told for people about a call."""
+        """Return the options of `sayso.hold` that describe a call to people."""
         return {
             "title": describe(event).replace("{", "{{").replace("}", "}}"),
             "description": f"{self.title} wants to run this in {event.folder or 'an unknown folder'}",
@@ -123,11 +123,11 @@ class Host(NamedTuple):
 
 
 def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
-    """Return what an event says of how a call ended, and the error; the call may have taken effect if it is unknown."""
+    """Return a call's outcome and error from an event; with outcome `unknown`, the call may have had its effect."""
     error: Any = given.get("error") or given.get("error_message")
     response: Any = given.get("tool_response")
     broken_off = given.get("is_interrupt") is True or given.get("failure_type") == "timeout"
-    if given.get("hook_event_name") == "AfterTool" and isinstance(response, dict):  # Gemini CLI has no other event
+    if given.get("hook_event_name") == "AfterTool" and isinstance(response, dict):  # Gemini CLI has no failure event
         inner: Any = cast("dict[str, Any]", response).get("error")
         if isinstance(inner, dict):
             found = cast("dict[str, Any]", inner)
@@ -138,7 +138,7 @@ def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
 
 
 def _folder(given: Mapping[str, Any]) -> str:
-    roots = given.get("workspace_roots")  # Cursor, where a tool has no folder of its own
+    roots = given.get("workspace_roots")  # Cursor, for tools without their own folder
     first = cast("list[object]", roots)[:1] if isinstance(roots, list) else []
     return next((folder for folder in (given.get("cwd"), *first) if isinstance(folder, str) and folder), "")
 
@@ -150,7 +150,7 @@ EXECUTED: dict[str, tuple[str, frozenset[str]]] = {
     "WebFetch": ("url", frozenset({"prompt"})),
     "WebSearch": ("query", frozenset()),
 }
-"""What the hosts execute of calls of their own tools, and the arguments beside it that change nothing about that."""
+"""By tool: the argument that the host executes, and the other arguments that do not affect what it executes."""
 
 
 # -- for people ----------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ _DESCRIBED_BY = ("command", "file_path", "notebook_path", "dir_path", "path", "u
 
 
 def describe(event: HookEvent) -> str:
-    """Return what a tool call does on one line: `Bash: rm -rf build`."""
+    """Describe a tool call on one line: `Bash: rm -rf build`."""
     name = event.tool
     if name.startswith("mcp__"):
         server, _, tool = name[5:].partition("__")
@@ -178,7 +178,7 @@ def describe(event: HookEvent) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=True)  # a terminal's encoding must not break an answer
+    return json.dumps(value, ensure_ascii=True)  # independent of the terminal's encoding
 
 
 def _specific(event: str, **fields: Any) -> str:
@@ -191,7 +191,7 @@ def _pre_tool_use(changed: dict[str, Any] | None, note: str) -> str:
 
 
 def _approve_codex(changed: dict[str, Any] | None, note: str) -> str:
-    # `allow` without `updatedInput` is an error there; saying nothing lets the call through to the host's own rules.
+    # In Codex, `allow` without `updatedInput` is an error; an empty answer leaves the call to the host's own rules.
     if changed is None:
         return _specific("PreToolUse", additionalContext=note) if note else "{}"
     return _pre_tool_use(changed, note)
@@ -215,7 +215,7 @@ def _approve_cursor(changed: dict[str, Any] | None, note: str) -> str:  # noqa: 
 
 
 def _text_in(*names: str, **fixed: str) -> Callable[[str], str]:
-    """Return what makes an answer of a text: with the text under these names, beside what is fixed."""
+    """Return a function that creates an answer with a text under these names, in addition to fixed fields."""
     return lambda text: _json({**fixed, **dict.fromkeys(names, text)})
 
 
@@ -257,4 +257,4 @@ _ALL = (
     ),
 )  # fmt: skip
 HOSTS = {host.name: host for host in _ALL}
-"""The hosts by the name that the command line has for them."""
+"""The hosts by their name on the command line."""

@@ -26,15 +26,15 @@ from sayso.integrations.agenthooks.hosts import EXECUTED, HookEvent
 from sayso.model.ids import new_token
 
 WAIT = "50s"
-"""How long a hook waits unless it is told otherwise: less than the shortest limit of a host (Gemini CLI, 60 s)."""
+"""How long a hook waits by default: less than the shortest timeout of a host (Gemini CLI, 60 s)."""
 
-# In a command of one of these a pattern with a wildcard could let through what its author never saw.
+# In a command with one of these, a wildcard could match code that the pattern's author did not intend.
 _SHELL = frozenset(";&|<>$`(){}\\")
 _BETWEEN = re.compile(r"[;&|<>$`(){}\\\n\r]+")
 
 
 class Answer(NamedTuple):
-    """What the hook says: its exit code, stdout and stderr."""
+    """The answer of a hook: its exit code, stdout and stderr."""
 
     code: int
     out: str
@@ -42,14 +42,14 @@ class Answer(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
-        allow, hold: Patterns of calls, `TOOL` or `TOOL: TEXT`, that pass or wait.
-        wait: How long to wait for a person before the agent is told to make the call again.
-        policy: The policy file; None for the one of the settings that count.
-        store: Address of the store; None for that of the settings that count.
-        is_project: The folder's own settings count without a person's trust: the hook itself is the folder's.
+        allow, hold: Patterns of calls that pass or wait, as `TOOL` or `TOOL: TEXT`.
+        wait: How long to wait for a person before telling the agent to make the call again.
+        policy: The policy file; None for the one in the effective settings.
+        store: The address of the store; None for the one in the effective settings.
+        is_project: Whether the folder's settings apply without a person's trust, because the hook is the folder's own.
     """
 
     allow: tuple[str, ...] = ()
@@ -60,9 +60,9 @@ class Options(NamedTuple):
     is_project: bool = False
 
     def allows(self, event: HookEvent) -> bool:
-        """Say whether a pattern lets the call pass: it names all that the host would execute.
+        """Return whether a pattern allows the call, which it must match in full, as the host would execute it.
 
-        A wildcard in it fits only a single plain command.
+        A wildcard matches only in a single plain command.
         """
         text, is_shell = _executed(event)
         is_plain = is_shell and text is not None and text.isprintable() and not _SHELL & set(text)
@@ -74,7 +74,7 @@ class Options(NamedTuple):
         return False
 
     def holds(self, event: HookEvent) -> bool:
-        """Say whether the call waits by a pattern: any text of it fits, and any part of a command."""
+        """Return whether a pattern holds the call: it may match any of the call's texts, or any part of a command."""
         return any(
             fnmatchcase(event.tool, tool)
             and (rest is None or any(fnmatchcase(text, rest) for text in (_whole(event), *_strings(event.arguments))))
@@ -88,7 +88,7 @@ def _parts(pattern: str) -> tuple[str, str | None]:
 
 
 def _executed(event: HookEvent) -> tuple[str | None, bool]:
-    """Return what the host executes of a call, and whether it is a shell command; None where other arguments count."""
+    """Return the text that the host executes, and whether it is a shell command; None if other arguments matter too."""
     name, beside = EXECUTED.get(event.tool, ("", frozenset[str]()))
     text = event.arguments.get(name)
     if not isinstance(text, str) or event.arguments.keys() - {name} - beside:
@@ -113,7 +113,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def read_options(words: Sequence[str]) -> Options | None:
-    """Return what these words of a command line say; None where the whole command line has to look at them."""
+    """Parse the words of a command line; return None if only the full command line can parse them."""
     found: dict[str, Any] = {}
     patterns: dict[str, list[str]] = {"allow": [], "hold": []}
     left = list(words)
@@ -140,7 +140,7 @@ _OLD = 30 * 24 * 3600.0
 
 
 def state_folder() -> str:
-    """Return where hooks leave things, beside `config.default_store_path`; importing that takes longer than a hook."""
+    """Return the hooks' state folder. It is next to `config.default_store_path`, whose import would be too slow."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     elif sys.platform == "darwin":
@@ -151,7 +151,7 @@ def state_folder() -> str:
 
 
 def shape_of(*parts: object) -> str:
-    """Return a digest of what makes two calls equal."""
+    """Return a digest that is the same for equal calls."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -159,9 +159,9 @@ class Entry(NamedTuple):
     """One call of a session.
 
     Attributes:
-        path: Its file.
-        names: What it is found by.
-        data: What the next hook needs.
+        path: The entry's file.
+        names: The names with which it can be found.
+        data: The data for the next hook.
     """
 
     path: str
@@ -169,7 +169,7 @@ class Entry(NamedTuple):
     data: dict[str, Any]
 
     def take(self) -> bool:
-        """Remove it; True for the one caller that did, of several at once."""
+        """Remove the entry; return True only to the one of several concurrent callers that removed it."""
         try:
             os.unlink(self.path)
         except OSError:
@@ -178,28 +178,28 @@ class Entry(NamedTuple):
 
 
 class Session:
-    """The entries of one session of one host, a file each, readable by their owner only."""
+    """The entries of one session of one host, each in a file that only its owner can read."""
 
     def __init__(self, host: str, session: str) -> None:
         self._base = state_folder()
         self._folder = os.path.join(self._base, shape_of(host, session)[:32])
 
     def entries(self, kind: Literal["running", "ticket"], name: str | None = None) -> Iterator[Entry]:
-        """Yield the entries of a kind, oldest first; with a name, those that are found by it."""
+        """Yield the entries of a kind, oldest first; with a name, only those that have it."""
         try:
             files = sorted(file for file in os.listdir(self._folder) if file.startswith(f"{kind}-"))
         except OSError:
             return
         for file in files:
             path = os.path.join(self._folder, file)
-            with suppress(OSError, ValueError):  # another hook has taken it
+            with suppress(OSError, ValueError):  # another hook has removed it
                 with open(path, encoding="utf-8") as text:
                     found = cast("dict[str, Any]", json.load(text))
                 if name is None or name in found["names"]:
                     yield Entry(path, found["names"], found["data"])
 
     def add(self, kind: Literal["running", "ticket"], names: list[str], data: dict[str, Any]) -> None:
-        """Write an entry; it is whole or not there."""
+        """Write an entry atomically."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         mark = new_token()[:16]
         new = os.path.join(self._folder, f"new-{mark}")
@@ -208,7 +208,7 @@ class Session:
         os.replace(new, os.path.join(self._folder, f"{kind}-{os.stat(new).st_mtime_ns:020d}-{mark}"))
 
     def is_first(self, *parts: object) -> bool:
-        """Say whether nobody has asked this with the same parts, in this session or turn; of several at once, one."""
+        """Return True to the first caller with these parts in this session or turn, even if several ask at once."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         mark = os.path.join(self._folder, f"asked-{shape_of(*parts)}")
         try:
@@ -218,7 +218,7 @@ class Session:
         return True
 
     def clear(self) -> None:
-        """Remove the folder if no call is to come again, and what sessions left that nobody has used for a month."""
+        """Remove the folder if no call will be repeated, and the folders of sessions unused for a month."""
         with suppress(OSError):
             for file in os.listdir(self._folder):
                 if file.startswith("asked-"):
@@ -237,17 +237,17 @@ _FILE = "sayso.toml"
 
 
 class NotTrusted(Exception):
-    """A settings file is not as it was when the person trusted it."""
+    """A settings file has changed since the person trusted it."""
 
 
 class Settings(NamedTuple):
-    """The settings that count for a call.
+    """The effective settings for a call.
 
     Attributes:
-        folder: From where their relative paths count.
-        path: The file; None where there is none.
-        digests: Of each file that may be read only as it was then, by path.
-        ignored: The folder's own file, where it is not followed.
+        folder: The folder to which their relative paths refer.
+        path: The settings file; None if there is none.
+        digests: By path: the digest that a trusted file must still have when it is read.
+        ignored: The folder's own file, if it is not followed.
     """
 
     folder: str
@@ -257,7 +257,7 @@ class Settings(NamedTuple):
 
     @property
     def may_have_rules(self) -> bool:
-        """Whether the file may have rules; reading it as TOML would take longer."""
+        """Whether the file may have rules, by a text search that is faster than parsing TOML."""
         if self.path is None:
             return False
         with open(self.path, "rb", opener=_at_once) as file:
@@ -266,12 +266,12 @@ class Settings(NamedTuple):
 
 
 def find_settings(folder: str, *, is_project: bool) -> Settings:
-    """Return the settings that count in a folder: the nearest trusted ones upwards, else those of the user's home.
+    """Return the effective settings of a folder: the nearest trusted ones upwards, or else those of the user's home.
 
-    With `is_project` the nearest ones count, whoever wrote them.
+    With `is_project`, the nearest ones apply even if they are not trusted.
 
     Raises:
-        NotTrusted: The nearest ones were trusted once, and have changed.
+        NotTrusted: The nearest ones were trusted, but have changed since.
     """
     ignored, home = None, os.path.realpath(os.path.expanduser("~"))
     here = start = os.path.realpath(folder if folder and os.path.isdir(folder) else os.getcwd())
@@ -300,7 +300,7 @@ def find_settings(folder: str, *, is_project: bool) -> Settings:
     return Settings(home, own if os.path.isfile(own) else None, {}, ignored)
 
 
-# -- what is trusted -----------------------------------------------------------------------------------------------
+# -- trust ---------------------------------------------------------------------------------------------------------
 
 
 def _base() -> str:
@@ -312,7 +312,7 @@ def _place(path: str) -> str:
 
 
 def _record(path: str) -> dict[str, str] | None:
-    """Return the digests with which a file is trusted; None where it is not."""
+    """Return the digests with which a file is trusted; None if it is not trusted."""
     try:
         with open(_place(path), encoding="utf-8") as file:
             found: Any = json.load(file)
@@ -320,7 +320,7 @@ def _record(path: str) -> dict[str, str] | None:
         return None
     except ValueError:
         found = None
-    if not isinstance(found, dict) or path not in found:  # of another file, or no record
+    if not isinstance(found, dict) or path not in found:  # invalid, or the record of another file
         raise NotTrusted(f"what was trusted of {path} cannot be read; run `sayso hook trust` again")
     return cast("dict[str, str]", found)
 
@@ -334,12 +334,12 @@ def _digest(path: str) -> str | None:
 
 
 def _at_once(path: str, flags: int) -> int:
-    # A pipe would wait for whoever writes into it, and a host lets a call through whose hook takes too long.
+    # Opening a pipe would block until a writer opens it, and hosts allow a call if its hook times out.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def trust(files: Mapping[str, str]) -> None:
-    """Trust a `sayso.toml`, the first of these texts by path, and with it the others."""
+    """Trust a `sayso.toml`, which is the first of these texts by path, together with the other files."""
     os.makedirs(_base(), mode=0o700, exist_ok=True)
     place = _place(next(iter(files)))
     new = f"{place}.{os.getpid()}.new"
@@ -349,7 +349,7 @@ def trust(files: Mapping[str, str]) -> None:
 
 
 def revoke(folder: str) -> bool:
-    """Trust the `sayso.toml` of a folder no more; return whether it was."""
+    """Stop trusting the `sayso.toml` of a folder; return whether it was trusted."""
     try:
         os.unlink(_place(os.path.join(os.path.realpath(folder), _FILE)))
     except FileNotFoundError:
@@ -358,7 +358,7 @@ def revoke(folder: str) -> bool:
 
 
 def trusted() -> Iterator[tuple[str, bool]]:
-    """Yield each trusted `sayso.toml`, and whether it still is as it was."""
+    """Yield each trusted `sayso.toml`, and whether it is unchanged."""
     with suppress(FileNotFoundError):
         for entry in sorted(os.listdir(_base())):
             with suppress(OSError, ValueError), open(os.path.join(_base(), entry), encoding="utf-8") as file:

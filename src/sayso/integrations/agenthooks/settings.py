@@ -1,6 +1,6 @@
-"""Writes the hook into the settings of a coding agent, and takes exactly these entries out again.
+"""Adds the hook to the settings of a coding agent, and removes exactly these entries again.
 
-The settings are the user's own file: nothing else in it is changed, and what cannot be read is not written.
+The settings are the user's file: nothing else in it is changed, and a file that cannot be parsed is not written.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from sayso.errors import ConfigError
 from sayso.model import duration
 
 WAIT = "570s"
-"""How long an installed hook waits for a person: its timeout, which is written beside it, is half a minute longer."""
+"""How long an installed hook waits for a person; the timeout in its entry is half a minute longer."""
 _MARGIN = 30
-# A hook that cannot be found, crashes or is killed is to block the call. Codex and Gemini CLI let a call pass after an
-# exit with 2 that says nothing; and a host may run hooks in a shell that has no braces.
+# A hook that is missing, crashes or is killed must block the call. Codex and Gemini CLI allow a call after exit code 2
+# without a message, and a host may run hooks in a shell that has no braces.
 _OR_BLOCK = "|| sh -c 'echo sayso failed, so the call was not run >&2; exit 2'"
 
 Scope = Literal["user", "project"]
 
 
 class _Settings(NamedTuple):
-    """Where a host has its hooks, and how an entry is written.
+    """Where a host has its hooks, and the format of an entry.
 
     Attributes:
-        folder: Its folder, in the home and in a project.
-        home: The environment variable that moves the one in the home.
-        file: The file in it.
-        events: The events, the one before a call first.
-        first: What the entry before a call has beside the command and its timeout.
-        every: What each entry has beside them.
-        unit: How much of its timeout is a second.
-        is_flat: Whether an event lists its entries, and not groups of them.
-        new: What a new file has beside the hooks.
-        note: What the user has to do beside, for the hook to run.
+        folder: The settings folder in the home directory and in a project.
+        home: The environment variable that overrides the folder in the home directory.
+        file: The file in the folder.
+        events: The events; the one before a call is first.
+        first: Additional fields of the entry before a call.
+        every: Additional fields of every entry.
+        unit: The number of the timeout's units in a second.
+        is_flat: Whether an event has a list of entries instead of a list of groups.
+        new: Additional content of a new file.
+        note: What else the user must do for the hook to run.
     """
 
     folder: str
@@ -81,13 +81,13 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Change:
-    """What is to become of a settings file.
+    """A planned change to a settings file.
 
     Attributes:
         path: The file.
-        before: Its text; None where there is none.
-        after: Its text then; None where it is to go.
-        note: What the user has to do after it is written.
+        before: Its current text; None if it does not exist.
+        after: Its new text; None if it will be removed.
+        note: What the user must do after the change.
     """
 
     path: Path
@@ -97,17 +97,17 @@ class Change:
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff; empty where nothing changes."""
+        """The change as a unified diff; empty if nothing changes."""
         old, new = (self.before or "").splitlines(keepends=True), (self.after or "").splitlines(keepends=True)
         return "".join(unified_diff(old, new, str(self.path), str(self.path)))
 
     def write(self) -> None:
-        """Write it, whole or not at all.
+        """Write the change atomically.
 
         Raises:
-            ConfigError: The file was changed since it was read; nothing was written.
+            ConfigError: The file has changed since it was read; nothing was written.
         """
-        target = self.path.resolve()  # a link into somebody's dotfiles stays one
+        target = self.path.resolve()  # keep a symbolic link into the user's dotfiles
         if _text(target) != self.before:
             raise ConfigError(f"{self.path} was changed meanwhile; nothing was written. Run the command again")
         if self.after is None:
@@ -122,7 +122,7 @@ class Change:
 
 
 def hook_command(host: str, words: Sequence[str], scope: Scope) -> str:
-    """Return the command line of the hook: by its full path for a user, by its name where a project shares it.
+    """Return the hook's command line, with the full path for a user, or the bare name for a shared project.
 
     A project's own hook follows the project's own settings.
     """
@@ -130,13 +130,13 @@ def hook_command(host: str, words: Sequence[str], scope: Scope) -> str:
     words = words if scope == "user" else ["--project", *words]
     if scope == "user":
         script = Path(sys.executable).with_name("sayso")
-        # Without -P the folder where the agent works could bring its own `sayso`.
+        # Without -P, Python could import a `sayso` from the agent's working directory.
         program = [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "sayso"]
     return shlex.join([*program, "hook", host, *words])
 
 
 def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Change:
-    """Return what writes the hook into the settings of a host, in place of an earlier one of ours.
+    """Return the change that adds the hook to a host's settings, and replaces earlier entries of ours.
 
     Raises:
         ConfigError: The file cannot be read as JSON of the expected shape.
@@ -158,7 +158,7 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
 
 
 def removed(host: str, scope: Scope) -> Change:
-    """Return what takes our entries out of the settings of a host; a file that had nothing else goes.
+    """Return the change that removes our entries from a host's settings; a file with nothing else is removed.
 
     Raises:
         ConfigError: The file cannot be read as JSON of the expected shape.
@@ -202,7 +202,7 @@ def _text(path: Path) -> str | None:
 
 
 def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without our entries, and without what only held them."""
+    """Return the settings without our entries, and without containers that only had our entries."""
     rest: dict[str, Any] = dict(tree)
     hooks: dict[str, Any] = {}
     for event, groups in tree.get("hooks", {}).items():
@@ -220,7 +220,7 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_ours(host: str, group: Any) -> Any:
-    """Return a group, or an entry, without what is ours; None where nothing of it is left."""
+    """Return a group or an entry without ours; None if nothing is left of it."""
     if not isinstance(group, dict):
         return group
     found = cast("dict[str, Any]", group)

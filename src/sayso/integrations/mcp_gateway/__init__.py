@@ -1,5 +1,5 @@
 """`sayso mcp-gateway`: a say-so in front of any MCP server.
 
-`gateway` is one client's session: which request answers for a call, and how it waits, starts and ends; `connection` has
+`gateway` is one client's session: it finds the request of each call, waits, starts and finishes it. `connection` has
 the server, its tools and the transports.
 """

@@ -1,7 +1,7 @@
-"""The connections of the MCP gateway: to the server behind it, and to its client, over stdio.
+"""The MCP gateway's stdio connections: to the server behind it, and to its client.
 
-What a server sends over stdio is passed on as the bytes that came. What a client sends is parsed strictly and written
-anew: a text that two parsers read in two ways must not get a held call past the gateway. HTTP is in `streamable_http`.
+A server's messages are passed on byte for byte. A client's messages are parsed strictly and serialized again, because a
+text that two parsers read differently could smuggle a held call past the gateway. HTTP is in `streamable_http`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ Closed = Callable[[], Awaitable[None]]
 Send = Callable[[bytes, "str | int | None"], Awaitable[None]]
 Changed = Callable[[str, Message, Message], Awaitable[None]]
 PROTOCOL = "io.modelcontextprotocol/"
-"""What the names begin with under which a client of 2026-07-28 says, in each request, who it is and what it can."""
-_LISTING = 30.0  # seconds that a server has to list its tools
+"""The prefix of the `_meta` names with which a client of 2026-07-28 states its identity and capabilities."""
+_LISTING = 30.0  # seconds for a server to list its tools
 _MOST_PAGES = 100
 _ENDED = -32000
 _FIELDS = ("jsonrpc", "id", "method", "params", "result", "error")
 _PARAMS = {name.casefold(): name for name in ("name", "arguments", "_meta", "inputResponses", "requestState", "task")}
-_LINE = 64 * 2**20  # bytes of the longest message over stdio
-PATIENCE = 3.0  # seconds that a server has to end by itself, or to be told goodbye
-STALLED = 60.0  # seconds after which a client on stdio that reads nothing has gone
-_UNWRITTEN = 2**20  # bytes that are not written yet, beyond which who sends waits
-_CHUNK = 2**16  # bytes of one write
-_MOST_GONE = 1_000  # tools that a server lists no more, and that are compared when it lists them again; the last ones
-_MOST_TOKENS = 1_000  # of requests of a session whose progress the client wants to hear of; the last ones count
+_LINE = 64 * 2**20  # bytes; the longest message over stdio
+PATIENCE = 3.0  # seconds for a server to end by itself, or for a goodbye
+STALLED = 60.0  # seconds after which a stdio client that reads nothing counts as gone
+_UNWRITTEN = 2**20  # bytes; while more are unwritten, senders wait
+_CHUNK = 2**16  # bytes per write
+_MOST_GONE = 1_000  # recently removed tools that are kept, to detect changes if the server lists them again
+_MOST_TOKENS = 1_000  # recent progress tokens that are kept for a session
 
 
 def parse(line: bytes) -> Message:
-    """Return the message of a client that every JSON parser reads in the same way.
+    """Parse a client's message, and accept only text that all JSON parsers read in the same way.
 
     Raises:
-        ValueError: It is none: no JSON, a batch, an unknown field, a name that stands twice or is a known one spelt
-            otherwise.
+        ValueError: The text is not JSON, is a batch, or has an unknown field, a duplicate name, or a known name in
+            other letter case.
     """
 
     def object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -64,44 +64,44 @@ def parse(line: bytes) -> Message:
     except RecursionError:
         raise ValueError("it is nested too deeply to be read") from None
     if not isinstance(read, dict):
-        raise ValueError("one message a line, and no batch")  # noqa: TRY004  the text is at fault, not its type
+        raise ValueError("one message a line, and no batch")  # noqa: TRY004  the text is wrong, not its Python type
     message = cast("Message", read)
     unknown = sorted(set(message) - set(_FIELDS))
     if unknown or not isinstance(message.get("method", ""), str):
         raise ValueError(f"this is no JSON-RPC message ({', '.join(unknown) or 'method is no text'})")
     if message.get("method") == "tools/call":
         wrong = sorted(name for name in object_of(message.get("params")) if _PARAMS.get(name.casefold(), name) != name)
-        if wrong:  # the gateway would not see it, and a server that is less strict would
+        if wrong:  # the gateway would ignore it, but a more lenient server might not
             raise ValueError(f"a call has no {', '.join(wrong)}: a known name in another spelling")
     return message
 
 
 def object_of(value: Any) -> Message:
-    """Return a JSON object, or an empty one for anything else that a peer may have put in its place."""
+    """Return the value if it is a JSON object, or else an empty one, because peers can send anything."""
     return cast("Message", value) if isinstance(value, dict) else {}
 
 
 def parts_of(result: Message) -> list[Any]:
-    """Return the content of a result; none where the server put something else in its place."""
+    """Return the content of a result; an empty list if the server sent anything but a list."""
     return cast("list[Any]", result["content"]) if isinstance(result.get("content"), list) else []
 
 
 def tools_in(result: Message) -> dict[str, Message]:
-    """Return the tools of a list by name, without what is none."""
+    """Return the tools of a result by name; skip malformed ones."""
     listed: Any = result.get("tools")
     tools = [object_of(tool) for tool in cast("list[Any]", listed)] if isinstance(listed, list) else []
     return {tool["name"]: tool for tool in tools if isinstance(tool.get("name"), str)}
 
 
 def brief(text: Any, room: int = 500) -> str | None:
-    """Return a text that a peer wrote, cut to the room that there is; None for anything else in its place."""
+    """Truncate a peer's text to `room` characters; return None if it is not a text."""
     if not isinstance(text, str):
         return None
     return text if len(text) <= room else f"{text[:room]}… ({len(text):,} characters)"
 
 
 def tool_result(text: str, params: Message, facts: Message | None = None) -> Message:
-    """Return a result that tells a model why there is none; an error, because it does not fit the output's schema."""
+    """Return a result that tells a model why its call has none; an error, as it does not match the output schema."""
     result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
     if any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
         result["resultType"] = "complete"
@@ -109,7 +109,7 @@ def tool_result(text: str, params: Message, facts: Message | None = None) -> Mes
 
 
 def difference(before: Message, now: Message) -> str:
-    """Return in words how a tool was changed."""
+    """Describe how a tool was changed."""
     old, new = (object_of(object_of(tool.get("inputSchema")).get("properties")) for tool in (before, now))
     words = {
         "new": sorted(new.keys() - old.keys()), "removed": sorted(old.keys() - new.keys()),
@@ -120,17 +120,17 @@ def difference(before: Message, now: Message) -> str:
 
 
 def dump(message: Mapping[str, Any]) -> bytes:
-    """Return a message as one line of ASCII: no parser sees the end of a line where there is none."""
+    """Serialize a message as one line of ASCII, so that no parser mistakes another character for a line end."""
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
 
 
 def is_request_id(given: object) -> bool:
-    """Say whether this is an id of JSON-RPC as MCP allows it."""
+    """Return whether a value is a JSON-RPC id that MCP allows."""
     return isinstance(given, str) or (isinstance(given, int) and not isinstance(given, bool))
 
 
 class StdioUpstream:
-    """A server that is started as a process; it gets the environment without the settings of sayso."""
+    """A server that is started as a process, in the environment without sayso's variables."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -143,7 +143,7 @@ class StdioUpstream:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=inherited,
-                limit=_LINE, start_new_session=True,  # Ctrl-C is for the gateway, which ends what runs first
+                limit=_LINE, start_new_session=True,  # Ctrl-C must reach only the gateway, which first ends calls
             )  # fmt: skip
         except OSError as error:
             raise ConnectionRefusedError(f"{self._command[0]} cannot be started ({error.strerror})") from error
@@ -155,13 +155,13 @@ class StdioUpstream:
             raise RuntimeError("the process has no output")
         try:
             while line := await self._line(process.stdout):
-                with suppress(ValueError, RecursionError):  # a server that logs: no client could read it either
+                with suppress(ValueError, RecursionError):  # log output on stdout, which no client could parse either
                     message: Any = json.loads(line)
                     if isinstance(message, dict):
                         await receive(line.rstrip(b"\r\n"), cast("Message", message))
         finally:
             await closed()
-            await self._end()  # it may only have closed its output, and nobody would end it
+            await self._end()  # it may have closed only its output, and would then run on
 
     async def _line(self, output: asyncio.StreamReader) -> bytes:
         try:
@@ -173,7 +173,7 @@ class StdioUpstream:
             return b""
 
     async def send(self, message: Message) -> None:
-        """Write a line, and do not wait for the server to read it: what comes next may be that it is to end."""
+        """Write a line without waiting for the server to read it, as the next step may be to end the server."""
         stdin = None if self._process is None or self._process.returncode is not None else self._process.stdin
         if stdin is None or stdin.is_closing():
             raise ConnectionRefusedError("the server has ended")
@@ -183,7 +183,7 @@ class StdioUpstream:
         stdin.write(line)
 
     async def close(self) -> None:
-        """Close its input, and end it where that does not."""
+        """Close the server's input, and kill the server if that does not end it."""
         await self._end()
         if self._reading is not None:
             self._reading.cancel()
@@ -203,42 +203,42 @@ class StdioUpstream:
                     with suppress(ProcessLookupError):
                         end()
         finally:
-            if process.returncode is None:  # this is being broken off itself
+            if process.returncode is None:  # this task is itself being cancelled
                 with suppress(ProcessLookupError):
                     process.kill()
 
 
 class Proxy:
-    """The connection of one client to the server: messages passed on, requests of the gateway's own, its tools.
+    """One client's connection to the server: forwards messages, sends the gateway's own requests, lists tools.
 
-    It is connected when it is first needed, and anew after it has ended.
+    It connects on first use, and reconnects after the connection has ended.
 
     Args:
-        make: Returns a new `StdioUpstream` or `HttpUpstream`, or what has their methods.
+        make: Creates a `StdioUpstream`, an `HttpUpstream`, or an object with their methods.
         to_client: Sends a line to the client.
-        changed: Called with a tool's name, and how it was and is listed, when that is not the same any more.
+        changed: Called with a tool's name and its old and new listing when they differ.
 
     Attributes:
-        tools: The server's tools by name, as it listed them last.
+        tools: The server's tools by name, as last listed.
     """
 
     def __init__(self, make: Callable[[], Any], to_client: Send, changed: Changed) -> None:
         self._make, self._to_client, self._changed = make, to_client, changed
         self.tools: dict[str, Message] = {}
-        self._gone: dict[str, Message] = {}  # tools that it listed once
+        self._gone: dict[str, Message] = {}  # tools that it no longer lists
         self._up: Any = None
         self._connecting = asyncio.Lock()
         self._listing = asyncio.Lock()
-        self._hello: list[Message] = []  # how the client began, to be said again to a server that is started anew
-        self._meta: Message = {}  # what the client last said about itself
-        self._forwarded: set[str | int] = set()  # ids of the client
-        self._progress: dict[str | int, str | int] = {}  # which request a progress token belongs to
+        self._hello: list[Message] = []  # the client's handshake, to repeat for a restarted server
+        self._meta: Message = {}  # the client's latest statement about itself
+        self._forwarded: set[str | int] = set()  # ids of the client's forwarded requests
+        self._progress: dict[str | int, str | int] = {}  # by progress token: its request
         self._own: dict[str, asyncio.Future[Message]] = {}
-        self._secret, self._count = new_token(), 0  # so that the ids of the gateway are never those of the client
+        self._secret, self._count = new_token(), 0  # so that the gateway's ids never equal the client's
         self._tasks: set[asyncio.Task[None]] = set()
 
     def notice(self, message: Message) -> None:
-        """Take note of what a client says about itself, and for which request it wants to hear of progress."""
+        """Record what a client states about itself, and its progress tokens."""
         meta = object_of(object_of(message.get("params")).get("_meta"))
         self._meta = {name: value for name, value in meta.items() if name.startswith(PROTOCOL)} or self._meta
         token = meta.get("progressToken")
@@ -248,7 +248,7 @@ class Proxy:
                 del self._progress[next(iter(self._progress))]
 
     async def forward(self, message: Message) -> None:
-        """Pass on what the client sent; a request that cannot be is answered with an error."""
+        """Forward a client's message; answer a request with an error if that fails."""
         method, number = message.get("method"), message.get("id")
         self.notice(message)
         if method is not None and is_request_id(number):
@@ -262,16 +262,16 @@ class Proxy:
             await up.send(message)
         except OSError as error:
             await self._answer_with(number, f"the server cannot be reached: {error}")
-        except (ValueError, RecursionError) as error:  # the end of one message must not be that of the session
+        except (ValueError, RecursionError) as error:  # one bad message must not end the session
             await self._answer_with(number, f"the message cannot be passed on: {error}")
 
     async def request(self, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
-        """Send a request of the gateway's own and return the answer.
+        """Send a request of the gateway and return the response.
 
         Raises:
-            ConnectionRefusedError: There is no connection, and nothing was sent.
-            ConnectionResetError: The connection ended before the answer.
-            TimeoutError: There was no answer in time.
+            ConnectionRefusedError: There is no connection; nothing was sent.
+            ConnectionResetError: The connection ended before the response.
+            TimeoutError: There was no response in time.
         """
         up = await self._connected()
         return await self._ask(up, method, params, timeout)
@@ -291,11 +291,11 @@ class Proxy:
             self._own.pop(number, None)
 
     async def list(self) -> dict[str, Message]:
-        """Read the tools anew, tell of those that were changed, and return all by name.
+        """List the server's tools, call `changed` for changed ones, and return all by name.
 
         Raises:
             OSError: The server cannot be reached, or does not answer in time.
-            ValueError: It does not answer with its tools.
+            ValueError: The response does not contain a list of tools.
         """
         async with self._listing:
             tools: dict[str, Message] = {}
@@ -303,11 +303,11 @@ class Proxy:
             for _ in range(_MOST_PAGES):
                 try:
                     answer = await self.request("tools/list", params, _LISTING)
-                except ConnectionResetError:  # a server that was restarted forgot the session; this connects anew
+                except ConnectionResetError:  # a restarted server has lost the session, so reconnect
                     answer = await self.request("tools/list", params, _LISTING)
                 found = object_of(answer.get("result"))
                 if not isinstance(found.get("tools"), list):
-                    raise ValueError(f"it does not list its tools: {answer.get('error')}")  # noqa: TRY004  a server's answer
+                    raise ValueError(f"it does not list its tools: {answer.get('error')}")  # noqa: TRY004  the server's data is wrong, not a Python type
                 tools |= tools_in(found)
                 if not found.get("nextCursor"):
                     break
@@ -327,7 +327,7 @@ class Proxy:
             up = self._make()
             await up.start(self._receive, lambda: self._ended(up))
             self._up = up
-            if greets and self._hello:  # the one before it has ended: begin as the client began
+            if greets and self._hello:  # a reconnection: repeat the client's handshake
                 await self._ask(up, "initialize", self._hello[0]["params"], _LISTING)
                 for message in self._hello[1:]:
                     await up.send(message)
@@ -340,12 +340,12 @@ class Proxy:
         number: Any = message.get("id")
         if "method" not in message:
             if number is not None and not is_request_id(number):
-                return  # nobody asked with such an id
+                return  # no request has such an id
             if number in self._own:
                 own = self._own[number]
                 if not own.done():
                     own.set_result(message)
-            elif number is None or number in self._forwarded:  # nothing else was asked; a held call is answered here
+            elif number is None or number in self._forwarded:  # other ids are unknown, or of held calls
                 self._forwarded.discard(number)
                 await self._to_client(raw, number)
             return
@@ -360,7 +360,7 @@ class Proxy:
         for future in self._own.values():
             if not future.done():
                 future.set_exception(ConnectionResetError("the server ended before it answered"))
-                future.exception()  # somebody may have stopped waiting
+                future.exception()  # mark it as retrieved, as its waiter may be gone
         for number in list(self._forwarded):
             await self._answer_with(number, "the server ended before it answered; the next request starts it again")
 
@@ -375,7 +375,7 @@ class Proxy:
             try:
                 await work
             except (OSError, ValueError):
-                return  # it is listed again before anything runs, and then the error is told
+                return  # tools are listed again before each start, which reports the error
 
         task = asyncio.create_task(done())
         self._tasks.add(task)
@@ -391,17 +391,17 @@ class Proxy:
 
 
 class Output:
-    """What a client on stdio is sent, written by a thread: one that reads nothing holds up nothing else.
+    """The output to a stdio client, written by a thread, so that a client that does not read blocks nothing else.
 
-    Whoever sends waits while much is unwritten. A client that reads nothing for `STALLED` seconds has gone: the rest is
-    dropped.
+    Senders wait while too much is unwritten. A client that reads nothing for `STALLED` seconds counts as gone, and the
+    rest is dropped.
 
     Args:
         out: The file descriptor.
-        gone: Called once, in the loop, when the client has gone.
+        gone: Called once, in the loop, when the client is gone.
 
     Attributes:
-        is_gone: Whether it has.
+        is_gone: Whether the client is gone.
     """
 
     def __init__(self, out: int, gone: Callable[[], None]) -> None:
@@ -409,11 +409,11 @@ class Output:
         self._out, self._gone = out, gone
         self._loop, self._lines = asyncio.get_running_loop(), queue.SimpleQueue[bytes]()
         self._unwritten, self._writes, self._is_watched = 0, 0, False
-        self._changed = asyncio.Event()  # set, and another one put in its place, after each write
+        self._changed = asyncio.Event()  # set and replaced after each write
         threading.Thread(target=self._write, daemon=True).start()
 
     async def send(self, line: bytes, related: str | int | None = None) -> None:  # noqa: ARG002  for HTTP
-        """Have a line written, after those before it."""
+        """Queue a line; wait while too much is unwritten."""
         if self.is_gone:
             return
         self._unwritten += len(line) + 1
@@ -423,12 +423,12 @@ class Output:
         await self._until(_UNWRITTEN)
 
     async def close(self) -> None:
-        """Wait until everything is written, or the client reads nothing for `PATIENCE` seconds."""
+        """Wait until everything is written, or the client has read nothing for `PATIENCE` seconds."""
         self.hurry()
         await self._until(0)
 
     def hurry(self) -> None:
-        """Give the client `PATIENCE` seconds to read on: the session ends."""
+        """Give the client only `PATIENCE` more seconds to read something, because the session ends."""
         self._loop.call_later(PATIENCE, self._end_if_stalled, self._writes)
 
     async def _until(self, most: int) -> None:
@@ -436,7 +436,7 @@ class Output:
             await self._changed.wait()
 
     def _watch(self, writes: int) -> None:
-        """End where nothing was written since `writes` were; else look again later, as long as something waits."""
+        """End if nothing was written since the count was `writes`; otherwise check again while output is pending."""
         self._end_if_stalled(writes)
         self._is_watched = self._unwritten > 0 and not self.is_gone
         if self._is_watched:
@@ -460,7 +460,7 @@ class Output:
             self._changed = asyncio.Event()
 
     def _write(self) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and the process ends
+        with suppress(RuntimeError):  # the loop is closed, as the process ends
             while True:
                 left = self._lines.get()
                 while left:
@@ -474,17 +474,17 @@ class Output:
 
 
 Open = Callable[[Send], Any]
-"""Begins a session of one client; it is a `Gateway`, which takes the lines of its client and is closed behind them."""
+"""Opens the session of one client: a `Gateway`, which receives the client's lines and is closed after the last."""
 
 
 async def serve_stdio(open_session: Open) -> None:
-    """Serve one client on stdin and stdout until it closes its end."""
+    """Serve one client on stdin and stdout until it closes the connection."""
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
     out = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints must not end up between messages
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # prints of other code must not mix with messages
 
     def read() -> None:
-        parts, size = list[bytes](), 0  # of a line whose end has not come
+        parts, size = list[bytes](), 0  # of an incomplete line
         while size <= _LINE and (chunk := os.read(0, 1 << 16)):
             *whole, rest = chunk.split(b"\n")
             for line in whole:
@@ -497,12 +497,12 @@ async def serve_stdio(open_session: Open) -> None:
         loop.call_soon_threadsafe(end)
 
     def end() -> None:
-        output.hurry()  # what was read may wait for room in the output
+        output.hurry()  # messages already read may be waiting for space in the output
         lines.put_nowait(None)
 
     output = Output(out, lambda: lines.put_nowait(None))
     session = open_session(output.send)
-    for number in (signal.SIGTERM, signal.SIGINT):  # some clients end a server so, and what waits is withdrawn first
+    for number in (signal.SIGTERM, signal.SIGINT):  # some clients stop servers this way; withdraw waiting calls first
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, end)
     threading.Thread(target=read, daemon=True).start()

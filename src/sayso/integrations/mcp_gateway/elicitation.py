@@ -1,4 +1,4 @@
-"""Asks the user of an MCP client about a held call, where the client can ask (elicitation)."""
+"""Asks an MCP client's user about a held call, if the client supports elicitation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sayso.model.request import Call, Request
 from sayso.stores.base import Store
 
 _ASKED = "sayso"
-_ROOM = 4_000  # characters that a dialog shows; a longer call is decided where all of it can be read
+_ROOM = 4_000  # characters in a dialog; a longer call is decided elsewhere, where it can be read in full
 _FORM = {
     "type": "object",
     "properties": {
@@ -26,15 +26,15 @@ _FORM = {
 
 
 class Elicitation:
-    """What one client can be asked, and the questions that it has not answered yet.
+    """The elicitation capability of one client, and its open questions.
 
-    Up to protocol 2025-11-25 the server asks the client (`elicitation/create`); from 2026-07-28 on it answers the call
-    with what it needs to know, and the client makes the call again. An answer is the decision of one named reviewer.
+    Up to protocol 2025-11-25 the server asks the client (`elicitation/create`). Since 2026-07-28 the server answers the
+    call with a question, and the client repeats the call with the answer. An answer counts as a decision of `reviewer`.
 
     Args:
-        reviewer: Whose decisions the answers are; None where the client is not asked.
-        store: Where requests live.
-        send: Sends a message to the client, as part of the call of this number.
+        reviewer: The reviewer to whom answers are attributed; None to not ask the client.
+        store: The store with the requests.
+        send: Sends a message to the client, related to the call with this number.
     """
 
     def __init__(self, reviewer: str | None, store: Store, send: Send) -> None:
@@ -44,27 +44,27 @@ class Elicitation:
         self._open: dict[str, asyncio.Future[Message]] = {}
 
     def notice(self, initialize: Message) -> None:
-        """Take note of what a client says of itself when it begins."""
+        """Record the client's statement about itself from its handshake."""
         params = object_of(initialize.get("params"))
         self._capabilities, self._client = object_of(params.get("capabilities")), object_of(params.get("clientInfo"))
 
     def client(self, meta: Message) -> str | None:
-        """Return the client's name and version, as it says itself."""
+        """Return the client's name and version, as stated by itself."""
         client = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
         words = [str(client[name]) for name in ("name", "version") if name in client]
         return brief(" ".join(words)) or None
 
     def can(self, meta: Message) -> bool:
-        """Say whether the client's user may be asked about a call."""
+        """Return whether the client's user can be asked about a call."""
         able = object_of(meta.get(f"{PROTOCOL}clientCapabilities")) or self._capabilities
         return self._reviewer is not None and able.get("elicitation") is not None
 
     def is_answer(self, params: Message) -> bool:
-        """Say whether a call is made again with an answer to a question."""
+        """Return whether a call is a repetition with an answer to a question."""
         return _ASKED in object_of(params.get("inputResponses"))
 
     def answered(self, message: Message) -> bool:
-        """Take a response of the client, if it is to one of these questions."""
+        """Handle a client's response; return whether it answers one of the questions."""
         number = message.get("id")
         future = self._open.get(cast("str", number)) if is_request_id(number) else None
         if future is None:
@@ -77,17 +77,17 @@ class Elicitation:
         """Ask about a held call, and record the decision.
 
         Returns:
-            What to answer the call with, where the client then makes it again; None when it was asked, or cannot be.
+            A response to the call, after which the client repeats it; None if it was asked in a dialog, or cannot be.
         """
         request = held.request
         if request is None or not isinstance(request.subject, Call):
             return None
-        shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII: nothing can disguise itself
+        shown = json.dumps(request.effective.shown, indent=1, default=str)  # ASCII, so that no character can mislead
         text = f"May this call run? ({request.id})\n{json.dumps(request.subject.name)[1:-1]}\n{shown}"
         if len(text) > _ROOM:
             return None
         form: Message = {"mode": "form", "message": text, "requestedSchema": _FORM}
-        state = f"{request.id}:{request.current_fingerprint}"  # another person may have changed it by the answer
+        state = f"{request.id}:{request.current_fingerprint}"  # another person may change it before the answer
         if not any(name.startswith(PROTOCOL) for name in object_of(params.get("_meta"))):
             await self._dialog(form, number, held, request)
         elif self.is_answer(params) and params.get("requestState") == state:
@@ -99,7 +99,7 @@ class Elicitation:
         return None
 
     async def _dialog(self, form: Message, number: str | int, held: aio.Held, asked: Request) -> None:
-        """Ask, until the client answers or somebody else has decided."""
+        """Ask, and wait until the client answers or somebody else decides."""
         own = f"sayso-{new_token()}"
         answer = self._open[own] = asyncio.get_running_loop().create_future()
         message: Message = {"jsonrpc": "2.0", "id": own, "method": "elicitation/create", "params": form}
@@ -115,16 +115,16 @@ class Elicitation:
         finally:
             self._open.pop(own, None)
             decided.cancel()
-            with suppress(asyncio.CancelledError, Exception):  # `held` tells how it was decided
+            with suppress(asyncio.CancelledError, Exception):  # `held` reports the decision
                 await decided
 
     async def _decide(self, request: Request, seen: str, answer: Any) -> None:
-        """Record what the client's user said of the call that was drawn; what is neither yes nor no decides nothing."""
+        """Record the user's decision on the call as shown; an answer other than yes or no decides nothing."""
         reply = object_of(answer)
         fields = object_of(reply.get("content"))
         reason = fields.get("reason") if isinstance(fields.get("reason"), str) and fields.get("reason") else None
         review = aio.Review(self._store, by=self._reviewer, channel="mcp")
-        with suppress(errors.DecisionRefusedError):  # somebody else was first, or this reviewer may not
+        with suppress(errors.DecisionRefusedError):  # somebody else was first, or this reviewer may not decide
             if reply.get("action") == "accept" and fields.get("decision") == "approve":
                 await review.approve(request.id, comment=reason, seen=seen)
             elif reply.get("action") == "decline" or fields.get("decision") == "reject":

@@ -1,9 +1,9 @@
-"""A say-so in front of any MCP server: calls of held tools wait for a person, everything else passes through.
+"""A proxy in front of any MCP server: calls of held tools wait for a person, and everything else passes through.
 
     client -- stdio or HTTP --> Gateway --> stdio or HTTP --> server
 
-It works on JSON-RPC messages, so that what it does not hold is what the server sent, byte for byte. Only `tools/call`
-is looked into: `Gateway` holds it and makes it once approved, `Elicitation` asks the client's own user where it may.
+It works on JSON-RPC messages, and passes on a server's messages byte for byte. It inspects only `tools/call`: `Gateway`
+holds such a call and makes it once approved, and `Elicitation` asks the client's own user if that is configured.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")
 _OPEN = (State.PENDING, State.APPROVED)
-_KEY = "sayso/key"  # in the `_meta` of a call, a key of the client's own: what has it is the same call for ever
-_REPLAY = timedelta(minutes=10)  # for a result that another process of the run may not have delivered
+_KEY = "sayso/key"  # the client's own key in the `_meta` of a call; all calls with it are the same call, forever
+_REPLAY = timedelta(minutes=10)  # during which a result may be undelivered by another process of the run
 _GONE = "the client went away"
-_GRACE = 5.0  # seconds that a started call has when the client is gone
+_GRACE = 5.0  # seconds for a started call after its client is gone
 _BEAT = 5.0
-_DESCRIPTION = 20_000  # characters of a tool's description that are kept with each request
-# The server did not take the call at all. Not -32600: the SDK answers so itself for what HTTP leaves open.
+_DESCRIPTION = 20_000  # characters of a tool's description that each request stores
+# The server certainly did not run the call. Excludes -32600, with which the SDK itself reports uncertain HTTP failures.
 _SURELY_REFUSED = (-32601, -32602, -32700)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
-        name: The server's name: its tools are asked about as `NAME/TOOL`.
-        run: Name of the run; None for one of each session.
-        policy: What decides; None for `allow`, `hold` and the tools' own `readOnlyHint`.
+        name: The server's name; its tools are named `NAME/TOOL` in requests.
+        run: The name of the run; None for a separate run for each session.
+        policy: The policy; None to use `allow`, `hold` and the tools' own `readOnlyHint`.
         allow, hold: Patterns of tool names.
-        wait: How a held call waits: `block`, `ticket`, or by what the client can.
-        patience: With `auto`, how many seconds a call blocks before its client gets a ticket.
-        timeout: How many seconds a started call has.
-        elicit_as: Whose decisions the answers of the client's own user are; None where it is not asked.
-        store: Where the requests are.
+        wait: How a held call waits: `block`, `ticket`, or `auto`, which depends on the client.
+        patience: With `auto`, the seconds for which a call blocks before its client gets a ticket.
+        timeout: The seconds within which a started call must end.
+        elicit_as: The reviewer to whom answers of the client's user are attributed; None to not ask the user.
+        store: The store with the requests.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Settings:
 
 @dataclass
 class _Call:
-    """A call that the client made: its id, `params` as they came, what is looked at in them, and its arrival."""
+    """A client's call: its id, the original `params`, the values parsed from them, and its arrival number."""
 
     number: str | int
     params: Message
@@ -104,14 +104,14 @@ class _Call:
 
 @dataclass
 class _Occasion:
-    """One asking for one call.
+    """One occasion on which a call is asked; several equal calls of the client can belong to it.
 
     Attributes:
-        held: The call as it was asked about last.
-        users: How many calls are in hand for it now.
-        is_ticket: Its client was sent away to call again, or another session asked, so an equal call is this one.
-        delivered: When its result reached the client, by `counter`; an equal call after that is a new one.
-        note: What to say in place of the decision, where the tool was changed.
+        held: The held call, as last asked.
+        users: The number of calls in progress that belong to it.
+        is_ticket: Its client was told to call again, or another session asked, so an equal call belongs to it.
+        delivered: The value of `counter` when its result reached the client; a later equal call is a new occasion.
+        note: The message that replaces the decision if the tool was changed.
     """
 
     tool: str = ""
@@ -123,7 +123,7 @@ class _Occasion:
 
 
 class _ToolError(Exception):
-    """The server's own result says that the call failed."""
+    """The server returned a result that is marked as an error."""
 
     def __init__(self, result: Message) -> None:
         parts = [object_of(part) for part in parts_of(result)]
@@ -133,15 +133,15 @@ class _ToolError(Exception):
 
 
 class _ToolChanged(Exception):
-    """The server has changed the tool since it was approved; its text is for the model."""
+    """The server has changed the tool since the call was approved; the message is for the model."""
 
 
 class Gateway:
     """One client's session.
 
     Args:
-        settings: What the command line says.
-        make: Returns a new connection to the server.
+        settings: The options of the command line.
+        make: Creates a connection to the server.
         send: Sends a line to the client.
     """
 
@@ -153,10 +153,10 @@ class Gateway:
         self._proxy = Proxy(make, send, self._occasions.on_change)
         self._elicitation = Elicitation(settings.elicit_as, store, send)
         self._calls: dict[str | int, asyncio.Task[None]] = {}
-        self._running: set[asyncio.Task[Any]] = set()  # calls that have started; they end even without their client
+        self._running: set[asyncio.Task[Any]] = set()  # started calls, which finish even if their client is gone
 
     async def from_client(self, line: bytes) -> None:
-        """Take a message of the client: hold it, or pass it on."""
+        """Handle a client's message: hold it or pass it on."""
         try:
             message = parse(line)
         except ValueError as error:
@@ -177,22 +177,22 @@ class Gateway:
             self._calls[number] = asyncio.create_task(self._call(message, next(self._occasions.counter)))  # pyright: ignore[reportArgumentType]
 
     def gone(self, call: Any) -> bool:
-        """Stop a call whose client does not want it any more; say whether it was in hand here."""
+        """Stop a call that its client has cancelled; return whether this gateway was handling it."""
         task = self._calls.get(call) if is_request_id(call) else None
         return task is not None and task.cancel()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call is in hand, or waits for a person while its client was sent away to call again."""
+        """Whether a call is in progress, or waits for a person after its client was told to call again."""
         return bool(self._calls or self._running or self._occasions.are_open)
 
     async def close(self) -> None:
-        """Withdraw what waits, give what runs a moment to end, and end the connection to the server."""
+        """Withdraw waiting calls, give running ones a moment to end, and close the connection to the server."""
         waiting = list(self._calls.values())
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        if self._settings.run is None:  # nobody can come back into this run
+        if self._settings.run is None:  # no later session can continue this run
             await self._occasions.withdraw(None, "the client ended its session")
         if self._running:
             await asyncio.wait(self._running, timeout=_GRACE)
@@ -200,7 +200,7 @@ class Gateway:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _reply(self, number: Any, answer: Message) -> Literal[False]:
-        """Answer the client; False, because a call that is answered here is not passed on."""
+        """Answer the client; return False, because a call that is answered here is not passed on."""
         await self._send(dump({"jsonrpc": "2.0", "id": number, **answer}), number)
         return False
 
@@ -211,7 +211,7 @@ class Gateway:
                 await self._proxy.forward(message)
         except OSError as error:
             _log.warning("the answer to a call did not reach its client (%s)", error)
-        except Exception:  # noqa: BLE001  the edge of a call: its client must not wait for ever
+        except Exception:  # noqa: BLE001  whatever fails, the client must get an answer
             _log.exception("a call ended with an error of the gateway")
             text = "the gateway failed; nobody knows whether the call ran: do not repeat it"
             await self._reply(number, {"error": {"code": -32603, "message": text}})
@@ -219,7 +219,7 @@ class Gateway:
             self._calls.pop(number, None)
 
     async def _passes(self, message: Message, arrived: int) -> bool:
-        """Say whether a call is for the server as it is; any other is answered when this returns."""
+        """Return whether a call should be passed on unchanged; otherwise it is answered when this returns."""
         number, params = message["id"], object_of(message.get("params"))
         name: Any = params.get("name")
         arguments: Any = {} if params.get("arguments") is None else params["arguments"]
@@ -247,11 +247,11 @@ class Gateway:
         return object_of(tool.get("annotations")).get("readOnlyHint") is not True
 
     async def _held(self, call: _Call) -> bool:
-        """Ask about a call, wait, make it and answer it; True where it is allowed."""
+        """Ask about a call, wait, make it and answer it; return True if a policy allows it without a person."""
         try:
             occasion, held = await self._occasions.ask(call, self._elicitation.client(call.meta))
         except (errors.SaysoError, ValueError) as error:
-            may_change = isinstance(error, errors.ArgumentError)  # nobody has said no
+            may_change = isinstance(error, errors.ArgumentError)  # not a person's refusal
             text = not_run(call.tool["name"], f"it could not be asked about ({error})", may_change=may_change)
             return await self._reply(call.number, {"result": tool_result(text, call.params)})
         if held.state == "allowed":
@@ -268,7 +268,7 @@ class Gateway:
         return False
 
     async def _outcome(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
-        """Return the result for the client, and whether the occasion is over with it."""
+        """Return the result for the client, and whether it ends the occasion."""
         name = call.tool["name"]
         try:
             return await self._decided(call, occasion, held)
@@ -300,13 +300,13 @@ class Gateway:
             pause = await self._wait(call, occasion, held)
             if pause is not None:
                 return pause, False
-            with suppress(signals.ConfirmationRequired):  # sent back to the reviewer: wait again
+            with suppress(signals.ConfirmationRequired):  # went back to the reviewer, so wait again
                 result, note = await self._start(call, occasion, held), held.message_for_model()
                 content = [{"type": "text", "text": note}, *parts_of(result)]
                 return ({**result, "content": content} if note else result), True
 
     async def _wait(self, call: _Call, occasion: _Occasion, held: aio.Held) -> Message | None:
-        """Wait for the decision; return a result that sends the client away to call again, None for a decision."""
+        """Wait for the decision; return None when decided, or a result that tells the client to call again."""
         token = call.meta.get("progressToken")
         beat = asyncio.create_task(self._beat(token, call.number)) if is_request_id(token) else None
         try:
@@ -333,7 +333,7 @@ class Gateway:
         return None
 
     async def _beat(self, token: Any, number: str | int) -> None:
-        """Tell the client that the call goes on; in tiny steps, because the server's own progress must come after."""
+        """Send progress to the client, in tiny steps because the server's own later progress must be greater."""
         for count in itertools.count(1):
             progress = {"progressToken": token, "progress": count / 1e6, "message": "waiting for a person"}
             await self._send(dump({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}), number)
@@ -341,7 +341,7 @@ class Gateway:
 
     async def _start(self, call: _Call, occasion: _Occasion, held: aio.Held) -> Message:
         if held.state == "approved":
-            # A server may have changed the tool without a word, or be another one by now.
+            # The server may have changed the tool without a notification, or be another server by now.
             now = (await self._proxy.list()).get(call.tool["name"])
             if now is None or now.get("inputSchema") != call.tool.get("inputSchema"):
                 occasion.note = occasion.note or f"{call.tool['name']} was not run: its server changed or removed it."
@@ -350,15 +350,15 @@ class Gateway:
         started = asyncio.create_task(held.once(partial(self._upstream, call)))
         self._running.add(started)
         started.add_done_callback(self._done)
-        return await asyncio.shield(started)  # a call that has started is not broken off: its outcome is recorded
+        return await asyncio.shield(started)  # a started call is not cancelled, so that its outcome is recorded
 
     async def _started_elsewhere(self, call: _Call, held: aio.Held, note: str) -> Message:
-        """Return what another process of the run got, where it started the call before it could be withdrawn."""
+        """Return the result of another process of the run that started the call before it could be withdrawn."""
         name = call.tool["name"]
         try:
             await held.refresh()
             if held.request is None or held.request.execution is None:
-                raise _ToolChanged(note)  # also where it could not be withdrawn, and stands approved
+                raise _ToolChanged(note)  # also if it could not be withdrawn and is still approved
             return await held.result(self._settings.timeout)
         except TimeoutError:
             raise _ToolChanged(f"{name} was started by another process and still runs. Do not repeat it.") from None
@@ -369,11 +369,11 @@ class Gateway:
     def _done(self, started: asyncio.Task[Any]) -> None:
         self._running.discard(started)
         if not started.cancelled():
-            started.exception()  # its client may be gone, and nobody else looks at it then
+            started.exception()  # mark it as retrieved, as its client may be gone
 
     async def _upstream(self, call: _Call, arguments: Message) -> Message:
-        """Make the approved call; raise what `sayso.hold` is to record."""
-        passed_on = {"name", "_meta"}  # nothing that nobody was asked about
+        """Make the approved call; exceptions are for `sayso.hold` to record."""
+        passed_on = {"name", "_meta"}  # only fields that were approved, or need no approval
         if not self._elicitation.is_answer(call.params):
             passed_on |= {"inputResponses", "requestState"}
         params = {name: value for name, value in call.params.items() if name in passed_on}
@@ -391,15 +391,14 @@ class Gateway:
 
 
 class _Occasions:
-    """Which request answers for a call: the occasions of one run, as one session knows them.
+    """Finds the request of each call: the occasions of one run that this session knows.
 
-    MCP calls have no key of their own: a call that is made again has a new id. So the key is made from the call itself
-    and a number, its occasion. An equal call means the same occasion while its client was told to call again, or was
-    not there when the result came; after the result was delivered, an equal call is a new one and a person is asked
-    anew.
+    MCP calls have no key, and a repeated call has a new id. So the key is derived from the call and a number, its
+    occasion. An equal call belongs to the same occasion if its client was told to call again, or was gone when the
+    result arrived. After the result was delivered, an equal call is a new occasion, and a person is asked again.
 
     Args:
-        server, run, store: As those of the gateway.
+        server, run, store: The gateway's server name, run and store.
         when: True, or a policy.
     """
 
@@ -411,12 +410,12 @@ class _Occasions:
         self.counter = itertools.count(1)
 
     async def ask(self, call: _Call, client: str | None) -> tuple[_Occasion, aio.Held]:
-        """Find the request of a call, or ask; what is returned counts as in hand (`users`) where a person is asked.
+        """Find or ask the request of a call. If a person is asked, the occasion's `users` is incremented.
 
         Raises:
-            SaysoError: It could not be asked, and nothing may run.
+            SaysoError: The request could not be asked, and nothing may run.
         """
-        async with self._asking:  # of two equal calls at once, the second sees that the first has its occasion
+        async with self._asking:  # so that the second of two equal concurrent calls sees the first one's occasion
             tool, given = call.tool, call.meta.get(_KEY)
             name = f"{self._server}/{tool['name']}"
             if isinstance(given, str):
@@ -435,7 +434,7 @@ class _Occasions:
                     description=brief(tool.get("description"), _DESCRIPTION),
                     context={word: fact for word, fact in facts.items() if fact is not None},
                 )  # fmt: skip
-            except asyncio.CancelledError:  # it may be recorded by now
+            except asyncio.CancelledError:  # the request may already be recorded
                 is_used = key in self._known and self._known[key].users > 0
                 with suppress(errors.SaysoError):
                     found = None if is_used else await offload(partial(self._store.find_key, self._run, key))
@@ -449,7 +448,7 @@ class _Occasions:
             return occasion, held
 
     async def _pick(self, digest: str, arrived: int) -> tuple[str, int]:
-        """Return the key of the first occasion that this call may mean, and how many there were before it."""
+        """Return the key of the first occasion to which this call can belong, and the number of earlier ones."""
         number = 0
         for number in itertools.count():
             key = f"{digest}:{number}"
@@ -466,12 +465,12 @@ class _Occasions:
 
     @property
     def are_open(self) -> bool:
-        """Whether one of them waits or was approved, as far as is known without a look into the store."""
+        """Whether an occasion is pending or approved, as far as is known without reading the store."""
         now, found = clock.now(), [one.held.request for one in self._known.values() if one.held is not None]
         return any(one is not None and one.state in _OPEN and not is_due(one, now) for one in found)
 
     async def on_change(self, name: str, before: Message, now: Message) -> None:
-        """Take note of a tool that the server lists in another way; what was asked about the old schema ends."""
+        """Record that the server has changed a tool, and withdraw requests that were asked with the old schema."""
         self._notes[name] = note = difference(before, now)
         if before.get("inputSchema") == now.get("inputSchema"):
             return
@@ -481,7 +480,7 @@ class _Occasions:
         await self.withdraw(old, f"the server changed the tool: {note}")
 
     async def withdraw(self, occasions: Iterable[_Occasion] | None, reason: str) -> None:
-        """Take back what waits, or was approved and has not started, of these occasions; None for all."""
+        """Withdraw the pending and the approved but not started requests of these occasions, or of all if None."""
         for held in [one.held for one in list(self._known.values() if occasions is None else occasions)]:
             try:
                 await held.withdraw(reason) if held is not None else None
@@ -490,9 +489,9 @@ class _Occasions:
 
 
 def _is_over(request: Request, *, is_ours: bool) -> bool:
-    """Say whether an equal call is a new one and does not mean this request any more.
+    """Return whether an equal call no longer belongs to this request, and so is a new one.
 
-    A no of a person holds. What ended while this session did not have it may not have reached its client.
+    A person's refusal stays in effect. A result that this session did not handle may not have reached its client.
     """
     if request.state is State.EXPIRED:
         return True

@@ -1,6 +1,6 @@
 """The MCP gateway over streamable HTTP: to the server behind it, and to its clients.
 
-The transports are those of the official SDK (extra `mcp`), which nothing else of the gateway needs.
+It uses the transports of the official SDK (extra `mcp`), which the rest of the gateway does not need.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sayso.integrations.mcp_gateway.connection import (
 )
 from sayso.model.ids import new_token
 
-_IDLE = 1_800.0  # seconds after which a session over HTTP without a request ends
+_IDLE = 1_800.0  # seconds after which an HTTP session without requests ends
 _MOST_SESSIONS = 256
-_BODY = 16 * 2**20  # bytes of the longest one of a client over HTTP, whom nobody knows
-_UNSUPPORTED = -32022  # a version of the protocol
+_BODY = 16 * 2**20  # bytes; the longest body over HTTP, whose clients are not authenticated
+_UNSUPPORTED = -32022  # error code for an unsupported protocol version
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(name)  # loaded when it is needed: the gateway on stdio needs none of it
+    return importlib.import_module(name)  # imported on first use, as the stdio gateway does not need it
 
 
 class HttpUpstream:
     """A server behind a URL, over streamable HTTP.
 
     Args:
-        url: Its address.
-        headers: Sent with each request, such as `Authorization`.
+        url: The server's URL.
+        headers: Headers for each request, such as `Authorization`.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
@@ -53,7 +53,7 @@ class HttpUpstream:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, receive: Receive, closed: Closed) -> None:
-        """Open the streams; the first request connects. Raises `ConnectionRefusedError` where that is not possible."""
+        """Open the streams, of which the first request connects; raise `ConnectionRefusedError` if that fails."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(receive, closed, ready))
         try:
@@ -63,7 +63,7 @@ class HttpUpstream:
 
     async def _run(self, receive: Receive, closed: Closed, ready: asyncio.Future[None]) -> None:
         httpx2, sdk = _module("httpx2"), _module("mcp.client.streamable_http")
-        timeout = httpx2.Timeout(30, read=None)  # a tool may take long; the gateway has its own limit
+        timeout = httpx2.Timeout(30, read=None)  # tools may be slow; the gateway has its own limit
         try:
             async with (
                 httpx2.AsyncClient(
@@ -73,14 +73,14 @@ class HttpUpstream:
             ):
                 ready.set_result(None)
                 reading = asyncio.create_task(self._read(read, receive))
-                await self._ended.wait()  # the streams are left in the task that entered them
+                await self._ended.wait()  # the task that entered the streams must also exit them
                 reading.cancel()
         finally:
             self._write = None
             await closed()
 
     async def _look(self, response: Any) -> None:
-        """Give the connection up where the server does not know its session any more: it was restarted."""
+        """Close the connection if the server no longer knows its session, because it was restarted."""
         if response.status_code == 404 and "mcp-session-id" in response.request.headers:
             self._ended.set()
 
@@ -90,19 +90,19 @@ class HttpUpstream:
                 if not isinstance(item, Exception) and not self._ended.is_set():
                     raw = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                     message: Message = json.loads(raw)
-                    # Keep what later headers repeat: the agreed version, and what a tool wants as headers
+                    # Remember what later headers repeat: the negotiated version, and values that tools want as headers.
                     found = object_of(message.get("result"))
                     if "serverInfo" in found:
                         self._version = found.get("protocolVersion", self._version)
                     self._schemas |= {name: tool.get("inputSchema") for name, tool in tools_in(found).items()}
                     await receive(raw, message)
         finally:
-            self._ended.set()  # whatever ended it: nobody would hear the server any more
+            self._ended.set()  # whatever the cause, no message of the server would be read any more
 
     def _headers_of(self, message: Message) -> dict[str, str]:
         inbound, params = _module("mcp.shared.inbound"), object_of(message.get("params"))
         version = object_of(params.get("_meta")).get(f"{PROTOCOL}protocolVersion")
-        if version is None:  # a session, with the version of its handshake
+        if version is None:  # in a session, use the version of its handshake
             return {} if self._version is None else {inbound.MCP_PROTOCOL_VERSION_HEADER: self._version}
         headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: version, inbound.MCP_METHOD_HEADER: message["method"]}
         named = params.get("name", params.get("uri"))
@@ -131,16 +131,16 @@ class HttpUpstream:
 
 
 class _Sessions:
-    """The ASGI application: it finds or opens the session of each request, with a connection to the server of its own.
+    """The ASGI application: finds or opens the session of each request; each has its own connection to the server.
 
-    A client of a protocol without sessions (later than 2025-11-25) is told which versions there are, and takes one.
+    Clients of a protocol without sessions (later than 2025-11-25) get the list of supported versions, and choose one.
     """
 
     def __init__(self, open_session: Open) -> None:
         self._open_session = open_session
-        self._transports: dict[str, Any] = {}  # the one whose last request is longest ago comes first
+        self._transports: dict[str, Any] = {}  # least recently used first
         self._sessions: dict[str, Any] = {}
-        self._posts: Counter[str] = Counter()  # messages of each session that are being answered
+        self._posts: Counter[str] = Counter()  # by session: messages in progress
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -163,9 +163,9 @@ class _Sessions:
             await self._answered(name, scope, receive, send)
 
     async def _has_room(self) -> bool:
-        """Say whether one more session may be opened; end the one that is idle for longest where there are too many.
+        """Return whether another session may be opened; if there are too many, end the one that is idle for longest.
 
-        No session ends with a call that waits for a person, or while it is being answered.
+        Sessions with a call that waits for a person, or with a message in progress, are never ended.
         """
         while len(self._transports) >= _MOST_SESSIONS:
             idle = (name for name in self._transports if name in self._sessions and not self._posts[name])
@@ -173,7 +173,7 @@ class _Sessions:
             if name is None:
                 return False
             await self._transports.pop(name).terminate()
-            if name in self._tasks:  # so that few that are about to end are added to those that are open
+            if name in self._tasks:  # wait, so that ending sessions do not accumulate
                 await asyncio.wait([self._tasks[name]], timeout=PATIENCE)
         return True
 
@@ -185,7 +185,7 @@ class _Sessions:
         name = new_token()
         transport = kind(name, security_settings=security, idle_timeout=_IDLE)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._transports[name], self._posts[name] = transport, 1  # its first one, so that it is not ended before
+        self._transports[name], self._posts[name] = transport, 1  # counts the first message, so it is kept
         self._tasks[name] = asyncio.create_task(self._run(name, transport, ready))
         self._tasks[name].add_done_callback(lambda _: self._tasks.pop(name, None))
         try:
@@ -207,7 +207,7 @@ class _Sessions:
             session = self._sessions[name] = self._open_session(send)
             ready.set_result(None)
             try:
-                with transport.idle_scope, suppress(_module("anyio").ClosedResourceError):  # the client ended it
+                with transport.idle_scope, suppress(_module("anyio").ClosedResourceError):  # the client has ended it
                     async for item in read:
                         if not isinstance(item, Exception):
                             message = item.message.model_dump(by_alias=True, exclude_unset=True)
@@ -218,10 +218,10 @@ class _Sessions:
                 await asyncio.shield(session.close())
 
     async def _answered(self, name: str, scope: Any, receive: Any, send: Any, *, is_new: bool = False) -> None:
-        """Have the transport answer; a call whose connection is gone by then has nobody to give its result to.
+        """Let the transport answer; stop a call whose connection closes, because its result cannot be delivered.
 
-        A new session ends where its first request is refused: any page in a browser can send as many of those as there
-        are sessions.
+        A new session is ended if its first request is refused, because any web page could otherwise use up all sessions
+        with such requests.
         """
         body, transport, status = bytearray(), self._transports[name], 0
 
@@ -262,7 +262,7 @@ class _Sessions:
 
 
 async def _begun(task: asyncio.Task[None], ready: asyncio.Future[None]) -> None:
-    """Wait until a task says that it is ready; raises what ended it before."""
+    """Wait until a task is ready; raise its exception if it ends before."""
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     if not ready.done():
         await task
@@ -271,7 +271,7 @@ async def _begun(task: asyncio.Task[None], ready: asyncio.Future[None]) -> None:
 async def _taken(session: Any, message: Message, send: Send) -> None:
     try:
         line = dump(message)
-    except (ValueError, RecursionError) as error:  # the SDK reads NaN, which is no JSON
+    except (ValueError, RecursionError) as error:  # the SDK accepts NaN, which is not JSON
         await send(dump({**_error(-32700, f"this is no JSON ({error})"), "id": message.get("id")}), message.get("id"))
     else:
         await session.from_client(line)
@@ -285,7 +285,7 @@ def _error(code: int, text: str, data: Any = None) -> dict[str, Any]:
 async def serve_http(open_session: Open, host: str, port: int) -> None:
     """Serve clients at `http://HOST:PORT/mcp` until SIGTERM or Ctrl-C."""
     uvicorn, app = _module("uvicorn"), _Sessions(open_session)
-    # The whole body is read before a session is looked up or opened.
+    # This limits the body, which is read in full before a session is looked up or opened.
     bounded = _module("mcp.server.transport_security").RequestBodyLimitMiddleware(app, _BODY)
     config = uvicorn.Config(bounded, host, port, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
     try:
