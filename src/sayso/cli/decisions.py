@@ -453,7 +453,7 @@ def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
     return for_each(cli, ids, partial(cli.review.cancel, comment=message))
 
 
-# -- around a decision ---------------------------------------------------------------------------------------------
+# -- related commands ----------------------------------------------------------------------------------------------
 
 
 @deciding(click.argument("request_id", metavar="ID"))

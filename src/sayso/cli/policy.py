@@ -254,7 +254,7 @@ def _shown(found: Replay) -> Iterator[str]:
         yield f"left out, as they are questions or were purged: {found.left_out:,}"
 
 
-# -- what the commands share ---------------------------------------------------------------------------------------
+# -- shared by the commands ----------------------------------------------------------------------------------------
 
 
 def _rules(file: str | None) -> Policy:

@@ -238,7 +238,7 @@ def _provider() -> Provider | None:
     )  # fmt: skip
 
 
-# -- at work ---------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------------------------
 
 
 def _for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str | None) -> tuple[Starlette, str]:
@@ -334,7 +334,7 @@ def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Confi
     app.state.tokens.write_uses()  # of tokens that were only used to read
 
 
-# -- where it listens ------------------------------------------------------------------------------------------------
+# -- listening -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ _NO_SAMPLE = (ArgumentError, ConfirmRefusedError, NotConformantError, ValueError
 _log = logging.getLogger("sayso")
 
 
-# -- which decisions -------------------------------------------------------------------------------------------------
+# -- the decisions ---------------------------------------------------------------------------------------------------
 
 
 def decided(

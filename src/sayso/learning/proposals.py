@@ -300,7 +300,7 @@ class _Replayed:
         return replace(self.draft, **self.counts, **{name: tuple(ids) for name, ids in self.ids.items()})
 
 
-# -- drawing a rule from calls ---------------------------------------------------------------------------------------
+# -- deriving a rule from calls --------------------------------------------------------------------------------------
 
 
 def _drafts(tool: str, cases: Sequence[Case], names: set[str]) -> Iterator[Proposal]:

@@ -1,13 +1,13 @@
-"""The documents of the protocol (`parse`, `export`), their common parts, plans and decisions, and the held calls.
+"""The protocol's documents (`parse`, `export`), their common parts, plans and decisions, and the held calls.
 
-A document may be incomplete or wrong in Python; `export` returns only what conforms to the protocol's schemas. A plan's
-status follows from decisions and starts, and cannot be assigned.
+A document may be incomplete or invalid while a program builds it; `export` returns only what conforms to the protocol's
+schemas. A plan's status follows from decisions and starts, and cannot be assigned.
 
-Two calls are held for approval in place of a target: what a reviewer sees, and what a start runs. A plan is held as
-`carry_out_plan(title, objective, steps)`, with its steps as the protocol's JSON, so reviewers read and edit the plan
-like other arguments; every other target is held as `use_target(target_type, target_id, reason)`. The run names the
-target, and the arguments must agree with it. `sayso.model.edit` has the checks of edits. A start runs the action given
-to `running_as`, with the target as approved.
+Two calls are held to represent targets: they are what a reviewer sees and what a start runs. A plan is held as
+`carry_out_plan(title, objective, steps)`, with its steps in the protocol's JSON, so reviewers read and edit it like any
+other arguments. Every other target is held as `use_target(target_type, target_id, reason)`. The run id names the
+target, and the arguments must match it. `sayso.model.edit` validates edits. A start runs the action given to
+`running_as` with the approved target.
 """
 
 from __future__ import annotations
@@ -453,7 +453,7 @@ def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # a coroutine may be closed from a context that never had it
+        with suppress(ValueError):  # a coroutine may be closed in another context
             _running.reset(token)
 
 

@@ -1,7 +1,7 @@
 """`Agent`: a model that calls tools until it has an answer. `converse` is its loop.
 
-The loop keeps nothing of its own: the messages follow from the run's history, turn by turn, so that a resumed run is at
-the same point without asking the model again. The calls of one turn run together; the agent pauses when all of them
+The loop has no state of its own: messages are derived from the run's history turn by turn, so a resumed run reaches the
+same point without asking the model again. The calls of one turn run concurrently; the agent pauses after all of them
 have settled.
 """
 
@@ -50,7 +50,7 @@ def _opening(agent: Agent, step: StepContext, prompt: str) -> list[Message]:
 
 
 async def _ask(agent: Agent, step: StepContext, turn: int, messages: list[Message]) -> Reply:
-    """Return the model's reply of a turn: the one that the history knows, else a new one, noted."""
+    """Return the model's reply of a turn from the history, or ask for a new one and record it."""
     place = f"{step.place}/turn{turn}"
     known = step.history.known.get(place)
     if known is not None:
@@ -70,16 +70,16 @@ async def _ask(agent: Agent, step: StepContext, turn: int, messages: list[Messag
     for what, n in reply.usage.items():
         step.count(what, n)
     step.history.put(place, {"path": step.path, "reply": asdict(reply)})
-    if reply.calls:  # a last answer is saved with the end of the run
+    if reply.calls:  # the final answer is saved with the end of the run
         await step.history.save()
     return reply
 
 
 async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequence[ModelCall]) -> list[Message]:
-    """Make the calls of a turn together and return the messages that answer them, in the order of the calls.
+    """Make the calls of a turn concurrently, and return the messages with their results in the order of the calls.
 
     Raises:
-        Halt: One of them waits, or stops the run; all others have settled.
+        Halt: A call waits or stops the run; all others have settled.
     """
     made = [asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) for n in range(len(calls))]
     try:
@@ -152,7 +152,7 @@ class Agent(Runnable):
             return await converse(self, cast("StepContext", current_step()), prompt)
 
         go.__name__ = go.__qualname__ = name
-        # Its approval holds until it ends: its own steps are in the history, and each starts once for itself.
+        # Its approval is valid until it ends; the history has its steps, and each of them starts only once.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
@@ -162,5 +162,5 @@ class Agent(Runnable):
 
     @cached_property
     def offers(self) -> list[dict[str, Any]]:
-        """The tools as the model is offered them."""
+        """The descriptions of the tools for the model."""
         return [part.offer for part in self._tools.values()]

@@ -1,7 +1,7 @@
-"""Store names of other approval libraries, and the check that a store can issue the single right to start a call.
+"""Store names from other approval libraries, and the check that a store can issue the single right to start a call.
 
 A program that passes `tracing_provider=JsonlTracingProvider.configured(_path=…)` gets a store of sayso. Invariant: a
-store without that right is rejected when a runnable is created, and never used unprotected.
+store that cannot issue this right is rejected when a runnable is created, and never used without that protection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sayso.stores.base import Store
 
 
 class InMemoryTracingProvider:
-    """Stands for `store="memory:"`: nothing survives the process. Given as it is, or configured."""
+    """An alias of `store="memory:"`, whose content is lost when the process ends. Pass the class or `configured()`."""
 
     @classmethod
     def configured(cls) -> Store:
@@ -23,7 +23,7 @@ class InMemoryTracingProvider:
 
 
 class JsonlTracingProvider:
-    """Stands for `store="jsonl:path"`."""
+    """An alias of `store="jsonl:path"`."""
 
     @classmethod
     def configured(cls, *, _path: str | Path) -> Store:
@@ -32,7 +32,7 @@ class JsonlTracingProvider:
 
 
 class SqliteTracingProvider:
-    """Stands for `store="sqlite:///path"`."""
+    """An alias of `store="sqlite:///path"`."""
 
     @classmethod
     def configured(cls, *, _path: str | Path) -> Store:
@@ -41,14 +41,14 @@ class SqliteTracingProvider:
 
 
 def store_of(store: object = None, tracing_provider: object = None) -> Store | str | None:
-    """Return what was given as `store=`, or under its other name.
+    """Return the store from `store=` or its alias.
 
     Args:
         store: A store, its address, one of the classes here, or None for the configured store.
-        tracing_provider: The same, under another name.
+        tracing_provider: An alias of `store`.
 
     Raises:
-        ConfigError: It is no store, or one that cannot give out the single right to start a call; or both were given.
+        ConfigError: It is not a store, it cannot issue the single right to start a call, or both arguments were given.
     """
     if store is not None and tracing_provider is not None and store is not tracing_provider:
         raise errors.ConfigError("`store=` and `tracing_provider=` are two names of one setting; give one of them")
@@ -76,18 +76,18 @@ def _refusal(given: object) -> str:
 
 
 def claim_approval(parent_id: str, approval_id: str, run_id: str, *, store: object = None) -> bool:
-    """Take the single right to execute an approved call: another name for the store's verb `start`.
+    """Take the single right to execute an approved call: an alias of the store's verb `start`.
 
-    For workers that execute the call themselves; a resumed runnable does this by itself. Durable before this returns.
+    It is for workers that execute the call themselves; a resumed runnable does this itself. Durable on return.
 
     Args:
         parent_id: The paused run.
-        approval_id: Id of the request, as in `ApprovalEvent.approval_id`.
-        run_id: Random, of whoever claims: it is the fencing token, and the store's `finish` wants it back.
+        approval_id: The id of the request, as in `ApprovalEvent.approval_id`.
+        run_id: A random id of the claimant. It is the fencing token, which the store's `finish` requires.
         store: As for `store_of`.
 
     Returns:
-        True for who may execute the call; False where somebody else was first.
+        True if the caller may execute the call; False if somebody else was first.
 
     Raises:
         NotApprovedError: No such call of this run is approved.

@@ -1,12 +1,12 @@
-"""Questions that a handler asks by `suspend`, and the decisions that a caller gives a run.
+"""Questions that a handler asks with `suspend`, and the decisions that a caller passes to a run.
 
-A handler that suspends has not ended: it runs again from its top when the answer is given, so what it does before
-`suspend` is done again. Each question is a request in the store, with an id of its own and a place: the first question
-of a handler, the second, and so on. Ready tools for agents: `ask_user`, `ask_user_multi`, `confirm`.
+A handler that suspends has not ended: it runs again from its start after the answer, so code before `suspend` runs
+again. Each question is a request in the store with its own id and place: the first question of a handler, the second,
+and so on. The tools `ask_user`, `ask_user_multi` and `confirm` are for agents.
 
-Decisions are given by id, in the spellings of seed 002, and taken before anything goes on. Only a request that this run
-raised can be decided; any other id is ignored with a warning. A decision that is refused decides nothing, and the
-request is emitted again with the reason.
+Decisions are passed by id, in the spellings of seed 002, and recorded before anything continues. Only requests of this
+run can be decided; other ids are ignored with a warning. A refused decision decides nothing, and the request is emitted
+again with the reason.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ _WAITS_FOR = timedelta(hours=24)
 def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: dict[str, Any] | None = None) -> Any:
     """Ask a person for a value from inside a handler, sync or async.
 
-    The first time the handler stops here, and the run ends with `input_required` and an `InteractionEvent`. Resumed
-    with `resume={interaction_id: value}`, or after an answer through any channel, the handler runs again from its top
-    and this returns the value. Ask before you act: what stands above runs again.
+    The first call stops the handler, and the run ends with `input_required` and an `InteractionEvent`. When the run is
+    resumed with `resume={interaction_id: value}`, or after an answer through any channel, the handler runs again from
+    its start, and this call returns the value. Ask before you act, because code above this call runs again.
 
     Args:
-        payload: What the person needs to see, JSON values; `question` in it is the line that channels show.
-        kind: A word by which a front end picks how to draw it.
-        response_schema: JSON Schema that the answer must fit before it counts; a text where there is none.
+        payload: The data for the person, as JSON values; channels show its `question` as the line.
+        kind: A label with which a front end selects how to render it.
+        response_schema: A JSON Schema that the answer must match; by default the answer is a text.
 
     Raises:
-        RuntimeError: Called outside of a run's handler.
-        ConfigError: The schema says what answers cannot be held to.
+        RuntimeError: Called outside a run's handler.
+        ConfigError: The schema uses features that cannot be enforced.
     """
     step = current_context.get()
     if step is None:
         raise RuntimeError("suspend() asks in a run; call it inside the handler of a Tool")
-    if not step.is_running:  # its number would be that of a question of the handler, which would get its answer
+    if not step.is_running:  # it would take the number, and so the answer, of a question of the handler
         raise RuntimeError("suspend() asks inside a handler; a rule, a prompt or a default parameter cannot")
     number, step.suspensions = step.suspensions, step.suspensions + 1
     if number in step.answers:
@@ -120,12 +120,12 @@ def _inside(step: StepContext) -> str:
 
 
 async def answers(step: StepContext) -> dict[int, Any]:
-    """Return what persons have answered to the questions of this handler in earlier passes, by their number.
+    """Return people's answers to this handler's questions in earlier passes, by number.
 
-    What became of the gated calls that it made by itself is read as well.
+    This also reads the outcomes of its nested gated calls.
 
     Raises:
-        Halt: A question still waits, or a person would not answer it.
+        Halt: A question still waits, or a person refused to answer it.
     """
     found: dict[int, Any] = {}
     history, store, inside = step.history, step.history.store, step.history.known.get(_inside(step))
@@ -133,18 +133,18 @@ async def answers(step: StepContext) -> dict[int, Any]:
     if inside is not None and "waits" in inside:
         held = await verb(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
-            raise step.waits_for(held)  # the handler would only run to the same point again
+            raise step.waits_for(held)  # the handler would only stop at the same point again
         history.put(_inside(step), {"held": held.id})
     while (known := history.known.get(place := _place(step, len(found)))) is not None:
         request = await verb(store, store.settle, known["waits"] if "waits" in known else known["answered"])
         step.must_own(request, place)
         if request.state is State.EXPIRED:
             step.late = len(found)
-            break  # it is asked anew
+            break  # it is asked again
         if request.state is not State.ANSWERED:
             raise step.waits_for(request) if request.state is State.PENDING else cancelled(step, request)
         found[len(found)] = _answer_of(request, known.get("schema"))
-        if "waits" in known:  # nothing waits there any more, and a worker need not look again
+        if "waits" in known:  # nothing waits there any more, so workers can skip it
             rest = {name: part for name, part in known.items() if name != "waits"}
             history.put(place, {**rest, "answered": request.id})
     return found
@@ -159,7 +159,7 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
 
 
 async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
-    """Record a handler's question, and return what the run says then."""
+    """Record a handler's question, and return the resulting `Halt`."""
     history, store, acts_for = step.history, step.history.store, step.attempt.acts_for
     secrets = secrets_among(step.runnable.gate, step.arguments()) or frozenset[str]()
     payload = step.runnable.gate.redaction.mask_facts(asks.payload, secrets)
@@ -186,7 +186,7 @@ async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
 
 
 async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
-    """Note that a function called by the handler waits, and return what the run says then."""
+    """Record that a function that the handler called waits, and return the resulting `Halt`."""
     store, request_id = step.history.store, holds.signal.confirmation_id
     request = await verb(store, store.get, request_id)
     body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
@@ -197,7 +197,7 @@ async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
 
 
 def cancelled(step: StepContext, request: Request) -> Halt:
-    """Return the end of a run that a person cancelled at this request."""
+    """Return the `Halt` of a run that a person cancelled at this request."""
     if request.kind == "call":
         step.count("approvals:cancelled")
     comment = None if request.decision is None else request.decision.comment
@@ -210,20 +210,20 @@ _SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 
 class ApprovalResolution(BaseModel):
-    """A decision about one held call.
+    """A decision on one held call.
 
     Attributes:
-        approved: Whether it may run.
-        reason: Why, or why not; the model is told.
-        approver_id: Who decided; the configured reviewer when not given.
-        comment: A note; it is recorded and told to the model after the reason.
-        decided_at: Unix milliseconds; the instant of construction when not given. The record's own time is the store's.
-        expires_at: Unix milliseconds from which on the decision does not count any more.
-        override_input: With an approval: changed arguments, merged over those proposed and validated before it counts.
-        metadata: Of yours, JSON values; kept with the decision.
+        approved: Whether the call may run.
+        reason: The reason, which the model is told.
+        approver_id: The reviewer; by default the configured one.
+        comment: A note, which is recorded and told to the model after the reason.
+        decided_at: Unix milliseconds, by default the time of construction; the record uses the store's own time.
+        expires_at: Unix milliseconds at which the decision stops being valid.
+        override_input: For an approval, changed arguments; they are merged over the proposed ones and validated first.
+        metadata: Your own data as JSON values, stored with the decision.
 
     Raises:
-        pydantic.ValidationError: A field that there is not: by a misspelt `override_input` the call would run as it is.
+        pydantic.ValidationError: A field is unknown; ignoring a misspelt `override_input` would run the call unchanged.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -238,16 +238,16 @@ class ApprovalResolution(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def is_expired(self, at: int | None = None) -> bool:
-        """Say whether the decision does not count any more."""
+        """Return whether the decision is no longer valid."""
         return self.expires_at is not None and (clock.milliseconds() if at is None else at) >= self.expires_at
 
 
 class Cancel(BaseModel):
-    """A resume value that ends the whole run: nothing more runs, and the model is told nothing.
+    """A resume value that ends the whole run: nothing more runs, and the model is not told.
 
     Attributes:
-        reason: Why; it becomes the status's message.
-        type: In JSON, `{"type": "sayso.cancel", "reason": …}` stands for it.
+        reason: The reason, which becomes the status's message.
+        type: The marker in the JSON form, `{"type": "sayso.cancel", "reason": …}`.
     """
 
     type: Literal["sayso.cancel", "timbal.cancel"] = _CANCEL
@@ -258,12 +258,12 @@ class Cancel(BaseModel):
 
 
 class Resolution:
-    """One value of `resume=` or `approval_decisions=`, read as what it may be.
+    """One value of `resume=` or `approval_decisions=`.
 
-    What it is depends on the request: a call takes an approval, a question any value as its answer.
+    Its meaning depends on the request: a call takes an approval, and a question takes any value as its answer.
 
     Attributes:
-        cancel: Set where it is a `Cancel`.
+        cancel: The value, if it is a `Cancel`; else None.
     """
 
     def __init__(self, given: Any) -> None:
@@ -271,11 +271,11 @@ class Resolution:
         self.cancel = _cancel_of(given)
 
     def approval(self) -> ApprovalResolution:
-        """Return it as a decision about a call.
+        """Return the value as a decision on a call.
 
         Raises:
-            TypeError: It is none: a text such as "no" is not taken for a yes.
-            pydantic.ValidationError: A dict that is none.
+            TypeError: It is not a decision; e.g. a text such as "no" must not be treated as true.
+            pydantic.ValidationError: It is a dict, but not a valid decision.
         """
         if isinstance(self.given, ApprovalResolution):
             return self.given
@@ -302,11 +302,11 @@ def _cancel_of(given: Any) -> Cancel | None:
 
 
 def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
-    """Return the values by id.
+    """Merge mappings of values by id.
 
     Raises:
-        TypeError: They are not given by id.
-        ValueError: One id has two values: nobody can say which was meant.
+        TypeError: An argument is not a mapping by id.
+        ValueError: An id has two values, which is ambiguous.
     """
     found: dict[str, Resolution] = {}
     for values in given:
@@ -321,19 +321,19 @@ def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
 
 
 class IgnoredDecisionWarning(UserWarning):
-    """A decision was given for an id that this run did not raise, or that is decided otherwise already."""
+    """A decision was passed for an id that is not from this run, or that was already decided differently."""
 
 
 class IgnoredInputWarning(UserWarning):
-    """Input was given with `parent_id=` that is not what the run was called with; the run keeps its own."""
+    """The input passed with `parent_id=` differs from the run's own input, which the run keeps."""
 
 
 class DecisionTaker:
-    """The decisions given with one call of a run.
+    """The decisions passed with one call of a run.
 
     Attributes:
-        others: Runs of decided requests that are not the one that was called: which call each is of, by id.
-        refusals: What became of each no about a run that another process has a lease for, in words.
+        others: By id: other runs to which decided requests belong, and the call of each.
+        refusals: The results, as texts, of rejections for a run whose lease another process holds.
     """
 
     def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
@@ -353,37 +353,37 @@ class DecisionTaker:
         for request_id in self._resolutions:
             try:
                 found[request_id] = self.store.settle(request_id)
-            except (errors.RequestNotFoundError, UnicodeError):  # what no file takes is no id
+            except (errors.RequestNotFoundError, UnicodeError):  # a text that cannot be encoded is not an id
                 _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
         return found
 
     async def runs(self) -> list[RunSnapshot]:
-        """Return the runs of the known requests that are decided, those with something left to decide first."""
+        """Return the runs of the decided requests, those with requests left to decide first."""
         return await verb(self.store, self._runs) if self._resolutions else []
 
     def _runs(self) -> list[RunSnapshot]:
         found: list[RunSnapshot] = []
         requests = sorted(self._known.values(), key=lambda request: request.state in _SPENT)
         for run_id in dict.fromkeys(request.run_id for request in requests):
-            with suppress(errors.RunNotFoundError):  # it was asked outside of a runnable
+            with suppress(errors.RunNotFoundError):  # it was asked outside a runnable
                 found.append(self.store.get_run(run_id))
                 self._looked_at.add(run_id)
         return found
 
     async def decide(self, history: RunHistory) -> dict[str, Body]:
-        """Take the decisions; return what there is to say about those that were not taken, by id.
+        """Record the decisions; return, by id, notes about those that were not recorded.
 
         Raises:
-            Halt: All that was given to decide has been executed, by whoever was first.
+            Halt: All calls with decisions were already executed by another process.
         """
         if not self._resolutions and (self._waited is not None or not history.waiting()):
             return {}
         return await verb(self.store, self._decisions, history)
 
     def look(self, snapshot: RunSnapshot) -> RunSnapshot:
-        """Look at what a run waits for whose lease was just taken, in the same trip, if nothing is to be decided."""
+        """If there are no decisions, read what a run waits for in the same thread hop that took its lease."""
         if not self._resolutions:
-            with suppress(errors.SaysoError):  # `decide` looks again, and there it is heard
+            with suppress(errors.SaysoError):  # `decide` reads again and reports the error
                 self._wait_for({step.place: step.waits for step in snapshot.steps}.values())
         return snapshot
 
@@ -391,14 +391,14 @@ class DecisionTaker:
         self._waited = [self.store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
 
     def _decisions(self, history: RunHistory) -> dict[str, Body]:
-        """Take the decisions, and look at what the run waits for after that: one trip to the store's thread for all."""
+        """Record the decisions and then read what the run waits for, in one hop to the store's thread."""
         mine: dict[str, Request] = {}
         for request_id, request in self._known.items():
             if request.run_id == history.run_id and history.is_stored:
                 mine[request_id] = request
             elif not history.is_stored or request.run_id not in self._looked_at:
                 _warn(self._ignored(request))
-        # After a crash whoever brings the decision again goes on with the run: nobody else would.
+        # After a crash, a caller that passes the decisions again continues the run, because nothing else would.
         is_whole = history.was is not RunState.BROKEN
         if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
             text, reason = f"the calls of {', '.join(mine)} were started before", "approval_already_claimed"
@@ -413,10 +413,10 @@ class DecisionTaker:
         return notes
 
     async def refuse(self, run_id: str) -> None:
-        """Record each no about the calls of a run whose lease another process has; `refusals` says how.
+        """Record the rejections for a run whose lease another process holds; add the results to `refusals`.
 
-        An approval waits until the run is free, for it lets something happen. A no keeps something from happening, and
-        the person who said it goes away.
+        An approval waits until the run is free, because it lets something happen. A rejection prevents something, and
+        the person who made it may not come back.
         """
         if self._resolutions:
             await verb(self.store, self._refuse, run_id)
@@ -432,14 +432,14 @@ class DecisionTaker:
         try:
             no = resolution.cancel or (None if request.kind == "question" else resolution.approval())
         except (TypeError, ValueError):
-            return  # it is no decision, so it is no no
+            return  # not a decision, so not a rejection
         if no is None or (isinstance(no, ApprovalResolution) and no.approved):
             return
         try:
             if isinstance(no, Cancel):
                 self._review.cancel(request.id, no.reason)
             elif no.is_expired():
-                raise ValueError("it counted until its expires_at only")  # noqa: TRY301  told below, as any other
+                raise ValueError("it counted until its expires_at only")  # noqa: TRY301  reported below, like any other error
             else:
                 self._review.reject(request.id, _reason_of(no), by=no.approver_id)
         except (errors.SaysoError, TypeError, ValueError) as error:
@@ -459,7 +459,7 @@ class DecisionTaker:
 
     def _take(self, request: Request, history: RunHistory) -> Body | None:
         if request.state is not State.PENDING and request.state is not State.APPROVED:
-            return None  # decided through another channel, or in an earlier call; that stands
+            return None  # already decided through another channel or in an earlier call
         try:
             return self._decided(request, self._resolutions[request.id], history)
         except errors.AlreadyDecidedError as error:
@@ -494,20 +494,20 @@ class DecisionTaker:
         place = resolution_place(request.id)
         before = history.known.get(place) or {}
         if "expires_at" in before and not self.store.get(request.id).votes:
-            before = {}  # an earlier approval whose process died before it counted
+            before = {}  # from an approval whose process died before it was recorded
         extras = _extras_of(approval, before)
         if not approval.approved:
             self._review.reject(request.id, _reason_of(approval), by=approval.approver_id)
         elif approval.expires_at is None:
             self._approve(request, approval)
         else:
-            # Saved before the approval: a process that dies in between must not leave an approval without its end.
+            # Saved before the approval, because a crash in between must not leave an approval without its expiry.
             history.put(place, {**before, "expires_at": extras["expires_at"]})
             history.save_now()
             try:
                 self._approve(request, approval)
             except (errors.DecisionRefusedError, TypeError, ValueError):
-                history.put(place, before)  # it ends no approval that somebody else gives
+                history.put(place, before)  # it must not limit another person's approval
                 raise
         history.put(place, extras)
 
@@ -517,10 +517,10 @@ class DecisionTaker:
         )
 
     def stop_if_cancelled(self, step: StepContext) -> None:
-        """Stop a run one of whose requests was cancelled: nothing else of it runs, whatever was approved beside.
+        """Stop a run if one of its requests was cancelled; nothing more of it runs, whatever else was approved.
 
         Raises:
-            Halt: It was.
+            Halt: A request was cancelled.
         """
         for request in self._waited or ():
             if request.state is State.CANCELLED and request.holds:
@@ -532,16 +532,16 @@ class DecisionTaker:
 
 
 def _keep(note: Body, request_id: str, history: RunHistory) -> None:
-    """Write a note down where the request waits, so that the stored run says what the event says."""
+    """Add a note at the place where the request waits, so that the stored run matches the event."""
     for place, body in history.waiting():
         if body["waits"] == request_id:
-            # Nothing else of the step: what is put here counts as done here, and needs no proof any more.
+            # Copy only these fields: data that is put here counts as produced here, and is no longer verified.
             waits = {name: body[name] for name in ("waits", "path", "name", "schema") if name in body}
             history.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
 
 
 def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
-    """Say of the call that was cancelled that it has ended, or note it where that is the run's own call."""
+    """Emit the end of a cancelled call, or record it if it is the run's own call."""
     path = next((body["path"] for _, body in step.history.waiting() if body["waits"] == request.id), step.path)
     event = event_of(request, path=path)
     shown = event.input if isinstance(event, ApprovalEvent) else None
@@ -558,13 +558,13 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
 
 
 def _reason_of(approval: ApprovalResolution) -> str | None:
-    """Return what the record and the model are told: the reason and the comment, each once."""
+    """Return the text for the record and the model: the reason and the comment, without repetition."""
     return "; ".join(dict.fromkeys(text for text in (approval.reason, approval.comment) if text)) or None
 
 
 def _extras_of(approval: ApprovalResolution, before: Mapping[str, Any]) -> Body:
-    """Return what a resolution says beyond the decision."""
-    # Of several that agreed, the first whose word ends ends the approval.
+    """Return a resolution's data beyond the decision."""
+    # If several people approved, the earliest expiry ends the approval.
     ends = [at for at in (approval.expires_at, before.get("expires_at")) if at is not None]
     fields = {
         "decided_at": approval.decided_at, "expires_at": min(ends, default=None),
@@ -574,7 +574,7 @@ def _extras_of(approval: ApprovalResolution, before: Mapping[str, Any]) -> Body:
 
 
 def _problems(error: ValidationError) -> str:
-    """Return what is wrong, without the values: they may be secrets."""
+    """Describe a validation error without values, which may be secrets."""
     fields = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in fields)
 

@@ -1,6 +1,6 @@
-"""What a tool, agent or workflow declares: its options, gate and schema, and how its arguments are completed and shown.
+"""The declaration of a tool, agent or workflow: its options, gate and schema, and its completed and masked arguments.
 
-What would go wrong at a later call is refused where the tool, agent or workflow is declared.
+Errors that a later call would cause are raised when the tool, agent or workflow is declared.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ RESERVED = ("parent_id", "run_id", "resume", "approval_decisions")
 
 
 class ApprovalPolicyDecision(BaseModel):
-    """What a `requires_approval` callable may answer, instead of a bool.
+    """A result that a `requires_approval` callable can return instead of a bool.
 
     Attributes:
         required: Whether a person must approve the call.
-        prompt, description, kind, ui: For this call, instead of the tool's own.
-        metadata: Of yours; on the event.
+        prompt, description, kind, ui: Values for this call that replace the tool's own.
+        metadata: Your own data, which appears on the event.
     """
 
     required: StrictBool
@@ -54,7 +54,7 @@ class ApprovalPolicyDecision(BaseModel):
 
 
 class CommonOptions(RequestOptions, total=False):
-    """What all of them take, beside what each names itself."""
+    """The options of tools, agents and workflows, except those that each class declares itself."""
 
     requires_approval: bool | Callable[..., Any] | Policy
     approval_prompt: str | Callable[..., Any] | None
@@ -67,13 +67,13 @@ class CommonOptions(RequestOptions, total=False):
 
 
 class ToolOptions(CommonOptions, CallOptions, total=False):
-    """What tools take; `default_params` is apart, because it changes which arguments a call needs."""
+    """The options of tools, except `default_params`, which changes the arguments that a call needs."""
 
     on_reject: OnReject
 
 
 class RunnableOptions(CommonOptions, total=False):
-    """What agents and workflows take."""
+    """The options of agents and workflows."""
 
     description: str | None
     default_params: Mapping[str, Any] | None
@@ -83,11 +83,11 @@ WORDS: Mapping[str, str] = MappingProxyType({
     "when": "requires_approval", "prompt": "approval_prompt", "redact": "approval_redact_keys",
     "redactor": "approval_redactor",
 })  # fmt: skip
-"""What a tool's author calls the options of its gate."""
+"""The names of the gate's options in a tool's declaration."""
 
 
 class _Option(NamedTuple):
-    """What an option takes, where its own reader does not say so: values of these types, a callable as well."""
+    """The accepted types of an option that has no parser of its own, and whether it can be a callable."""
 
     default: Any
     takes: str = ""
@@ -114,11 +114,11 @@ _OPTIONS: Mapping[str, _Option] = MappingProxyType({
     "escalate_after": _Option(None), "escalate_to": _Option(()),
     "notify_arguments": _Option(False, "True or False", bool),
 })  # fmt: skip
-"""What all of them take; `Definition` says what each means."""
+"""The options of all three; `Definition` documents them."""
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options by name; raises `ConfigError` for a value that cannot be used."""
+    """Return all options by name; raise `ConfigError` for an invalid value."""
     given = {**{name: option.default for name, option in _OPTIONS.items()}, **options}
     for name, option in _OPTIONS.items():
         value = given[name]
@@ -129,11 +129,11 @@ def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_handler(handler: Callable[..., Any]) -> None:
-    """Refuse what is no function whose call begins and ends.
+    """Check that a handler is a function whose call has a start and an end.
 
     Raises:
-        TypeError: It is a generator or a context manager made of one, or an object that is called async.
-        ConfigError: It is none at all, or Python cannot tell its arguments.
+        TypeError: It is a generator, a context manager made from one, or an object with an async `__call__`.
+        ConfigError: It is not callable, or Python cannot determine its parameters.
     """
     if isinstance(handler, classmethod):
         raise TypeError(method_refusal(cast("object", handler)))
@@ -150,36 +150,36 @@ def check_handler(handler: Callable[..., Any]) -> None:
 
 
 def options_of(runnable: type) -> frozenset[str]:
-    """Return the options that a tool, an agent or a workflow takes by name."""
+    """Return the names of the options of a tool, agent or workflow class."""
     starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
     found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     return frozenset(_OPTIONS) | {p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY} - {"function"}
 
 
 class Definition:
-    """What is declared of a tool, an agent or a workflow.
+    """The declaration of a tool, agent or workflow.
 
     Args:
-        name: How people and models call it; letters, digits, `_`, `-`, at most 64.
-        description: What it does, for models and reviewers.
+        name: The name for people and models: up to 64 letters, digits, `_` and `-`.
+        description: The description for models and reviewers.
         requires_approval: Whether a person must approve a call: True, False (the default), or a sync or async callable
-            over the arguments that returns a bool or an `ApprovalPolicyDecision`, or a `sayso.policy.Policy`.
-        always: A person decides each call, also without `requires_approval`: what a rule would let through waits, and
-            no grant and no budget stands in.
-        approval_prompt, approval_description: For the reviewer; each may be a callable: the prompt over the arguments,
-            the description over the masked ones.
-        approval_redact_keys: More names of arguments and fields to mask, at every depth.
-        approval_redactor: Gets a copy of the arguments and returns what people may see.
-        approval_ui: Data for a front end's card, or a callable over the masked arguments that returns it.
-        approval_kind: A word by which a front end picks a card.
-        default_params: Arguments that the caller leaves out; a sync or async callable without parameters is asked once
-            for each call.
-        expires, approval_expires: How long a request waits, and an approval counts.
+            that takes the arguments and returns a bool or an `ApprovalPolicyDecision`, or a `sayso.policy.Policy`.
+        always: Whether a person decides each call even without `requires_approval`: no rule, grant or budget can allow
+            it instead.
+        approval_prompt, approval_description: Texts for the reviewer. Either can be a callable: the prompt's takes the
+            arguments, the description's takes the masked arguments.
+        approval_redact_keys: Additional names of arguments and fields to mask, at every depth.
+        approval_redactor: A function that takes a copy of the arguments and returns what people may see.
+        approval_ui: Data for a front end's card, or a callable that takes the masked arguments and returns the data.
+        approval_kind: A label with which a front end selects a card.
+        default_params: Values for arguments that the caller omits; a sync or async callable without parameters is
+            called once for each call.
+        expires, approval_expires: How long a request stays pending, and how long an approval is valid.
         quorum, roles, risk, idempotent, verify, escalate_after, escalate_to, notify_arguments: As for `sayso.gate`.
-        store: Where runs and requests live, instead of the configured store; `tracing_provider` is another name of it.
+        store: The store for runs and requests instead of the configured one; `tracing_provider` is an alias.
 
     Raises:
-        ConfigError: An option cannot be used.
+        ConfigError: An option is invalid.
     """
 
     kind: ClassVar[str]
@@ -190,7 +190,7 @@ class Definition:
         check_known(type(self).__name__, options, options_of(type(self)))
         given = _read_options(options)
         self.name, self.description, self.function = checked_name(name), given["description"], function
-        self.type = self.kind.capitalize()  # as events and spans say it
+        self.type = self.kind.capitalize()  # in events and spans
         self.default_params = dict(given["default_params"] or {})
         _check_defaults(name, self.default_params)
         self._store = compat.store_of(given["store"], given["tracing_provider"])
@@ -201,7 +201,7 @@ class Definition:
         self._asking = {option: given[option] for option in asking}
         rule = by_name(given["requires_approval"], rest)
         self._rule: bool | Callable[..., Any] | Policy = rule if isinstance(rule, bool | Policy) else _as_rule(rule)
-        self.is_free = self._rule is False  # its calls wait for nobody
+        self.is_free = self._rule is False  # its calls never wait
         self._ui, self._ui_kind = by_name(given["approval_ui"], rest), given["approval_kind"]
         self._describe = by_name(description, rest) if callable(description) else None
         as_they_are = ("risk", "idempotent", "verify", "notify_arguments", "always")
@@ -217,10 +217,10 @@ class Definition:
         self.check_names()
 
     def check_names(self) -> None:
-        """Refuse arguments that cannot be given, default parameters that are none, and what asks for such.
+        """Check the names of arguments and default parameters, and of the parameters of hooks.
 
         Raises:
-            ConfigError: There is one.
+            ConfigError: An argument cannot be passed, or a default or a hook names an argument that does not exist.
         """
         taken = sorted(set(RESERVED).intersection(self.signature.names))
         if taken:
@@ -239,29 +239,29 @@ class Definition:
 
     @property
     def store(self) -> Store:
-        """Where its runs and requests live."""
+        """The store of its runs and requests."""
         return config.open_store(self._store)
 
     def parts(self) -> Mapping[str, Definition]:
-        """Return the runnables that it may call, by name; what a handler calls by itself is its own business."""
+        """Return the runnables that it may call, by name; direct calls by a handler are not included."""
         return {}
 
     @cached_property
     def signature(self) -> Signature:
-        """How it is called."""
+        """The signature of its function."""
         return Signature(self.function)
 
     @cached_property
     def shape(self) -> Schema:
-        """Which arguments it takes."""
+        """The schema of its arguments."""
         return self.gate.schema
 
     @cached_property
     def gate(self) -> Gate:
-        """The checkpoint before its calls."""
+        """The gate before its calls."""
         own = getattr(inspect.unwrap(self.function), "__name__", None)
         is_own = own == self.name and self.kind == "tool" and has_own_name(getattr(self, "handler", self.function))
-        named = None if is_own else self.name  # two objects with one method are told apart by the names of their tools
+        named = None if is_own else self.name  # the same method of two objects is distinguished by the tools' names
         has_facts = not (self._ui is None and self._ui_kind is None and self._describe is None)
         return Gate(
             self.function, when=self._rule, context=self._facts if has_facts else None, named=named,
@@ -269,7 +269,7 @@ class Definition:
         )  # fmt: skip
 
     def _facts(self, masked: dict[str, Any]) -> Any:
-        """Return the facts for a card, or a coroutine that does; `masked` are the arguments as people may see them."""
+        """Return the facts for a card, or a coroutine that returns them, from the masked arguments."""
         facts: dict[str, Any] = {"kind": self._ui_kind} if self._ui_kind is not None else {}
         if self._describe is not None:
             with _named("approval_description"):
@@ -284,21 +284,21 @@ class Definition:
 
     @property
     def redaction(self) -> Redaction:
-        """What people may not see of its input."""
+        """The redaction of its input."""
         return Redaction([*self._options["redact"], *self.hidden()])
 
     def hidden(self) -> Collection[str]:
-        """Return names to mask beside those that were asked for."""
+        """Return names to mask in addition to those in the options."""
         return ()
 
     def secrets(self) -> Collection[str]:
-        """Return the names of what people may not see of its input; all of them where a redactor decides."""
+        """Return the names of secret parts of its input; all names if a redactor decides."""
         named = {*self._options["redact"], *self.hidden()}
         return named if self._options["redactor"] is None else named.union(self.signature.names)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments that a model is asked for: none that the program makes for each call."""
+        """JSON Schema of the arguments for a model, without those that the program creates for each call."""
         whole = self.shape.json_schema()
         properties: dict[str, Any] = whole.get("properties", {})
         shown_as = self.signature.shown_as
@@ -308,14 +308,14 @@ class Definition:
 
     @property
     def offer(self) -> dict[str, Any]:
-        """What a model is offered to call."""
+        """The tool's description for a model."""
         return {"name": self.name, "description": self.description or "", "parameters": self.schema}
 
     def arguments_of(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name: what is given, else the default parameters, else the defaults.
+        """Return the arguments of a call by name: given values, then default parameters, then the function's defaults.
 
         Raises:
-            Failed: They do not fit the types.
+            Failed: The arguments do not match the types.
         """
         try:
             return self.validate(self._placed({**defaults, **self.signature.by_name(given)}))
@@ -323,25 +323,25 @@ class Definition:
             raise Failed("ValidationError", "; ".join(error.problems), error) from None
 
     def completed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an input in canonical form with fixed defaults, to be compared; as it is where it does not fit."""
+        """Return an input in canonical form with fixed defaults, for comparison; an invalid input is unchanged."""
         fixed = {name: value for name, value in self.default_params.items() if not callable(value)}
         try:
             form = canonical.load(canonical.encode(dict(self._placed({**fixed, **given}))).text)
-            # As an edit is read, so that 1 and 1.0 are one float; twice, for a default is as the author wrote it.
+            # Parsed like an edit, so that 1 and 1.0 are the same float; twice, because defaults are not normalized.
             return self.shape.fit(self.shape.fit(cast("dict[str, Any]", form)))
         except (ArgumentError, SchemaError):
             return given
 
     @cached_property
     def makes_defaults(self) -> bool:
-        """Whether a default parameter is made anew for each call."""
+        """Whether a default parameter is created for each call."""
         return any(map(callable, self.default_params.values()))
 
     def defaults(self, given: Mapping[str, Any]) -> Effects[dict[str, Any]]:
-        """Return the default parameters of a call that gives these arguments; each callable is asked once.
+        """Return the default parameters of a call that passes these arguments; each callable is called once.
 
         Raises:
-            Failed: One of them failed.
+            Failed: A callable failed.
         """
         found: dict[str, Any] = {}
         given = self.signature.by_name(given)
@@ -357,7 +357,7 @@ class Definition:
 
     @cached_property
     def rest(self) -> str | None:
-        """The name under which arguments of any name stand, where the function takes such."""
+        """The name of the `**` parameter, or None."""
         parameters = inspect.signature(self.function).parameters.values()
         return next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
 
@@ -370,13 +370,13 @@ class Definition:
         return {**own, self.rest: {**more, **own.get(self.rest, {})}}
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the handler takes them, from values or from JSON.
+        """Convert the arguments, which are values or JSON, to the types of the handler.
 
         Raises:
-            sayso.model.schema.SchemaError: They do not fit its types.
+            sayso.model.schema.SchemaError: The arguments do not match the types.
         """
         exact = self._exact
-        # A validation costs more than the rest of a step, and most arguments have their plain type already.
+        # Validation takes longer than the rest of a step, and most arguments already have their plain type.
         if exact is not None and arguments.keys() == exact.keys():
             for name, kind in exact.items():
                 value = arguments[name]
@@ -388,14 +388,14 @@ class Definition:
 
     @cached_property
     def _exact(self) -> Mapping[str, Any] | None:
-        """The types of the arguments, where all are plain ones and nothing else is asked of them."""
+        """The types of the arguments, if all are plain types without further constraints; else None."""
         hints = hints_of(annotated(inspect.unwrap(self.function)))
         kinds = {name: hints.get(name) for name in self.signature.names}
         is_plain = self.rest is None and all(kind in _IS_PLAIN for kind in kinds.values())
         return kinds if is_plain and not self.signature.takes_any and not self.shape.has_bounds else None
 
     def shown(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as people may see them, where nothing is held."""
+        """Return the masked arguments of a call that is not held."""
         gate = self.gate
         if gate.redactor is not None:
             return plain(redaction.shown_by(gate.redactor, dict(arguments)))
@@ -422,7 +422,7 @@ async def _awaited(facts: dict[str, Any], ui: Any) -> dict[str, Any]:
 
 @contextmanager
 def _named(option: str) -> Generator[None]:
-    """Let an error of a hook say which option it was given as."""
+    """Add the option's name to an error of its hook."""
     try:
         yield
     except Exception as error:
@@ -442,7 +442,7 @@ def _card(ui: Any) -> Any:
 
 
 def by_name(hook: Any, rest: str | None) -> Any:
-    """Return a hook that gets what stands under `rest` by its own names, as the handler does."""
+    """Return a hook that receives the arguments under `rest` by their own names, like the handler."""
     if rest is None or not callable(hook) or isinstance(hook, BaseModel):
         return hook
 
@@ -451,12 +451,12 @@ def by_name(hook: Any, rest: str | None) -> Any:
         more = arguments.pop(rest, {})
         return hook(**chosen(hook)({**arguments, **more}))
 
-    flat.__dict__.pop("__wrapped__", None)  # its parameters are not the hook's
+    flat.__dict__.pop("__wrapped__", None)  # its parameters differ from the hook's
     return flat
 
 
 def _as_rule(policy: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule that a `requires_approval` callable is; its parameters stay those of the callable."""
+    """Turn a `requires_approval` callable into a rule with the same parameters."""
     if inspect.iscoroutinefunction(policy):
 
         @functools.wraps(policy)
@@ -478,7 +478,7 @@ async def _later(answer: Any) -> Any:
 
 
 def _verdict(answer: Any) -> Any:
-    """Return a decision as the verdict that it means; anything else as it is, for the gate to judge."""
+    """Convert an `ApprovalPolicyDecision` to a verdict; return other values unchanged for the gate to check."""
     if isinstance(answer, dict):
         try:
             answer = ApprovalPolicyDecision.model_validate(answer, strict=True)
@@ -495,11 +495,11 @@ def _verdict(answer: Any) -> Any:
 
 
 def _check_defaults(tool: str, params: Mapping[str, Any]) -> None:
-    """Refuse default parameters that cannot be made, because they ask for arguments themselves."""
+    """Raise `ConfigError` for callable default parameters that require arguments."""
     for name, made in params.items():
         try:
             parameters = inspect.signature(made).parameters.values() if callable(made) else ()
-        except (TypeError, ValueError):  # of a builtin, Python may not know
+        except (TypeError, ValueError):  # Python may not know a builtin's parameters
             continue
         needed = [
             p.name for p in parameters if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}
@@ -512,7 +512,7 @@ def _check_defaults(tool: str, params: Mapping[str, Any]) -> None:
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler with a gated function inside of it that waits told apart from one that failed."""
+    """Wrap a handler so that a nested gated function that waits is distinguished from a failure."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -540,7 +540,7 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checked_name(name: str) -> str:
-    """Return a name that every provider takes for a tool, and that a path may hold; raises `ConfigError` for others."""
+    """Return the name if every provider accepts it for a tool and it is valid in a path; else raise `ConfigError`."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"name= takes 1 to 64 letters, digits, '_' or '-', not {name!r}")
     return name

@@ -1,9 +1,9 @@
-"""One step of a run, first or resumed, streamed or collected, free or gated.
+"""Executes one step of a run: first or resumed, streamed or collected, gated or not.
 
-A step is a runnable at a place. If the run's history says that it ended, its value, its error or its denial is given
-once more. If it waits, the request decides what becomes of it, and no rule, prompt or default is asked a second time.
-Otherwise it begins. What the gate records of a call is saved in one transaction with the step. Gated functions that a
-handler calls by itself are kept as well (`NestedCalls`): a handler that runs again gets what they returned.
+A step is a runnable at a place. If the run's history has its end, its value, error or denial is returned again. If it
+waits, its request decides, and no rule, prompt or default is evaluated a second time. Otherwise it starts. The gate's
+record of a call is saved in one transaction with the step. Gated functions that a handler calls itself are recorded
+too (`NestedCalls`), so that a handler that runs again gets their results.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ _REASONS = {
     errors.StartRefusedError: None,
     errors.RunBusyError: None,
 }
-"""The reason that a run gives where one of these stops it; the first that fits."""
+"""The reason of a run that one of these exceptions stops; the first match is used."""
 
 call_limit: ContextVar[Callable[[str], AbstractAsyncContextManager[None]] | None] = ContextVar(
     "sayso_call_limit", default=None
 )
-"""How the worker in whose hands a run is gives a place to a call of a tool, by its name."""
+"""The worker's function that waits for a slot for a tool call, by the tool's name."""
 
 
 async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
-    """Take one step, and return its value.
+    """Execute one step, and return its value.
 
     Raises:
-        Denied: A person or a rule said no.
-        Failed: The handler, or its input, is at fault.
+        Denied: A person or a rule refused the call.
+        Failed: The handler failed, or its input is invalid.
         Halt: The run stops here.
     """
     known = step.history.known.get(step.place)
@@ -97,7 +97,7 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
             raise
         except (Denied, Failed) as fault:
             status, error = end_of(fault)
-            if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside of the handler
+            if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside the handler
                 fault.partial = ended_output("approval_denied", None, fault.message)
             await _save_end(step, status, error, value=fault.partial)
             step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
@@ -110,7 +110,7 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
 
 
 async def _save_end(step: StepContext, status: RunStatus, error: Body | None = None, *, value: Any = None) -> None:
-    """Note and save how a step ended; the gate may have done it with the outcome, and the run saves its own end."""
+    """Record and save a step's end, unless the gate saved it with the outcome, or it is the run's own end."""
     if "status" not in step.history.known.get(step.place, ()):
         live = None if value is None else live_value(value, step.runnable.function)
         step.history.put(step.place, step.record(status, value=live, error=error))
@@ -119,13 +119,13 @@ async def _save_end(step: StepContext, status: RunStatus, error: Body | None = N
 
 
 def _repeated(step: StepContext, known: Body) -> Any:
-    """Return the value of a step that has ended, or raise its end once more."""
+    """Return the value of a step that has ended, or raise its error again."""
     step.metadata = known.get("metadata") or {}
     status: Body = known["status"]
     error: Body = known.get("error") or {}
     stored, value = known.get("value"), None
     if isinstance(stored, Deferred):
-        value = stored.value  # it ended in this very attempt
+        value = stored.value  # it ended in this attempt
     elif stored and "form" in stored:
         value = decoded_value(stored["form"], step.runnable.function)
     elif stored:
@@ -145,10 +145,10 @@ def _repeated(step: StepContext, known: Body) -> Any:
 
 
 async def _confirmed(step: StepContext, known: Body) -> Body:
-    """Return what is known of a step that ended, as far as its request bears it out; else what the request says.
+    """Return the recorded end of a step if its request confirms it, or else the end according to the request.
 
     Raises:
-        Halt: The call had to be approved, and there is no request that was.
+        Halt: The call needed an approval, and there is no approved request.
     """
     runnable, history = step.runnable, step.history
     if runnable.is_free or step.place not in history.from_store or known["status"]["code"] != "success":
@@ -161,7 +161,7 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
     if request is not None and request.state is State.DONE:
         return known
     if request is not None and request.state in {State.REJECTED, State.FEEDBACK} and runnable.on_reject != "raise":
-        return known  # the value is what the author gives for a no
+        return known  # the value that `on_reject` gave for the refusal
     if request is not None and (request.holds or request.state is State.FAILED):
         body = {"waits": request.id, "path": step.path, "name": runnable.name}
         history.put(step.place, body)
@@ -169,11 +169,11 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
     if gate.holds_all:
         text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
         raise Halt("error", None, text, error={"type": "AlteredRequestError", "message": text})
-    return known  # its rule let it pass
+    return known  # its rule allowed it
 
 
 async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None) -> Any:
-    """Run the handler, through its gate where it has one; `waits` is the request that the step already waits for."""
+    """Run the handler, through its gate if it has one; `waits` is the request for which the step already waits."""
     runnable, history = step.runnable, step.history
     try:
         with scope.entered(history.run_id) as here:
@@ -210,7 +210,7 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
 
 
 async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
-    """Return the default parameters of this call: those of the history, else made now, and noted where it matters."""
+    """Return this call's default parameters from the history, or create them and record them if needed."""
     runnable, place = step.runnable, f"{step.place}="
     if not runnable.makes_defaults:
         return await adrive(runnable.defaults(given))
@@ -223,7 +223,7 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
 
 
 def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
-    """Go on with a call that waited, as its request says; no rule, prompt or default is asked a second time."""
+    """Continue a call that waited, according to its request; no rule, prompt or default is evaluated again."""
     store, known = step.history.store, step.attempt.approved.pop(request_id, None)
     request: Request = (yield StoreCall(store.settle, request_id)) if known is None else known
     step.must_own(request, step.place)
@@ -238,11 +238,11 @@ def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
 
 
 def _gated(step: StepContext, arguments: Body | None, request: Request | None = None) -> Effects[Any]:
-    """Take a call through its gate."""
+    """Make a call through its gate."""
     gate, caller = step.runnable.gate, _StepCaller(step)
     try:
         attempt = yield from gated_call(gate, step.history.store, arguments, step.occasion, caller, request)
-    except Denied as no:  # by a person or the rule; a no that the handler met is in the attempt
+    except Denied as no:  # by a person or the rule; a refusal inside the handler is in the attempt
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise
         try:
@@ -253,12 +253,12 @@ def _gated(step: StepContext, arguments: Body | None, request: Request | None = 
 
 
 class _StepCaller(Caller):
-    """A step of a run, which ends the run paused where it must wait, and is saved together with its call.
+    """A step as the caller of a gated call: it pauses the run instead of waiting, and is saved together with its call.
 
-    `is_late` says that what is asked is asked anew, because an earlier request or its decision has expired.
+    `is_late` is True if the request replaces an earlier one that has expired, or whose decision has.
     """
 
-    finds = False  # the run's history names its request, and the store finds one that the history does not know
+    finds = False  # the history names its request, and the store finds one that the history does not have
 
     is_late = False
 
@@ -277,11 +277,11 @@ class _StepCaller(Caller):
         yield history.quiet()
         with history.checkpoint((step.place, waits), RunState.PAUSED if step.is_alone else None) as checkpoint:
             met = yield from open_request(store, request, checkpoint.update)
-            # A person's approval may be younger than the asking, which then has handed the run back.
+            # A person may have approved after the request was recorded, which had already released the run.
             checkpoint.saved(met.id, is_approved=met.decision is not None and met.decision.under is not None)
         if self.is_late:
             step.attempt.notes[met.id] = note
-        if history.is_released:  # whoever takes the run goes on with it, also where this was decided by now
+        if history.is_released:  # whoever takes the run continues it, even if this is decided by now
             raise _held(step, met)
         return met
 
@@ -310,13 +310,13 @@ class _StepCaller(Caller):
 
     def saving(self, attempt: Attempt) -> RunUpdate | None:
         if attempt.is_ambiguous:
-            return None  # it has no end yet: a person, or `verify=`, finds out
+            return None  # it has no outcome yet: a person or `verify=` determines it
         step, history = self._step, self._step.history
         try:
             value, (status, error) = _unwrapped(step, attempt), (_SUCCESS, None)
         except (Denied, Failed) as fault:
             value, (status, error) = fault.partial, end_of(fault)
-        except BaseException:  # noqa: BLE001  it waits, or was broken off: it has not ended
+        except BaseException:  # noqa: BLE001  it waits or was interrupted, so it has not ended
             return None
         live = None if value is None and status is not _SUCCESS else live_value(value, step.runnable.function)
         history.put(step.place, step.record(status, value=live, error=error))
@@ -328,16 +328,16 @@ class _StepCaller(Caller):
             self._checkpoint.saved()
 
     def close(self) -> None:
-        """Give back what was to be saved with an outcome that was not recorded."""
+        """Release the steps that were to be saved with an outcome that was not recorded."""
         if self._checkpoint is not None:
             self._checkpoint.release()
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
         step = self._step
         if isinstance(attempt.raised, (Suspended, *step.runnable.gate.suspends)):
-            return  # it has not ended, and its approval is for going on
+            return  # it has not ended, and its approval stays valid to continue
         if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
-            # Its end stands in the history, and nothing starts it again: its approval is not left open.
+            # Its end is in the history and nothing starts it again, so withdraw its approval.
             store = step.history.store
             yield StoreCall(store.withdraw, request.id, scope.requester(), "it has ended")
         step.count("approvals:approved")
@@ -346,7 +346,7 @@ class _StepCaller(Caller):
 
 
 def _failed_before(request: Request) -> Failed:
-    """Return how a call failed that was made before."""
+    """Return the failure of a call that was made before."""
     execution = request.execution
     if execution is None or execution.error is None:
         return Failed("Error", "the call failed")
@@ -357,7 +357,7 @@ def _failed_before(request: Request) -> Failed:
 
 
 def _note_request(step: StepContext, request: Request, shown: Body | None = None) -> Request:
-    """Keep for the record what was asked and decided: the arguments as they are shown, who decided, what changed."""
+    """Record what was asked and decided: the masked arguments, the reviewer and the changes."""
     approval = approval_note(request, shown)
     gate = step.runnable.gate
     step.begin(lambda: canonical.decode(request.effective.form, gate.schema.classes), approval["input"])
@@ -399,13 +399,13 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             return attempt.value
         case Denied() | Failed() as settled:
             raise settled
-        case signals.ConfirmationCancelled() as ended:  # of a function that the handler called
+        case signals.ConfirmationCancelled() as ended:  # from a function that the handler called
             step.attempt.check_going()
             output = ended_output("cancelled", ended.confirmation_id, ended.message)
             raise Halt("cancelled", "cancelled", ended.message, output=output)
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
-        case errors.OutcomeUnknownError() as unknown:  # of a function that the handler called, here and below
+        case errors.OutcomeUnknownError() as unknown:  # from a function that the handler called, here and below
             raise unknown
         case error if isinstance(error, step.runnable.gate.suspends):
             message = f"{step.path} stopped for its framework ({type(error).__name__}); resume the run to go on"
@@ -426,7 +426,7 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
     return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)
 
 
-# -- what a handler calls by itself ------------------------------------------------------------------------------------
+# -- nested calls of a handler -----------------------------------------------------------------------------------------
 
 
 class NestedCalls:
@@ -437,7 +437,7 @@ class NestedCalls:
         self._seen: Counter[str] = Counter()
 
     def recall(self, gate: Gate, store: ProgramStore, arguments: Mapping[str, Any]) -> _NestedCall | None:
-        """Return what is known of this call; None where the run cannot keep it."""
+        """Return the record of this call; None if the run cannot store it."""
         history = self._step.history
         if store is not history.store:
             return None
@@ -453,7 +453,7 @@ class NestedCalls:
 
 
 class _NestedCall:
-    """One gated call inside of a handler; `known` is what it gave in an earlier pass, None where it has to be made."""
+    """A gated call inside a handler; `known` is its result from an earlier pass, or None if it must be made."""
 
     def __init__(self, step: StepContext, place: str, gate: Gate, digest: str) -> None:
         self._history, self._place, self._function = step.history, place, gate.function
@@ -466,7 +466,7 @@ class _NestedCall:
         if body is None:
             if len(made) <= noted:
                 return None
-            # One more was made than was noted: by a thread that went on when its run had been handed back.
+            # More calls were made than recorded, by a thread that continued after its run was released.
             value = result_shown(made[noted])
             history.put(self._place, {"value": live_value(value, self._function)})
             return Attempt(value, None)
@@ -479,16 +479,16 @@ class _NestedCall:
         return Attempt(decoded_value(stored_value["form"], self._function), None) if "form" in stored_value else None
 
     def is_over(self, request: Request) -> bool:
-        """Say whether the resolution that approved it was given until an instant that has come."""
+        """Return whether the resolution that approved it has expired."""
         return self._history.is_over(request.id)
 
     def snapshot(self, attempt: Attempt) -> RunUpdate | None:
-        """Note what it gave; return what is to be saved with its outcome. What failed is asked anew."""
+        """Record its result, and return the update to save with its outcome. A failed call is asked again."""
         if attempt.raised is not None:
             return None
         value = attempt.value
         self._history.put(self._place, {"value": None if value is None else live_value(value, self._function)})
         if not self._history.is_stored:
             return None
-        with self._history.checkpoint() as checkpoint:  # nobody says whether it is saved: the next one has it as well
+        with self._history.checkpoint() as checkpoint:  # not reported whether it was saved, so the next includes it
             return checkpoint.update

@@ -1,14 +1,14 @@
-"""What a run tells while it goes on, and how a step of it ends without a value.
+"""The events of a run, and the exceptions with which a step ends without a value.
 
-The events are pydantic models with the names and fields of seed 002; `parse_event` reads back what `model_dump_json`
-wrote. What they carry of a call's arguments is masked. Events about what waits are made of the request alone, so that a
-loaded run, a repeated event and the first one are the same.
+The events are pydantic models with the names and fields of seed 002; `parse_event` parses the result of
+`model_dump_json`. Arguments in events are masked. Events about waiting requests are created only from the request, so a
+loaded run, a repeated event and the first event are the same.
 
-    Halt      the whole run stops here, for now or for good: a person must decide, somebody else has it, a rule failed
-    Denied    this call is not made: a person or a rule said no; its caller may go on
-    Failed    this call was made and ended with an error; its caller may go on
+    Halt      the whole run stops, for now or for good: a person must decide, another process has it, a rule failed
+    Denied    this call is not made, because a person or a rule refused it; its caller can continue
+    Failed    this call was made and ended with an error; its caller can continue
 
-These three are raised from step to step inside `sayso.runs` and never reach a program: a run's end is in its output.
+These three are raised between steps inside `sayso.runs` and never reach a program, whose result is the run's output.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _LONGEST_INT = 10**LIMIT_DIGITS
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON values, for events and models; what has no such form as its `str`. Never raises."""
+    """Convert a value to plain JSON for events and models; values without a JSON form become `str`. Never raises."""
     if isinstance(value, str):
         return storable(value)
     if value is None or isinstance(value, int):
         return _fit(value)
     from pydantic_core import to_jsonable_python
 
-    for mode in ("utf8", "base64"):  # bytes that are no text have a form, too
-        with suppress(Exception):  # user code is asked for its words, and what nests too deeply has no form at all
+    for mode in ("utf8", "base64"):  # base64 for bytes that are not text
+        with suppress(Exception):  # from user code in a value, or for a value that is nested too deeply
             return _fit(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True))
     return f"<{type(value).__name__} without a form as JSON>"
 
 
 def _fit(tree: Any) -> Any:
-    """Return JSON values with text where JSON has no number, and without what no file takes."""
+    """Replace numbers that JSON lacks by text, and remove characters that cannot be encoded."""
     match tree:
         case str():
             return storable(tree)
         case float() if not isfinite(tree):
             return "NaN" if isnan(tree) else "Infinity" if tree > 0 else "-Infinity"
-        case int() if abs(tree) >= _LONGEST_INT:  # Python refuses to write one down
+        case int() if abs(tree) >= _LONGEST_INT:  # Python refuses to format it
             return "<int without a form as JSON>"
         case list():
             return [_fit(item) for item in cast("list[Any]", tree)]
@@ -70,9 +70,9 @@ class RunStatus(BaseModel):
     Attributes:
         code: `success`, `error` or `cancelled`; a run that waits for a person is `cancelled` and can be resumed.
         reason: `approval_required`, `input_required`, `approval_denied`, `approval_already_claimed`, `cancelled`,
-            `approval_policy_error`; beside them, which the face does not know: `outcome_unknown`, `run_changed`,
+            `approval_policy_error`; and, in addition to the approval API: `outcome_unknown`, `run_changed`,
             `input_changed`, and `store_failed`, after which the run can be resumed.
-        message: The same in a sentence.
+        message: The same as a sentence.
     """
 
     code: Literal["success", "error", "cancelled"]
@@ -81,7 +81,7 @@ class RunStatus(BaseModel):
 
 
 class _Event(BaseModel):
-    # Exporters and browsers may add what they like; what is not known is not kept.
+    # Exporters and browsers may add fields; unknown ones are dropped.
     model_config = ConfigDict(extra="ignore", ser_json_inf_nan="strings")
 
     run_id: str
@@ -89,13 +89,13 @@ class _Event(BaseModel):
 
 
 class StartEvent(_Event):
-    """A runnable begins. `run_id`, `path` and, in JSON, `type` are in every event.
+    """A runnable starts. Every event has `run_id`, `path` and, in JSON, `type`.
 
     Attributes:
-        run_id: Of the outermost run; give it back as `parent_id` to go on.
-        path: Names from the outermost runnable down to this one, joined by dots.
+        run_id: The id of the outermost run; pass it as `parent_id` to continue the run.
+        path: The names from the outermost runnable down to this one, joined by dots.
         runnable_type: `Tool`, `Agent`, `Workflow`, `function`.
-        t0: When, in Unix milliseconds.
+        t0: The time, in Unix milliseconds.
     """
 
     type: Literal["START"] = "START"
@@ -104,10 +104,10 @@ class StartEvent(_Event):
 
 
 class DeltaEvent(_Event):
-    """A piece of a model's text, as it streams.
+    """A piece of a model's streamed text.
 
     Attributes:
-        text: What came since the last one.
+        text: The text since the last piece.
     """
 
     type: Literal["DELTA"] = "DELTA"
@@ -127,16 +127,16 @@ class ApprovalEvent(_Waiting):
     """A call waits for a person.
 
     Attributes:
-        approval_id: Id of the request; decide by it, through any channel.
-        runnable_path, runnable_name, runnable_type: What is about to run.
-        tool_call_id: The model provider's id of the call: a label.
-        input: The arguments, masked.
-        input_schema: JSON Schema of the arguments.
-        prompt, description: For the reviewer.
-        kind, ui: How a front end may draw it; `ui` is made of the masked arguments.
+        approval_id: The id of the request, with which it can be decided through any channel.
+        runnable_path, runnable_name, runnable_type: The runnable that would run.
+        tool_call_id: The model provider's id of the call, as a label.
+        input: The masked arguments.
+        input_schema: The JSON Schema of the arguments.
+        prompt, description: Texts for the reviewer.
+        kind, ui: Hints for a front end; `ui` is derived from the masked arguments.
         t0: When it was asked, in Unix milliseconds.
-        metadata: Under `approval`: `expired` is True where an earlier decision or request ran out of time, `refused`
-            says why a decision was not taken.
+        metadata: Under `approval`, `expired` is True if an earlier decision or request has expired, and `refused` says
+            why a decision was refused.
     """
 
     type: Literal["APPROVAL"] = "APPROVAL"
@@ -160,10 +160,10 @@ class InteractionEvent(_Waiting):
     """A handler asks a person for a value.
 
     Attributes:
-        interaction_id: Id of the request; answer by it.
-        kind: How a front end may draw it: `suspend`, `ask_user`, `confirm`, …
-        payload: What the handler gave.
-        response_schema: JSON Schema that the answer is held to; None where anything goes.
+        interaction_id: The id of the request, with which it can be answered.
+        kind: A hint for a front end: `suspend`, `ask_user`, `confirm`, …
+        payload: The data from the handler.
+        response_schema: The JSON Schema that the answer must match; None for any answer.
         runnable_path, runnable_name, runnable_type, tool_call_id, t0, metadata: As in `ApprovalEvent`.
     """
 
@@ -182,19 +182,19 @@ class InteractionEvent(_Waiting):
 
 
 class OutputEvent(_Event):
-    """A runnable ended, or pauses.
+    """A runnable has ended or paused.
 
     Attributes:
         runnable_type: `Tool`, `Agent`, `Workflow`.
-        input: Its input, masked.
+        input: The masked input.
         status: How it ended: `code`, `reason` and `message`.
-        output: What it returned; in JSON as plain values. An agent's is a `str` with `collect_text()`. Of a run that
-            waits, or was cancelled, a dict: `approval_id` (or `suspension_id`), `status`, and `prompt` or `reason`.
-        error: `type` and `message`, for `error`.
-        t0, t1: From when to when, in Unix milliseconds.
-        usage: Counters of this run since it was called, those of nested runs added: tokens, `approvals:…`.
-        metadata: On the outermost one, `pending_approvals` and `pending_interactions`: the events' fields as dicts.
-            Under `approval`, of a held call: `id`, `input`, `effective_input` if it was changed, and the `resolution`.
+        output: The return value; in JSON as plain values. An agent's is a `str` with `collect_text()`. For a run that
+            waits or was cancelled, a dict with `approval_id` (or `suspension_id`), `status`, and `prompt` or `reason`.
+        error: The `type` and `message` of an error.
+        t0, t1: The start and end, in Unix milliseconds.
+        usage: Counters of this call of the run, including nested runs: tokens, `approvals:…`.
+        metadata: On the outermost event, `pending_approvals` and `pending_interactions`: the events' fields as dicts.
+            For a held call, `approval` has `id`, `input`, `effective_input` if it was changed, and `resolution`.
     """
 
     type: Literal["OUTPUT"] = "OUTPUT"
@@ -211,7 +211,7 @@ class OutputEvent(_Event):
     @field_validator("output")
     @classmethod
     def _readable(cls, output: Any, info: ValidationInfo) -> Any:
-        """Let an agent's output be read as a message, which it is elsewhere."""
+        """Let an agent's output be used like a message, which it is in other libraries."""
         return Text(output) if type(output) is str and info.data.get("runnable_type") == "Agent" else output
 
     @property
@@ -234,10 +234,10 @@ _reader: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="
 
 
 def parse_event(text: str | bytes | dict[str, Any]) -> Event:
-    """Return the event that JSON text, or the dict it stands for, tells.
+    """Parse an event from JSON text, or from the parsed dict.
 
     Raises:
-        pydantic.ValidationError: It is no event.
+        pydantic.ValidationError: It is not an event.
     """
     return _reader.validate_python(text) if isinstance(text, dict) else _reader.validate_json(text)
 
@@ -248,11 +248,11 @@ def event_of(
     """Return the event for a request that waits.
 
     Args:
-        note: What there is to say about it this time.
-        path: Of the handler that made the call, where the call does not know.
+        note: Notes for this emission.
+        path: The path of the handler that made the call, if the call does not have it.
     """
     facts, is_call = request.context or {}, request.kind == "call"
-    name = request.call.name if is_call else "ask"  # what asked outside of a runnable's own call
+    name = request.call.name if is_call else "ask"  # the default outside a runnable's own call
     path = path or facts.get("path") or name
     metadata = {"expired": False, **(note or {})}
     place: dict[str, Any] = {
@@ -282,15 +282,15 @@ def _json_schema(text: str) -> str:
 
 
 def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
-    """Return the event's fields as they stand in a list of what is pending: JSON values."""
+    """Return the event's fields as JSON values, for a list of pending events."""
     return event.model_dump(mode="json", exclude={"type"})
 
 
 def approval_note(request: Request, shown: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what is said of a held call under `metadata["approval"]`: what is asked, as people may see it.
+    """Return the content of `metadata["approval"]` for a held call, with masked arguments.
 
     Args:
-        shown: Its arguments as people may see them, where the caller has them already.
+        shown: The masked arguments, if the caller already has them.
     """
     facts, shown = request.context or {}, request.effective.arguments if shown is None else shown
     fields = {
@@ -307,12 +307,12 @@ def approval_note(request: Request, shown: dict[str, Any] | None = None) -> dict
 
 
 def ended_output(status: str, approval_id: str | None, reason: str | None = None) -> dict[str, Any]:
-    """Return what a cancelled call gives instead of a value."""
+    """Return the output of a cancelled call."""
     return {"approval_id": approval_id, "status": status, "reason": reason}
 
 
 def waiting_output(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
-    """Return what a call gives instead of a value while it waits for this."""
+    """Return the output of a call while it waits for this event."""
     if isinstance(event, ApprovalEvent):
         return {"approval_id": event.approval_id, "status": "approval_required", "prompt": event.prompt}
     fields = {"kind": event.kind, "payload": event.payload}
@@ -320,7 +320,7 @@ def waiting_output(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:
 
 
 def resolution_of(request: Request) -> dict[str, Any]:
-    """Return what was decided, in the words of the approval face, for the record: who, when, why."""
+    """Return the decision for the record (who, when, why), with the names of the approval API."""
     decision = request.decision
     if decision is None:
         return {}
@@ -338,7 +338,7 @@ def resolution_of(request: Request) -> dict[str, Any]:
     }
 
 
-# Of several that stop in one turn the first of these is the run's reason.
+# If several calls stop in one turn, the first of these reasons is the run's.
 _ORDER = (
     "cancelled",
     "approval_policy_error",
@@ -359,10 +359,10 @@ class Halt(Suspended):
     """The run stops here.
 
     Attributes:
-        status: What it will say.
-        error: `type` and `message` of the error behind it, if any.
-        output: What the run gives instead of a value (see `ended_output`).
-        event: What a person is asked, where that is why it stops.
+        status: The status of the run.
+        error: The `type` and `message` of the underlying error, if any.
+        output: The output of the run (see `ended_output`).
+        event: The event that waits for a person, if that is why the run stops.
     """
 
     def __init__(
@@ -377,13 +377,13 @@ class Halt(Suspended):
 
 
 class Denied(Exception):
-    """A person or a rule said no to this call.
+    """A person or a rule refused this call.
 
     Attributes:
-        message: What was said, in a sentence.
-        is_feedback: Sent back with words: the same call with changes may be what the person wants.
-        signal: What a call outside of a run would raise, where the no is to this very call.
-        partial: What there is of a value all the same.
+        message: The refusal, as a sentence.
+        is_feedback: Whether it was sent back with feedback, so a changed call may be accepted.
+        signal: The exception that a call outside a run would raise, if this call itself was refused.
+        partial: A partial value, if there is one.
     """
 
     def __init__(
@@ -398,10 +398,10 @@ class Failed(Exception):
     """A call ended with an error.
 
     Attributes:
-        kind: The error's type.
-        message: Its message, secrets masked.
-        raised: The error itself, where it was raised in this process.
-        partial: What there is of a value all the same.
+        kind: The type of the error.
+        message: Its message, with secrets masked.
+        raised: The exception, if it was raised in this process.
+        partial: A partial value, if there is one.
     """
 
     def __init__(self, kind: str, message: str, raised: BaseException | None = None) -> None:
@@ -413,7 +413,7 @@ class Failed(Exception):
 
 
 def end_of(fault: Denied | Failed) -> tuple[RunStatus, dict[str, Any]]:
-    """Return what is said of a call that ended so: the status, and what the record adds to it."""
+    """Return the status and the recorded error of a call that ended with this fault."""
     if isinstance(fault, Denied):
         status = RunStatus(code="cancelled", reason="approval_denied", message=fault.message)
         return status, {"feedback": fault.is_feedback}
@@ -421,12 +421,12 @@ def end_of(fault: Denied | Failed) -> tuple[RunStatus, dict[str, Any]]:
 
 
 def most_urgent(halts: Iterable[Halt]) -> Halt:
-    """Return the one that speaks for all."""
+    """Return the `Halt` whose reason takes precedence."""
     return min(halts, key=lambda halt: _ORDER.index(halt.status.reason))
 
 
 class QuestionAsked(Suspended):
-    """The handler asks a person, and nobody has answered yet."""
+    """The handler asks a person who has not answered yet."""
 
     def __init__(self, number: int, payload: dict[str, Any], kind: str, schema: dict[str, Any] | None) -> None:
         super().__init__(kind)

@@ -1,4 +1,4 @@
-"""`load_run`: what a store knows of a run, without the program's code: its spans, what waits, what was decided."""
+"""`load_run`: reads a run from a store without the program's code: its spans, pending requests and decisions."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "
 
 @dataclass(frozen=True)
 class Span:
-    """One runnable at work, as far as it got.
+    """One call of a runnable in a run.
 
     Attributes:
-        place: Where in the run; a span's own calls stand below it, joined by `/`.
-        path: Names from the outermost runnable down.
-        name, type: The runnable.
+        place: The position in the run; a span's own calls have places below it, joined by `/`.
+        path: The names from the outermost runnable down.
+        name, type: The name and type of the runnable.
         t0, t1: Unix milliseconds; `t1` is None while it waits.
-        status: `code`, and where there are any `reason` and `message`; `waiting` while a person must
-            decide, `decided` when one has and the run has not gone on.
-        input: The arguments as people may see them.
-        output: What it gave, as plain JSON values, secrets masked by their names.
-        error: `type` and `message`.
-        usage: Its counters.
-        metadata: `approval` holds the request's id, the effective input and the resolution.
+        status: `code`, and optionally `reason` and `message`; `waiting` while a person must decide, `decided` after a
+            person has decided and before the run continues.
+        input: The masked arguments.
+        output: The result as plain JSON values, with secrets masked by name.
+        error: The `type` and `message` of an error.
+        usage: The counters.
+        metadata: `approval` has the request's id, the effective input and the resolution.
     """
 
     place: str
@@ -65,28 +65,28 @@ class Span:
 
 
 class LoadedRun:
-    """A run as the store knows it.
+    """A run as it is in the store.
 
     Attributes:
         record: Its id, name, state and times.
-        spans: In the order in which they ended; those that wait last.
+        spans: Its spans in the order in which they ended; waiting ones are last.
     """
 
     def __init__(self, record: RunRecord, known: dict[str, Body], store: Store) -> None:
         self.record = record
         self._store = store
-        # Not the steps themselves: they hold the real arguments.
+        # Not the steps themselves, which have the unmasked arguments.
         self._open = [(body["waits"], body["path"], body.get("note")) for body in known.values() if "waits" in body]
         self.spans = tuple(self._spans(known))
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
+        """The id of the run."""
         return self.record.id
 
     @property
     def status(self) -> RunStatus | None:
-        """How it ended, or what it waits for; None while a process has its lease, and after it was broken off."""
+        """The end of the run, or what it waits for; None while a process holds its lease, and after an interruption."""
         ended = self._ended
         if ended is not None:
             return RunStatus(**ended.status)
@@ -97,7 +97,7 @@ class LoadedRun:
 
     @property
     def output(self) -> Any:
-        """What it gave, as `OutputEvent.output` in plain JSON values; None where `status` is."""
+        """The value of `OutputEvent.output` as plain JSON values; None if `status` is None."""
         ended = self._ended
         if ended is not None:
             is_text = ended.type == "Agent" and isinstance(ended.output, str)
@@ -120,7 +120,7 @@ class LoadedRun:
         return [entry_of(event) for event in self._events("question")]
 
     def _events(self, kind: str) -> list[ApprovalEvent | InteractionEvent]:
-        """Return what waits for a person, as events."""
+        """Return the events of requests that wait for a person."""
         return [
             event_of(request, note, path)
             for request, path, note in self._waiting()
@@ -128,7 +128,7 @@ class LoadedRun:
         ]
 
     def _waiting(self) -> Iterator[tuple[Request, str, Body | None]]:
-        """Yield what the run has not gone on from: waiting, under way, or decided."""
+        """Yield the requests after which the run has not continued: pending, running or decided."""
         for request_id, path, note in self._open:
             with suppress(RequestNotFoundError):
                 yield self._store.settle(request_id), path, note
@@ -156,7 +156,7 @@ class LoadedRun:
 
 
 def _pause_of(request: Request) -> RunStatus:
-    """Return what a run says that has not gone on from this request."""
+    """Return the status of a run that has not continued after this request."""
     is_call, text = request.kind == "call", f"{request.id} is {request.state.value}"
     match request.state:
         case State.UNKNOWN:
@@ -187,13 +187,13 @@ def _shown(stored: dict[str, Any] | None) -> Any:
 
 
 def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider: Any = None) -> LoadedRun:
-    """Return what the store knows of a run; the program's code is not needed.
+    """Load a run from the store, without the program's code.
 
-    A run is there from when it first waited for a person.
+    The store has a run once it has first waited for a person.
 
     Args:
-        run_id: Its id, as events give it.
-        store: Where it lives, instead of the configured store; `tracing_provider` is another name of it.
+        run_id: The id of the run, as in events.
+        store: The store to use instead of the configured one; `tracing_provider` is an alias.
 
     Raises:
         RunNotFoundError: There is no such run.

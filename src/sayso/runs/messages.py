@@ -25,13 +25,13 @@ Message = dict[str, Any]
 
 
 class ModelError(SaysoError):
-    """A model gave no reply that can be used. Nothing that it asked for in this turn was run.
+    """A model gave no usable reply. No call of this turn was run.
 
     Attributes:
-        model: Its name.
-        reason: What happened.
-        status: The HTTP status, where the provider gave one.
-        retry_after: Seconds that the provider asked to wait, where it said so.
+        model: The name of the model.
+        reason: The cause, as a text.
+        status: The HTTP status, if the provider sent one.
+        retry_after: The seconds to wait, if the provider stated them.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class ModelCall:
     """A tool call that a model asks for.
 
     Attributes:
-        id: The provider's label for it; the result goes back under the same one.
-        arguments: JSON values by name; empty where there is a problem.
-        problem: Why the arguments cannot be read, for the model to mend; None where they can.
+        id: The provider's id of the call, which the result repeats.
+        arguments: JSON values by name; empty if there is a problem.
+        problem: Why the arguments are invalid, for the model to correct; None if they are valid.
     """
 
     id: str
@@ -60,12 +60,12 @@ class ModelCall:
     problem: str | None = None
 
     def result(self, text: str, *, is_error: bool = False, approval: Mapping[str, Any] | None = None) -> Message:
-        """Return the message that answers this call; without half characters, which no provider takes.
+        """Return the message with this call's result, without lone surrogates, which no provider accepts.
 
         Args:
-            text: What it gave, or why it gave nothing.
-            is_error: Whether it gave nothing.
-            approval: What the record says of its request; what a person wrote or changed stands above the text.
+            text: The result or the error.
+            is_error: Whether the call gave no result.
+            approval: The record of its request; a person's comments and changes are put above the text.
         """
         content = storable(_above_result(approval) + text)
         return {"role": "tool", "tool_call_id": self.id, "name": self.name, "content": content, "is_error": is_error}
@@ -73,12 +73,12 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said in one turn.
+    """A model's reply in one turn.
 
     Attributes:
-        usage: Counters: `turns`, and from providers `tokens:input`, `tokens:output`, and `tokens:cached` (the part of
+        usage: Counters: `turns`, and from providers `tokens:input`, `tokens:output` and `tokens:cached` (the part of
             the input that came from the provider's cache).
-        provider: What the adapter needs in order to hand the provider its own message back unchanged, as JSON.
+        provider: JSON with which the adapter can return the provider's own message unchanged.
     """
 
     text: str = ""
@@ -88,7 +88,7 @@ class Reply:
 
     @property
     def message(self) -> Message:
-        """The reply as a message of the history, fresh each time."""
+        """The reply as a message of the history; each access creates a new one."""
         calls = [{"id": call.id, "name": call.name, "arguments": deepcopy(call.arguments)} for call in self.calls]
         message: Message = {"role": "assistant", "content": self.text, "tool_calls": calls}
         return message if self.provider is None else {**message, "provider": deepcopy(self.provider)}
@@ -96,32 +96,32 @@ class Reply:
 
 @runtime_checkable
 class Model(Protocol):
-    """What an agent asks. Whoever implements it need not know sayso's stores, gates or runs."""
+    """A model that an agent can ask. Implementations need not know stores, gates or runs."""
 
     def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncIterator[str | Reply]:
-        """Yield text as it streams, and at last one `Reply`, whose text is all that was streamed.
+        """Yield text as it streams, and finally one `Reply` whose text is all the streamed text.
 
-        The caller closes the iterator if it stops early; neither list is changed.
+        The caller closes the iterator if it stops early. Implementations must not modify either list.
 
         Args:
-            messages: The history, oldest first, in the form that the module's docstring gives.
-            tools: `name`, `description` and `parameters` (a JSON Schema) of each tool that may be called.
+            messages: The history, oldest first, in the form that the module's docstring describes.
+            tools: The `name`, `description` and `parameters` (a JSON Schema) of each tool that may be called.
 
         Raises:
-            ModelError: There is no reply, or it broke off.
+            ModelError: There is no reply, or it was interrupted.
         """
         ...
 
 
 def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply:
-    """Return the reply that a function or a script means.
+    """Convert the result of a function or script to a reply.
 
     Args:
-        given: Text; a `Reply`; a call or a list of calls; or a mapping with `text`, `calls`, `usage` (each may be
-            missing). A call is a `ModelCall`, a pair of name and arguments, or a mapping with `name`, `arguments` and
-            maybe `id`, and its arguments are a mapping or JSON text.
-        messages: The history that it answers; calls without an id get one that is new in it.
-        model: Who gave it, for the error.
+        given: Text; a `Reply`; a call or a list of calls; or a mapping with the optional items `text`, `calls` and
+            `usage`. A call is a `ModelCall`, a pair of name and arguments, or a mapping with `name`, `arguments` and
+            optionally `id`. Arguments are a mapping or JSON text.
+        messages: The history that it answers; calls without an id get one that is new in the history.
+        model: The model's name, for errors.
 
     Raises:
         ModelError: It is none of these.
@@ -160,15 +160,15 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
 async def reply_to(
     model: Model, name: str, messages: list[Message], tools: list[dict[str, Any]], on_text: Callable[[str], None]
 ) -> Reply:
-    """Ask a model once and return its reply, after looking at it: an adapter may be somebody else's.
+    """Ask a model once and return its reply, which is validated because adapters can be third-party code.
 
     Args:
-        name: How errors name it.
+        name: The model's name, for errors.
         messages, tools: As for `Model.turn`.
-        on_text: Gets each piece of text as it comes.
+        on_text: Called with each piece of text as it arrives.
 
     Raises:
-        ModelError: There is no reply, a part of it is not what it should be, or it has no form as JSON.
+        ModelError: There is no reply, a part of it is invalid, or it has no JSON form.
     """
     reply: Reply | None = None
     async with AsyncExitStack() as stack:
@@ -196,15 +196,15 @@ async def reply_to(
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
-    """Return a call's arguments as JSON values, and what is wrong with them, if anything; then they are empty.
+    """Return a call's arguments as JSON values and None, or an empty dict and the problem with them.
 
-    Stricter than most readers (`strict_json`), because what a person approves must be what was meant.
+    It is stricter than most parsers (`strict_json`), because a person must approve exactly what was meant.
 
     Args:
-        given: A mapping, or JSON text; None and empty text stand for no arguments.
+        given: A mapping, or JSON text; None and empty text mean no arguments.
 
     Raises:
-        TypeError: The mapping holds what JSON has no form for; no model can have sent that.
+        TypeError: The mapping has a value without a JSON form, which a model cannot have sent.
     """
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}, None
@@ -246,22 +246,22 @@ def _pair(given: object) -> tuple[str, object] | None:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, for an error, without showing it."""
+    """Describe the type of a value for an error, without showing the value."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-# -- what a model is told of its calls ------------------------------------------------------------------------------
+# -- texts for a model about its calls ------------------------------------------------------------------------------
 
 
 def not_a_tool(name: str, tools: Collection[str]) -> str:
-    """Return what to say to a call of a tool that there is not."""
+    """Return the text for a call of an unknown tool."""
     near = get_close_matches(name, tools, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return f"There is no tool {name!r}.{hint} There are: {', '.join(tools) or 'none'}. Nothing was run."
 
 
 def denial_text(name: str, denied: Denied, approval: Mapping[str, Any] | None) -> str:
-    """Return what to say of a call that was not made; `approval` is what the record says of its request, if any."""
+    """Return the text for a call that was not made; `approval` is the record of its request, if any."""
     above = _above_result(approval)
     if approval is not None and approval.get("message_for_model") and not above:
         return approval["message_for_model"]
@@ -269,12 +269,12 @@ def denial_text(name: str, denied: Denied, approval: Mapping[str, Any] | None) -
 
 
 def _above_result(approval: Mapping[str, Any] | None) -> str:
-    """Return what a person wrote or changed when they approved a call, for the line before its result."""
+    """Return a person's comments and changes from an approval, for the line above the result."""
     if approval is None or not approval.get("resolution", {}).get("approved") or not approval.get("message_for_model"):
         return ""
     return f"{approval['message_for_model']}\n"
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a model reads it: text as it is, else JSON."""
+    """Convert a value to text for a model: text is unchanged, other values become JSON."""
     return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)

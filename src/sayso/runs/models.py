@@ -17,8 +17,8 @@ from sayso.runs.messages import Message, Model, ModelError, Reply, kind_of, repl
 class CallableModel:
     """A model that is an async function of `(messages, tools)`.
 
-    The function returns what `reply_of` reads, or is an async generator that yields text and, if it calls tools, one of
-    these at last.
+    The function returns a value that `reply_of` accepts, or is an async generator that yields text and, if it calls
+    tools, finally such a value.
     """
 
     def __init__(self, function: Callable[[list[Message], list[dict[str, Any]]], object]) -> None:
@@ -26,8 +26,8 @@ class CallableModel:
         self._function = function
 
     async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
-        """See `Model.turn`. What the function raises is passed on as it is."""
-        # Copies: the history is what the store keeps, and a function may do as it likes with what it is given.
+        """See `Model.turn`. Exceptions of the function are passed on unchanged."""
+        # Copies, because the store keeps the history, and a function may modify its arguments.
         answer: Any = self._function(deepcopy(messages), deepcopy(tools))
         streamed, final = "", None
         if inspect.isasyncgen(answer):
@@ -51,14 +51,14 @@ class CallableModel:
 
 
 def model_of(given: object) -> Model:
-    """Return the model that is meant.
+    """Return a model.
 
     Args:
-        given: A name (`openai/gpt-5`, `openai:gpt-5`, whatever pydantic-ai knows), a pydantic-ai model, a `Model`, or
-            an async function as `CallableModel` takes it. A provider's key is looked for at the first turn, not here.
+        given: A name (`openai/gpt-5`, `openai:gpt-5`, or another one that pydantic-ai knows), a pydantic-ai model, a
+            `Model`, or an async function as for `CallableModel`. A provider's key is read at the first turn, not here.
 
     Raises:
-        ConfigError: It is none of these, the name is not known, or a package is missing.
+        ConfigError: It is none of these, the name is unknown, or a package is not installed.
     """
     if isinstance(given, type):
         raise ConfigError(f"the class {given.__name__} is no model; give an instance of it")

@@ -1,13 +1,13 @@
-"""`Module`: something that takes inputs, gives a `Prediction`, and can pause for a person; and its `Signature`.
+"""`Module`, which takes inputs, returns a `Prediction` and can pause for a person; and its `Signature`.
 
-A subclass writes the sync or the async half (`forward`, `resume` or `aforward`, `aresume`); the other half works
-through it. A `resume_state` decides at most what the person's response says: `yes`, `y`, `no`, `n`, a JSON object with
-changed arguments, or feedback to the program; for a question the response is the answer. What was decided through
-another channel in the meantime counts, and a response that cannot be used decides nothing.
+A subclass implements the sync or the async half (`forward`, `resume` or `aforward`, `aresume`); the other half calls
+it. A `resume_state` decides no more than the person's response: `yes`, `y`, `no`, `n`, a JSON object with changed
+arguments, or feedback to the program; for a question, the response is the answer. A decision that was made meanwhile
+through another channel takes precedence, and an invalid response decides nothing.
 
-A signature has the names and types that a module takes and gives, from one line of text or from two pydantic models.
-Text is read by Python's grammar for parameter lists and is never evaluated: a type is looked up by its name among those
-that are listed here. A `Prediction` holds the outputs by name, as attributes and as items.
+A signature has the names and types of a module's inputs and outputs, from one line of text or from two pydantic models.
+The text is parsed with Python's grammar for parameter lists and never evaluated: types are looked up by name among
+those listed here. A `Prediction` has the outputs by name, as attributes and as items.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sayso.stores.base import Store
 if sys.version_info >= (3, 12):
     from typing import TypedDict
 else:
-    from typing_extensions import TypedDict  # pydantic asks for it before 3.12, and brings it
+    from typing_extensions import TypedDict  # pydantic requires it before 3.12, and installs it
 
 
 class Prediction(dict[str, Any]):
@@ -77,11 +77,11 @@ _PLAIN_TYPES: dict[str, Any] = {
     "Any": Any,
     "None": None,
 }
-_MOST, _DEEPEST = 2_000, 12  # characters, and brackets in brackets: more is no signature
+_MOST, _DEEPEST = 2_000, 12  # characters, and nested brackets: the limits of a signature
 
 
 class Fields:
-    """The names and types of one side.
+    """The names and types of one side of a signature.
 
     Args:
         kind: A pydantic model, or a typed dict.
@@ -114,21 +114,21 @@ class Fields:
 
     @property
     def words(self) -> str | None:
-        """What the pydantic model's author wrote about it."""
+        """The docstring of the pydantic model, or None."""
         return self._kind.__doc__ if isinstance(self._kind, type) and issubclass(self._kind, BaseModel) else None
 
     @property
     def single_text(self) -> str | None:
-        """The name of the only field, where there is one and it is text."""
+        """The name of the field if there is only one and its type is text; else None."""
         properties = cast("dict[str, Any]", self.schema.get("properties", {}))
         (only, *others) = [*self.names, ""]
         return only if others == [""] and properties.get(only, {}).get("type") == "string" else None
 
     def validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values by name, as their types.
+        """Convert values to the types of the fields, by name.
 
         Raises:
-            SchemaError: They do not fit; no problem contains a value.
+            SchemaError: The values do not match; no problem quotes a value.
         """
         try:
             fitted = self._adapter.validate_python(dict(values))
@@ -137,7 +137,7 @@ class Fields:
         return {name: fitted[name] if isinstance(fitted, dict) else getattr(fitted, name) for name in self.names}
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values as JSON has them; what it has no form for becomes its `str`."""
+        """Convert values to JSON values; those without a JSON form become their `str`."""
         from pydantic_core import to_json
 
         return json.loads(to_json(dict(values), fallback=str, inf_nan_mode="strings"))
@@ -145,21 +145,21 @@ class Fields:
 
 def _problem(error: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in error["loc"])
-    # A validator's own words may quote the value; those of pydantic do not.
+    # A custom validator's message may quote the value; pydantic's own messages do not.
     message = "is refused by its own validator" if error["type"] in {"value_error", "assertion_error"} else error["msg"]
     return f"{where}: {message}" if where else str(message)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a module takes and what it gives."""
+    """The inputs and outputs of a module."""
 
     inputs: Fields
     outputs: Fields
 
     @classmethod
     def of(cls, given: object) -> Signature:
-        """Return what is meant.
+        """Parse a signature.
 
         Args:
             given: Text such as `question, context -> answer: str, score: float`, where a field without a type is text
@@ -167,7 +167,7 @@ class Signature:
                 `set[…]`, `Optional[…]`, `Union[…]`, `Literal[…]` and `a | b`; or a pair of pydantic models.
 
         Raises:
-            ConfigError: It is neither, or names what there is not.
+            ConfigError: It is neither, or names an unknown type.
         """
         if isinstance(given, Signature):
             return given
@@ -184,7 +184,7 @@ class Signature:
 
 
 def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields on either side of the arrow; `->` may also stand inside of a `Literal`."""
+    """Parse the fields on both sides of the arrow; a `Literal` may also contain `->`."""
     depth = max(accumulate((letter in "([{") - (letter in ")]}") for letter in text), default=0)
     if len(text) > _MOST or depth > _DEEPEST:
         raise ConfigError(f"a signature has at most {_MOST:,} characters, and {_DEEPEST} brackets in each other")
@@ -193,7 +193,7 @@ def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
             takes, gives = _fields(text[:arrow], text), _fields(text[arrow + 2 :], text)
         except ConfigError as error:
-            # The first cut says what is wrong; one inside of quotes leaves no grammar at all.
+            # Report the error of the first split; a split inside quotes gives only a meaningless syntax error.
             refusal = refusal or error
             continue
         both = sorted(takes.keys() & gives.keys())
@@ -206,7 +206,7 @@ def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _fields(side: str, text: str) -> dict[str, Any]:
     near = f"near {side.strip()!r}"
     try:
-        # Parsed and looked at; never compiled, never evaluated.
+        # Parsed only; never compiled or evaluated.
         body = ast.parse(f"def side({' '.join(side.split())}): ...").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"the signature {text!r} cannot be read {near}") from error
@@ -231,7 +231,7 @@ def _type(node: ast.expr) -> Any:
         case ast.Name(id=name) if name in _PLAIN_TYPES:
             return _PLAIN_TYPES[name]
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return Union[_type(left), _type(right)]  # noqa: UP007  a union of None and None is no `|`
+            return Union[_type(left), _type(right)]  # noqa: UP007  `None | None` raises
         case ast.Subscript(value=ast.Name(id="Literal"), slice=inside):
             return Literal[tuple(map(_constant, _parts(inside)))]
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[one, ast.Constant(value=value)])) if (
@@ -253,7 +253,7 @@ _GENERICS: dict[str, tuple[Any, Collection[int]]] = {
     **dict.fromkeys(("dict", "Dict"), (dict, {2})), **dict.fromkeys(("tuple", "Tuple"), (tuple, _SOME)),
     "Optional": (Optional, {1}), "Union": (Union, _SOME),
 }  # fmt: skip
-"""What may have types in brackets, and how many."""
+"""The generic types, and how many parameters each takes."""
 
 
 def _parts(inside: ast.expr) -> list[ast.expr]:
@@ -278,19 +278,19 @@ def _unknown(node: ast.expr) -> ConfigError:
 
 
 Response = str | Mapping[str, Any] | None
-"""What the person said; None where nothing was said here, and what stands counts."""
+"""The person's response; None if there is none here, so that the recorded decision applies."""
 
 
 _YES, _NO = frozenset({"yes", "y"}), frozenset({"no", "n"})
 
 
 def read_resume_state(state: Any, response: Response = None) -> tuple[Any, Response]:
-    """Return the pause and the response that a `resume_state` stands for.
+    """Return the pause and the response of a `resume_state`.
 
     Args:
-        state: A `ResumeState`, a `ConfirmationRequired`, or what the `to_dict` of either saved; anything else is
-            returned as it is, for the module whose `asuspend` made it.
-        response: Wins over the one in a `ResumeState`.
+        state: A `ResumeState`, a `ConfirmationRequired`, or the `to_dict` of either; any other value is returned
+            unchanged, for the module whose `asuspend` created it.
+        response: Takes precedence over the response in a `ResumeState`.
     """
     if isinstance(state, Mapping):
         saved = cast("Mapping[str, Any]", state)
@@ -304,20 +304,20 @@ def read_resume_state(state: Any, response: Response = None) -> tuple[Any, Respo
 
 
 def record(store: Store, request: Request, response: Response, *, seen: str | None = None) -> None:
-    """Take a response for a decision. Durable on return; nothing happens where the request is decided already.
+    """Record a response as a decision. Durable on return. If the request is already decided, nothing happens.
 
     Args:
-        response: What the person said; None and white space say nothing.
-        seen: Fingerprint of the call that the person looked at.
+        response: The person's response; None and whitespace mean no response.
+        seen: The fingerprint of the call that the person saw.
 
     Raises:
-        InvalidChangesError: Changed arguments that do not fit, or JSON that is none; the request still waits.
-        DecisionRefusedError: Another of its kinds; the request is as it was.
+        InvalidChangesError: The changed arguments or their JSON are invalid; the request stays pending.
+        DecisionRefusedError: The decision was refused for another reason; the request is unchanged.
     """
     text = response.strip() if isinstance(response, str) else response
     if request.state is not State.PENDING or text is None or text == "":
         return
-    # Somebody was faster, or it was too late: then that is what counts.
+    # If somebody else decided first, or the request expired, that result applies.
     with suppress(errors.AlreadyDecidedError, errors.RequestExpiredError):
         _decide(Review(store), request, text, seen)
 
@@ -338,17 +338,17 @@ def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], s
         case str():
             review.feedback(request.id, answer, seen=seen)
         case _ if not answer:
-            # `{}` takes everything away; merged over the call it would approve what the person wanted changed.
+            # `{}` removes all arguments; merging it would approve the call unchanged, which the person did not want.
             review.approve(request.id, arguments={}, seen=seen)
         case _:
             review.approve(request.id, changes=answer, seen=seen)
 
 
 def check_shown(signal: ConfirmationRequired, request: Request) -> None:
-    """Refuse a response to something else than what waits: a pause may have been changed where it was saved.
+    """Check that a pause shows the call that waits, because a saved pause may have been altered.
 
     Raises:
-        DecisionRefusedError: What the pause shows is not what would run; nothing was decided.
+        DecisionRefusedError: The pause shows a different call than would run; nothing was decided.
     """
     shown = None if signal.tool_call is None else signal.tool_call.args
     real = request.effective.arguments if isinstance(request.subject, Call) else None
@@ -362,7 +362,7 @@ def check_shown(signal: ConfirmationRequired, request: Request) -> None:
 
 
 def respond(saved: Any, response: Response) -> None:
-    """Record a response from the thread or task that will make the same call again, and let it find the decision."""
+    """Record a response in the thread or task that makes the same call again, so that it finds the decision."""
     if not isinstance(saved, ConfirmationRequired):
         raise TypeError(f"cannot go on from {type(saved).__name__}: a pause is a ConfirmationRequired or a ResumeState")
     request_id = saved.confirmation_id
@@ -377,7 +377,7 @@ def respond(saved: Any, response: Response) -> None:
 
 
 def _note(request_id: str, response: Response) -> None:
-    """Note the response to something that was never asked: the module that raised it may look it up."""
+    """Keep the response to a signal without a request, for the module that raised it."""
     if isinstance(response, str):
         answer = response.strip().lower()
         is_plain = answer in _YES | _NO
@@ -396,18 +396,18 @@ _listener: ContextVar[Callable[[DeltaEvent], None] | None] = ContextVar("sayso_l
 
 
 def emit_delta(event: DeltaEvent) -> None:
-    """Pass on a piece of text as it streams, to the `astream` around, if there is one."""
+    """Pass a piece of streamed text to the enclosing `astream`, if there is one."""
     listener = _listener.get()
     if listener is not None:
         listener(event)
 
 
 class Module:
-    """Base of what can pause for a person. Override `forward` or `aforward`, and `resume` or `aresume`.
+    """Base class of modules that can pause for a person. Override `forward` or `aforward`, and `resume` or `aresume`.
 
-    `resume_state=` of every call takes a `ResumeState`, a `ConfirmationRequired` (with `user_response=`, or alone:
-    then what was decided elsewhere counts), or what the `to_dict` of either saved. A module without a `resume` of its
-    own runs again from its beginning: what `confirm_first` holds then finds its decision.
+    `resume_state=` of every call takes a `ResumeState`, a `ConfirmationRequired` (with `user_response=`, or without it
+    to use a decision made elsewhere), or the `to_dict` of either. A module without its own `resume` runs again from its
+    start, and the calls that `confirm_first` holds then find their decisions.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -417,7 +417,7 @@ class Module:
             if inspect.isfunction(own) and "resume_state" not in inspect.signature(own).parameters:
                 setattr(cls, name, wrap(own))
 
-    # -- begin -------------------------------------------------------------------------------------------------
+    # -- start -------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **inputs: Any) -> Prediction:
         """Call `forward`."""
@@ -430,13 +430,13 @@ class Module:
 
         Args:
             args, inputs: The module's inputs.
-            resume_state: A pause to go on from.
-            user_response: What the person said, where `resume_state` does not say it.
+            resume_state: A pause to continue from.
+            user_response: The person's response, if `resume_state` does not contain it.
 
         Raises:
-            ConfirmationRequired: A person must decide first; it holds what is needed to go on.
-            ConfirmationRejected: The answer was no.
-            RuntimeError: Called inside a running event loop, and only the async half is written.
+            ConfirmationRequired: A person must decide first; the error contains the state to continue from.
+            ConfirmationRejected: The call was refused.
+            RuntimeError: Called inside a running event loop, and only the async half is implemented.
         """
         self._must_have("forward", "aforward")
         given = _given(resume_state, user_response)
@@ -446,15 +446,15 @@ class Module:
     async def aforward(
         self, *args: Any, resume_state: Any = None, user_response: Response = None, **inputs: Any
     ) -> Prediction:
-        """Run without blocking the event loop; see `forward`. A module that is sync runs in a thread."""
+        """Run without blocking the event loop; see `forward`. A sync module runs in a thread."""
         self._must_have("forward", "aforward")
         given = _given(resume_state, user_response)
         return await asyncio.to_thread(self.forward, *args, **given, **inputs)
 
     async def astream(self, *args: Any, **inputs: Any) -> AsyncGenerator[DeltaEvent | Prediction]:
-        """Yield the models' text as it streams, of modules inside of this one as well, and at last the prediction.
+        """Yield the models' streamed text, including that of nested modules, and finally the prediction.
 
-        Takes and raises what `aforward` does. Leaving the loop early ends the work.
+        It takes the arguments of `aforward` and raises the same errors. Leaving the loop early cancels the work.
         """
         events: asyncio.Queue[DeltaEvent | None] = asyncio.Queue()
         token = _listener.set(events.put_nowait)
@@ -469,34 +469,34 @@ class Module:
             yield await work
         finally:
             work.cancel()
-            with suppress(asyncio.CancelledError, Exception):  # whoever left the loop no longer listens
+            with suppress(asyncio.CancelledError, Exception):  # the consumer is gone and gets no error
                 await work
 
-    # -- go on -------------------------------------------------------------------------------------------------
+    # -- resume ------------------------------------------------------------------------------------------------
 
     def resume(self, user_response: Response, saved: Any) -> Prediction:
-        """Go on after a pause.
+        """Continue after a pause.
 
         Args:
-            user_response: `yes`, `no`, changed arguments as a JSON object, or words to the program; None where it was
-                decided elsewhere.
-            saved: The `ConfirmationRequired`, or what `suspend` made of it.
+            user_response: `yes`, `no`, changed arguments as a JSON object, or feedback to the program; None to use a
+                decision made elsewhere.
+            saved: The `ConfirmationRequired`, or the result of `suspend` for it.
         """
         self._must_have("resume", "aresume")
         with _noted(read_resume_state(saved)[0]):
             return self._sync("resume", lambda: self.aresume(user_response, saved))
 
     async def aresume(self, user_response: Response, saved: Any) -> Prediction:
-        """Go on after a pause without blocking the event loop; see `resume`."""
+        """Continue after a pause without blocking the event loop; see `resume`."""
         self._must_have("resume", "aresume")
         return await asyncio.to_thread(self.resume, user_response, saved)
 
     def suspend(self, exception: ConfirmationRequired) -> Any:
-        """Return what `resume` needs to go on from a pause."""
+        """Return the state from which `resume` continues after a pause."""
         return self._sync("suspend", lambda: self.asuspend(exception))
 
     async def asuspend(self, exception: ConfirmationRequired) -> Any:
-        """Return what `aresume` needs to go on from a pause: the exception itself, whose `to_dict` can be saved."""
+        """Return the state from which `aresume` continues: by default the exception, whose `to_dict` can be saved."""
         return exception
 
     # -- inside ------------------------------------------------------------------------------------------------
@@ -524,7 +524,7 @@ def _given(resume_state: Any, user_response: Response) -> dict[str, Any]:
 
 @contextmanager
 def _noted(saved: Any = None) -> Generator[None]:
-    """Keep what the caller's run waits for where `get_confirmation_context` and `clear_all_confirmations` look."""
+    """Record what the caller's run waits for, for `get_confirmation_context` and `clear_all_confirmations`."""
     here = scope.current()
     before = saved.confirmation_id if isinstance(saved, ConfirmationRequired) else None
     try:

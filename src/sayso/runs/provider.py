@@ -1,8 +1,8 @@
-"""Models of providers, reached through pydantic-ai's model layer; nothing else of pydantic-ai is used.
+"""Models of providers through pydantic-ai's model layer; nothing else of pydantic-ai is used.
 
-Here a history becomes the messages of pydantic-ai, and its stream becomes text and one reply. The provider's own
-message travels in `Reply.provider` as JSON and is handed back unchanged, so that signed thinking survives a pause of
-any length and a change of process. A response that is not complete is an error, whatever of it had arrived.
+This module converts a history to the messages of pydantic-ai, and its stream to text and one reply. `Reply.provider`
+has the provider's own message as JSON and returns it unchanged, so that signed thinking survives pauses and changes of
+process. An incomplete response is an error, however much of it has arrived.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from pydantic_ai.tools import ToolDefinition
 from sayso.errors import ConfigError
 from sayso.runs.messages import Message, ModelCall, ModelError, Reply, read_arguments
 
-_KEY = "pydantic_ai"  # under which a reply's `provider` holds the response
-_LONGEST = 300  # characters of a provider's complaint that are passed on
+_KEY = "pydantic_ai"  # the key of the response in a reply's `provider`
+_LONGEST = 300  # characters of a provider's error message that are passed on
 _DENIED = {401, 403}
 _OFFER = {"parameters": "parameters_json_schema"}
 
@@ -50,26 +50,26 @@ _OFFER = {"parameters": "parameters_json_schema"}
 class ProviderModel:
     """A model behind pydantic-ai.
 
-    Connections are opened for a turn and closed when no turn of this thread needs them: a pool that outlives its event
-    loop cannot be used or closed. A program that shares one pydantic-ai model with code of its own keeps it open by
-    `async with model:` around both.
+    Connections are opened for a turn and closed when no turn of this thread needs them, because a pool that outlives
+    its event loop can neither be used nor closed. A program that shares a pydantic-ai model with its own code keeps it
+    open with `async with model:` around both.
 
     Args:
         given: A name, with `/` or `:` after the provider, or a model of pydantic-ai.
 
     Raises:
-        ConfigError: No provider is known by this name, or its package is missing.
+        ConfigError: The provider is unknown, or its package is not installed.
     """
 
     def __init__(self, given: str | models.Model[Any]) -> None:
         self._given = _known(given) if isinstance(given, str) else given
         self.name = given if isinstance(given, str) else given.model_name
-        # One for each thread, because threads have event loops of their own and a client belongs to one.
+        # One model for each thread, because threads have different event loops, and a client belongs to one.
         self._local = threading.local()
         self._streams = True
 
     def check(self) -> None:
-        """Raise `ConfigError` if this model cannot be asked: no key, or a package that is missing. Asks nobody."""
+        """Raise `ConfigError` if a key or package is missing. It sends no request."""
         self._model()
 
     async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
@@ -99,7 +99,7 @@ class ProviderModel:
     async def _streamed(
         self, model: models.Model[Any], history: list[ModelMessage], parameters: models.ModelRequestParameters
     ) -> AsyncGenerator[str | ModelResponse]:
-        """Yield pieces of text and at last the response; nothing at all if the provider does not stream."""
+        """Yield pieces of text and finally the response; yield nothing if the provider does not stream."""
         text = _Text()
         has_begun = False
         try:
@@ -107,7 +107,7 @@ class ProviderModel:
                 async for event in stream:
                     has_begun = True
                     if piece := text.piece(event):
-                        yield piece.encode(errors="replace").decode()  # half a surrogate pair cannot be shown or sent
+                        yield piece.encode(errors="replace").decode()  # a lone surrogate cannot be shown or sent
                 response = stream.get()
             if _is_cut_short(response):
                 raise ModelError(self.name, "broke off its reply (the stream ended without saying that it was done)")
@@ -148,11 +148,11 @@ class ProviderModel:
 
     @contextmanager
     def _faults(self) -> Generator[None]:
-        """Turn what pydantic-ai raises into ours; what a user's own function raises passes."""
+        """Convert exceptions of pydantic-ai to ours; exceptions of a user's own function pass."""
         try:
             yield
         except exceptions.ModelHTTPError as error:
-            # A provider that does not take the key may quote it.
+            # A provider that rejects the key may quote it.
             complaint = "the key was not accepted" if error.status_code in _DENIED else _complaint(error.body)
             reason = f"answered with status {error.status_code}: {complaint}"
             raise ModelError(
@@ -165,7 +165,7 @@ class ProviderModel:
 
 
 class _Text:
-    """Pieces of a response's text in the order of its parts, with a gap where something else stood between two."""
+    """The text of a response in the order of its parts, with a gap between texts separated by another part."""
 
     def __init__(self) -> None:
         self._last: int | None = None
@@ -186,7 +186,7 @@ class _Text:
 
 
 def _known(name: str) -> str:
-    """Return the name as pydantic-ai writes it."""
+    """Return the name in pydantic-ai's notation."""
     prefix, rest = ("gateway/", name.removeprefix("gateway/")) if name.startswith("gateway/") else ("", name)
     head, slash, tail = rest.partition("/")
     written = prefix + (f"{head}:{tail}" if slash and ":" not in head else rest)
@@ -211,10 +211,10 @@ def _can_stream(model: models.Model[Any]) -> bool:
 
 
 def _is_cut_short(response: ModelResponse) -> bool:
-    """Whether a stream over the network ended before its provider said why.
+    """Return whether a network stream ended without a finish reason.
 
-    pydantic-ai takes a chat stream that just ends for a whole one, because some servers never give a reason. Those are
-    believed if they sent the usage, which comes last.
+    pydantic-ai treats a chat stream that just ends as complete, because some servers never send a reason. Such a stream
+    is accepted only if it has sent the usage, which comes last.
     """
     if response.provider_url is None:
         return False
@@ -225,7 +225,7 @@ def _is_cut_short(response: ModelResponse) -> bool:
 
 
 def _refuses_to_stream(error: Exception) -> bool:
-    # OpenAI answers so to organisations that are not verified: "param": "stream", "code": "unsupported_value".
+    # OpenAI's answer to unverified organisations: "param": "stream", "code": "unsupported_value".
     body = getattr(error, "body", None)
     return isinstance(error, NotImplementedError) or (
         isinstance(body, dict) and cast("dict[str, object]", body).get("param") == "stream"
@@ -240,7 +240,7 @@ def _complaint(body: object) -> str:
 
 
 def _history(messages: Iterable[Message]) -> Generator[ModelMessage]:
-    """Yield pydantic-ai's messages: all that stands between two replies is one request."""
+    """Yield pydantic-ai's messages; all messages between two replies form one request."""
     parts: list[ModelRequestPart] = []
     for message in messages:
         if message["role"] != "assistant":
@@ -279,7 +279,7 @@ def _response(message: Message) -> ModelResponse:
         try:
             (response,) = ModelMessagesTypeAdapter.validate_python([own])
         except pydantic.ValidationError:
-            pass  # another version of pydantic-ai wrote it; what it says stands in the message as well
+            pass  # from another version of pydantic-ai; the message itself has the same content
         else:
             if isinstance(response, ModelResponse):
                 return response

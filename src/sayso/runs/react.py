@@ -1,8 +1,8 @@
-"""`ReAct`: a model that reasons and calls tools in turns, until it can give typed answers, and pauses for a person.
+"""`ReAct`: a model that reasons and calls tools in turns until it can give typed answers, and pauses for a person.
 
-A gated call raises `ConfirmationRequired`, whose context is plain JSON with every secret masked, and enough to go on
-with in any process. Nothing that could run is in it: a call that waited is named by its request and made with the
-arguments that the store has, and what has ended is not made again, whatever a saved context says.
+A gated call raises `ConfirmationRequired`, whose context is plain JSON with every secret masked, sufficient to continue
+in any process. The context contains nothing that could run: a waiting call is identified by its request and made with
+the store's arguments, and a call that has ended is not repeated, whatever a saved context says.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ FINISH, ASK = "finish", "ask_to_user"
 
 
 class NoAnswerError(errors.SaysoError):
-    """The model used up its turns and gave no answer that fits.
+    """The model used up its turns without a valid answer.
 
     Attributes:
-        turns: How often it was asked.
-        trajectory: What it did, secrets masked.
+        turns: The number of turns.
+        trajectory: Its thoughts, calls and observations, with secrets masked.
     """
 
     def __init__(self, turns: int, trajectory: dict[str, Any]) -> None:
@@ -105,14 +105,14 @@ class ReAct(Module):
         """Work on a task until there is an answer, or until a person must decide.
 
         Args:
-            inputs: Those of the signature, by name; `resume_state=` and `user_response=` as for every `Module`.
+            inputs: The signature's inputs by name; `resume_state=` and `user_response=` as for every `Module`.
 
         Raises:
             ConfirmationRequired: A person must decide or answer first. Its `context` is JSON, with secrets masked.
-            ConfirmationRejected: The answer was no.
-            NoAnswerError: There was none in `max_iters` turns.
+            ConfirmationRejected: A call was refused.
+            NoAnswerError: There was no answer within `max_iters` turns.
             ModelError: The model could not be asked.
-            TypeError: The inputs are not those of the signature.
+            TypeError: The inputs do not match the signature.
         """
         try:
             given = self.signature.inputs.validate(inputs)
@@ -124,17 +124,17 @@ class ReAct(Module):
         return await self._go_on(ReActState(run_id, shown, messages))
 
     async def aresume(self, user_response: Response, saved: Any) -> Prediction:
-        """Go on after a pause, in this process or another one that has the same tools and store.
+        """Continue after a pause, in this process or another one with the same tools and store.
 
         Args:
             user_response: `yes`, `no`, changed arguments as a JSON object (all or some of them), the answer to a
-                question, or words to the model. It counts where nobody decided in the meantime.
-            saved: The `ConfirmationRequired`, a `ResumeState`, or what the `to_dict` of either saved.
+                question, or feedback for the model. It is ignored if somebody has decided in the meantime.
+            saved: The `ConfirmationRequired`, a `ResumeState`, or the `to_dict` of either.
 
         Raises:
-            InvalidChangesError: Changed arguments that do not fit; the request still waits.
-            DecisionRefusedError: Another of its kinds; the request is as it was, and `saved` is still good.
-            ConfigError: It is no pause of this agent.
+            InvalidChangesError: The changed arguments are invalid; the request stays pending.
+            DecisionRefusedError: The decision was refused; the request is unchanged, and `saved` is still valid.
+            ConfigError: `saved` is not a pause of this agent.
         """
         signal, response = read_resume_state(saved, user_response)
         if not isinstance(signal, ConfirmationRequired):
@@ -167,7 +167,7 @@ class ReAct(Module):
         return _prediction(state, answer)
 
     async def _turn(self, state: ReActState, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Ask the model once and make the calls that it asks for; return its answer, if it gave one."""
+        """Ask the model once and make its calls; return its answer, if it gave one."""
         path = type(self).__name__
         reply = await reply_to(
             self.model, type(self.model).__name__, state.messages, offered,
@@ -184,7 +184,7 @@ class ReAct(Module):
         return self._plain_answer(state, reply.text)
 
     def _answer(self, state: ReActState, call: ModelCall) -> dict[str, Any] | None:
-        """Return the typed answer of a `finish`; what is wrong with it goes back to the model."""
+        """Return the typed answer of a `finish` call; problems with it go back to the model."""
         if state.waiting:
             why = "not taken: calls of the same turn had no result yet. Call `finish` when you have seen the results"
             state.add_result(call.id, FINISH, why, is_error=True)
@@ -198,13 +198,13 @@ class ReAct(Module):
         return answer
 
     def _plain_answer(self, state: ReActState, text: str) -> dict[str, Any] | None:
-        """Take a plain text for the answer where the only output is a text; else ask for `finish`."""
+        """Accept a plain text as the answer if the only output is a text; otherwise ask for `finish`."""
         only = self.signature.outputs.single_text
         if only is not None and text.strip():
             try:
                 return self.signature.outputs.validate({only: text})
             except SchemaError:
-                pass  # e.g. a text that is too long: `finish` will say so
+                pass  # e.g. the text is too long, which `finish` will report
         state.messages.append(_user("Call a tool, or call `finish` with the answer."))
         return None
 
@@ -229,7 +229,7 @@ class ReAct(Module):
     async def _call(
         self, state: ReActState, tool: Tool, arguments: dict[str, Any], args: tuple[Any, ...] = ()
     ) -> _Observation | ConfirmationRequired:
-        """Make a call in the run's scope; a pause is returned, a no is told or raised."""
+        """Make a call in the run's scope; return a pause, and report or raise a refusal."""
         try:
             with ExitStack() as runs:
                 for person in reversed(state.acts_for) if state.acts_for else (None,):
@@ -247,8 +247,8 @@ class ReAct(Module):
         except (errors.ArgumentError, SchemaError) as error:
             return _Observation(f"not run: {error}", is_error=True)
         except errors.SaysoError:
-            raise  # not run, or nobody can say whether: no model should talk its way around that
-        except Exception as error:  # the tool is user code, and the model is told how it failed
+            raise  # the call did not run, or its outcome is unknown; the model must not work around that
+        except Exception as error:  # raised by the tool's code; the model is told
             if request_id := unknown_request(error):
                 raise errors.OutcomeUnknownError(request_id) from error
             return _Observation(f"{type(error).__name__}: {error}", is_error=True)
@@ -256,18 +256,18 @@ class ReAct(Module):
     async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> _Observation:
         is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
         if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
-            for waiting in state.waiting:  # nobody will resume the run
+            for waiting in state.waiting:  # the run will not be resumed
                 if waiting.request != no.confirmation_id:
                     await self._take_back(waiting)
             raise no
         if no.confirmation_id is not None:
-            # It was heard: if the model comes back with the same call, a person is asked again.
+            # The refusal has been handled; if the model makes the same call again, a person is asked again.
             where = config.store_with(no.confirmation_id) or store
             await verb(where, where.withdraw, no.confirmation_id, scope.requester())
         return _Observation(no.message_for_model, is_error=True)
 
     async def _take_back(self, waiting: Waiting) -> None:
-        """Take back what else the run asked. A store that is away delays the no only briefly."""
+        """Withdraw another request of the run. An unavailable store delays the refusal only briefly."""
         try:
             store = await self._store(waiting)
             withdraw = partial(store.withdraw, is_brief=True)
@@ -275,10 +275,10 @@ class ReAct(Module):
         except errors.SaysoError as error:
             _log.warning("%s could not be withdrawn after a no: %s", waiting.request, error)
 
-    # -- what waited -------------------------------------------------------------------------------------------
+    # -- waiting calls -----------------------------------------------------------------------------------------
 
     async def _settle(self, state: ReActState) -> None:
-        """Finish the calls that waited, in their order; raise the first that still does."""
+        """Finish the calls that waited, in order; raise the first one that still waits."""
         while state.waiting:
             first = state.waiting[0]
             store, request = await self._request(state, first)
@@ -305,7 +305,7 @@ class ReAct(Module):
             case _:
                 got = await self._again(state, waiting, store, request)
         if isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
-            # Asked anew: because it had expired, or because somebody else who goes on from here was faster.
+            # It was asked again because it had expired, or because another process resumed from here first.
             after = await verb(store, store.settle, request.id)
             if after.state in {State.DONE, State.FAILED}:
                 await verb(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
@@ -315,9 +315,9 @@ class ReAct(Module):
     async def _again(
         self, state: ReActState, waiting: Waiting, store: Store, request: Request
     ) -> _Observation | ConfirmationRequired:
-        """Make a call that waited, with the arguments that its request holds."""
+        """Make a call that waited, with the arguments from its request."""
         tool, subject = self.tools[waiting.tool], request.subject
-        if not self._is_own(waiting, request):  # where the handler stood is not kept
+        if not self._is_own(waiting, request):  # the handler's position is not stored
             text = "what this call waited for was decided; make the same call again to go on"
             return _Observation(text, is_error=True)
         if not isinstance(subject, Call):
@@ -332,7 +332,7 @@ class ReAct(Module):
         return got
 
     async def _pause(self, state: ReActState, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
-        """Return the signal with what is needed to go on, and with the call as it would run now."""
+        """Return the signal with the state to continue from, and with the call as it would now run."""
         store = await self._store(waiting)
         request = await verb(store, store.get, waiting.request)
         state.learn_request(waiting.id, request)
@@ -343,7 +343,7 @@ class ReAct(Module):
                 signal.question = f"Confirm execution of {line(call.name, call.drawn)}?"
             signal.tool_call = ToolCall(waiting.tool, call.arguments, waiting.id)
         signal.context = state.context(request.current_fingerprint)
-        signal.__traceback__ = None  # where it was met first is nobody's concern
+        signal.__traceback__ = None  # the original traceback is irrelevant
         return signal
 
     async def _request(self, state: ReActState, waiting: Waiting) -> tuple[Store, Request]:
@@ -354,14 +354,14 @@ class ReAct(Module):
         return store, request
 
     def _is_own(self, waiting: Waiting, request: Request) -> bool:
-        """Say whether a request is for the tool's own call, and not for a function that its handler called."""
+        """Return whether a request is for the tool's own call, not for a function that its handler called."""
         tool, subject = self.tools[waiting.tool], request.subject
         if not isinstance(subject, Call):
             return waiting.tool == ASK
         return subject.tool in {tool.gate.tool, canonical.function_name(tool.handler)}
 
     async def _store(self, waiting: Waiting) -> Store:
-        """Return the store that has the request: the tool's, or that of a function which its handler called."""
+        """Return the store with the request: the tool's, or that of a function that its handler called."""
         tool = self.tools.get(waiting.tool)
         if tool is None:
             raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause is gone; nothing was run")
@@ -393,14 +393,14 @@ def _having(own: Store, request_id: str) -> Store:
 
 
 class _Observation(NamedTuple):
-    """What became of a call, in words."""
+    """The outcome of a call, as text."""
 
     text: str
     is_error: bool = False
 
 
 def _recorded(request: Request) -> _Observation:
-    """Return how a call ended that was made before; it is not made again."""
+    """Return the outcome of a call that was made before and is not repeated."""
     done, words = request.execution, request.message_for_model()
     if request.state is State.FAILED:
         return _Observation(words, is_error=True)
@@ -412,7 +412,7 @@ def _recorded(request: Request) -> _Observation:
 
 
 def _below(words: str, text: str, is_error: bool = False) -> _Observation:  # noqa: FBT001, FBT002  an observation's parts
-    """Return what a call gave, below what a person wrote or changed."""
+    """Return a call's result below a person's comments and changes."""
     return _Observation(f"{words}\n{text}" if words else text, is_error)
 
 

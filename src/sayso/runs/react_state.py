@@ -1,7 +1,7 @@
-"""The state of a `ReAct` run, and the same as plain JSON that can be shown, saved and sent: the context of its pause.
+"""The state of a `ReAct` run, and its form as plain JSON that can be shown, saved and sent: the context of a pause.
 
-In memory the messages are what the model was told; in the context every secret is masked. Nothing that could run is in
-a context: a waiting call is named by the id of its request, and its arguments are in the store.
+In memory, messages are exactly what the model saw; in the context, every secret is masked. A context contains nothing
+that could run: a waiting call is identified by its request's id, and its arguments are in the store.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Waiting:
     """A call of the model's last turn that has no result yet.
 
     Attributes:
-        id: The provider's label of the call.
-        tool: Which tool was called.
-        request: Id of the request that holds it.
-        is_asked: False where that is the request of an equal call of the same turn, and this one is asked afterwards.
+        id: The provider's id of the call.
+        tool: The name of the tool.
+        request: The id of the request that holds it.
+        is_asked: False if that request belongs to an equal call of the same turn, and this one is asked afterwards.
     """
 
     id: str
@@ -40,15 +40,15 @@ class Waiting:
 
 @dataclass
 class ReActState:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes:
-        run_id: The run in which its decisions count.
-        inputs: What it was called with, as JSON values.
-        messages: What the model was told and said.
-        waiting: What waits for a person, in the order of the calls.
-        occasions: How often an equal question was answered, by digest (see `sayso.gates.scope`).
-        acts_for: The persons for whom it acts.
+        run_id: The run to which its decisions belong.
+        inputs: The inputs of the call, as JSON values.
+        messages: The conversation with the model.
+        waiting: The calls that wait for a person, in the order of the calls.
+        occasions: By digest: how often an equal question was answered (see `sayso.gates.scope`).
+        acts_for: The people for whom the run acts.
     """
 
     run_id: str
@@ -65,17 +65,17 @@ class ReActState:
     def __post_init__(self) -> None:
         self._secrets |= _secrets_in(self.inputs)
 
-    # -- what happened -----------------------------------------------------------------------------------------
+    # -- history -----------------------------------------------------------------------------------------------
 
     @property
     def turns(self) -> int:
-        """How often the model has been asked."""
+        """The number of turns of the model."""
         return sum(message["role"] == "assistant" for message in self.messages)
 
     def add_reply(self, reply: Reply) -> list[ModelCall]:
-        """Add a turn of the model; return its calls, each with an id of its own."""
+        """Add a turn of the model; return its calls, each with a unique id."""
         message, calls, ids = reply.message, reply.calls, {call.id for call in reply.calls}
-        # Labels that tell nothing apart; then the provider's own form is of no use.
+        # The ids are not unique, so replace them; the provider's own form, which has them, is then useless.
         if "" in ids or len(ids) < len(calls):
             named = [(f"call_{self.turns + 1}_{n}", call) for n, call in enumerate(calls, 1)]
             calls = [ModelCall(label, call.name, call.arguments, call.problem) for label, call in named]
@@ -84,30 +84,30 @@ class ReActState:
         return calls
 
     def add_result(self, call_id: str, name: str, text: str, *, is_error: bool = False) -> None:
-        """Add the result of a call of the last turn; results stand in the order of the calls."""
+        """Add the result of a call of the last turn; results are in the order of the calls."""
         result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": text, "is_error": is_error}
         self.messages.append(result)
         last = max(n for n, message in enumerate(self.messages) if message["role"] == "assistant")
         order = [call["id"] for call in self.messages[last]["tool_calls"]]
         self.messages[last + 1 :] = sorted(self.messages[last + 1 :], key=lambda one: order.index(one["tool_call_id"]))
 
-    # -- what nobody may see -----------------------------------------------------------------------------------
+    # -- secrets -----------------------------------------------------------------------------------------------
 
     def learn_call(self, tool: Tool, call: ModelCall) -> None:
-        """Learn from a tool's own options what of a call of the last turn is a secret."""
+        """Record the secrets of a call of the last turn, according to the tool's options."""
         shown = tool.shown(call.arguments)
         self._shown[self.turns, call.id] = shown
         self._secrets |= _secrets_in(call.arguments, tool, shown)
 
     def learn_request(self, call_id: str, request: Request) -> None:
-        """Learn from a request what of its call is a secret, and how its call is shown."""
+        """Record the secrets of a request's call, and how the call is shown."""
         if isinstance(request.subject, Call):
             self._shown[self.turns, call_id] = request.subject.arguments
             for call in {request.subject.digest: request.subject, request.effective.digest: request.effective}.values():
                 self._secrets |= secrets_of_call(call, request)
 
     def scrubbed(self, text: str) -> str:
-        """Return a text without the secrets of this run's calls."""
+        """Mask the secrets of this run's calls in a text."""
         return scrub(text, self._secrets) if self._secrets else text
 
     def _clean(self, value: Any) -> Any:
@@ -124,10 +124,10 @@ class ReActState:
     # -- as JSON -----------------------------------------------------------------------------------------------
 
     def context(self, seen: str | None) -> dict[str, Any]:
-        """Return what a pause holds: enough to go on in another process, and nothing that may not be shown.
+        """Return the content of a pause, which is sufficient to continue in another process and has no secrets.
 
         Args:
-            seen: Fingerprint of the call that the person is shown.
+            seen: The fingerprint of the call that the person is shown.
         """
         inputs, messages = self._clean(_masked(self.inputs)), self._messages()
         return {
@@ -145,7 +145,7 @@ class ReActState:
 
     @property
     def trajectory(self) -> dict[str, Any]:
-        """What was thought, called and observed: `thought_0`, `tool_calls_0`, `observation_0`, and so on."""
+        """The thoughts, calls and observations: `thought_0`, `tool_calls_0`, `observation_0`, and so on."""
         return _trajectory(self._messages())
 
     def _messages(self) -> list[Message]:
@@ -160,17 +160,17 @@ class ReActState:
                 for call in message["tool_calls"]
             ]
             clean = self._clean({**message, "tool_calls": shown})
-            if clean != message:  # what the provider wants back unchanged cannot be given back with gaps in it
+            if clean != message:  # the provider's own form must be returned unchanged, so it cannot be masked
                 clean.pop("provider", None)
             found.append(clean)
         return found
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> ReActState:
-        """Return what `context` saved.
+        """Restore the state from a `context`.
 
         Raises:
-            ConfigError: It is something else.
+            ConfigError: It is not a valid context.
         """
         try:
             waiting = [
@@ -209,7 +209,7 @@ def _secrets_in(
 
 
 def _pending(messages: Sequence[Message], waiting: Sequence[Waiting]) -> dict[str, Any] | None:
-    """Return the call that waits first, as it may be shown."""
+    """Return the first waiting call in its masked form."""
     if not waiting:
         return None
     calls = next(message["tool_calls"] for message in reversed(messages) if message["role"] == "assistant")

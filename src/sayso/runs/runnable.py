@@ -1,6 +1,6 @@
-"""`Runnable`, which gives a lazy `Run` when it is called: nothing happens until its events or its end are asked for.
+"""`Runnable`, whose call returns a lazy `Run`: nothing happens until its events or its output are requested.
 
-One call of a run from end to end: find it, take its lease, take the decisions, take the steps, release it.
+It implements one call of a run: find the run, take its lease, record the decisions, execute the steps, release it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from sayso.runs.state import RunAttempt, RunHistory, StepContext, bodies, given_
 from sayso.stores.worker import Lease
 from sayso.view import line
 
-_INPUT = "(input)"  # no runnable has this name
+_INPUT = "(input)"  # not a valid name of a runnable
 _log = logging.getLogger("sayso")
 
 
 def _fingerprints(runnable: Runnable) -> dict[str, str]:
-    """Return the digest of what each runnable takes, by path; what it does inside may change freely."""
+    """Return a digest of each runnable's parameters, by path; its implementation may change freely."""
     found: dict[str, str] = {}
     parts: list[tuple[Definition, str, tuple[int, ...]]] = [(runnable, runnable.name, ())]
     while parts:
@@ -50,7 +50,7 @@ def _fingerprints(runnable: Runnable) -> dict[str, str]:
 
 
 def _changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
-    """Return what stands in the way of going on, in sentences; new tools do not."""
+    """Describe the code changes that prevent a run from continuing; new tools do not."""
     if known["name"] != runnable.name:
         return [f"this run was begun by {known['name']!r}, not by {runnable.name!r}"]
     now, problems = _fingerprints(runnable), list[str]()
@@ -63,9 +63,9 @@ def _changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
 
 
 async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent:
-    """Take a run from where it stands to its end, or to where it waits.
+    """Execute a run from its current state to its end or its next pause.
 
-    First and later calls take the same way: a new run has an empty history.
+    The first call and later ones work the same way: a new run has an empty history.
     """
     runnable, run.is_begun = run.runnable, True
     decisions = DecisionTaker(runnable.store, run.resolutions)
@@ -75,7 +75,7 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
         return _not_begun(run, error, decisions.refusals)
     run.begin(history)
     with ExitStack() as scopes:
-        # Whoever goes on acts for those for whom it was begun as well, or they could decide what is asked.
+        # A resumed run also acts for the people for whom it was started; otherwise they could decide its requests.
         for person in reversed((history.known.get(_INPUT) or {}).get("acts_for", ())):
             scopes.enter_context(scope.run(history.run_id, on_behalf_of=Identity(*person)))
         attempt = RunAttempt(history, emit, scope.acts_for())
@@ -94,7 +94,7 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
 
 
 async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
-    """Return the history of the run that was meant: a known one, whose lease is taken, or that of a new one."""
+    """Return the history of the intended run: a known one, after taking its lease, or a new one."""
     runnable, store = run.runnable, decisions.store
     named = run.parent_id or run.run_id
     meant = await _runs_meant(run, decisions) if named is None else [named]
@@ -105,23 +105,23 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
         try:
             snapshot = await verb(store, _taken, decisions, run_id, lease)
         except BaseException as error:
-            lease.release()  # also after the store had said yes: a traceback may keep the lease, nobody has the run
+            lease.release()  # even if the store has granted it: a traceback could keep the lease alive
             if isinstance(error, errors.RunNotFoundError) and run.parent_id is None:
                 continue
             if isinstance(error, errors.RunBusyError):
                 await decisions.refuse(run_id)
                 if not is_last:
-                    continue  # an equal call goes on with it at this moment; the next one is ours
+                    continue  # an equal call is continuing this one right now, so try the next
             raise
         if (
             snapshot.run.state is RunState.ENDED and not snapshot.steps
-        ):  # a run is kept with its first step: they were purged
+        ):  # a stored run has at least one step, so its steps were purged
             lease.release()
             raise errors.RunPurgedError(run_id)
         if is_last or snapshot.run.state is not RunState.ENDED:
             return RunHistory(store, snapshot.run, lease, snapshot.steps)
         lease.release()
-    # What is decided under the name that a request knows, and no run, are decisions of another program.
+    # Decisions on requests of a run id that has no stored run are decisions of another program.
     return RunHistory.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
 
 
@@ -130,7 +130,7 @@ def _taken(decisions: DecisionTaker, run_id: str, lease: Lease) -> RunSnapshot:
 
 
 async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
-    """Return the runs that the decisions can be for: of this runnable, called with this input; ended ones last."""
+    """Return the ids of runs to which the decisions can belong: same runnable and input; ended ones last."""
     fitting: list[tuple[bool, str]] = []
     for snapshot in await decisions.runs():
         other = _other_call(run, snapshot)
@@ -142,7 +142,7 @@ async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
 
 
 def _other_call(run: Run, snapshot: RunSnapshot) -> str | None:
-    """Return which other call began a run; None where it was this one."""
+    """Describe the call that started a run if it differs from this one; else return None."""
     runnable = run.runnable
     if (snapshot.run.name, snapshot.run.kind) != (runnable.name, runnable.kind):
         return f"of the {snapshot.run.kind} {snapshot.run.name}"
@@ -155,9 +155,9 @@ def _other_call(run: Run, snapshot: RunSnapshot) -> str | None:
 
 
 def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
-    """Return the call that began a run and the one that is made now, as people may see them; None if they are equal.
+    """Return the masked call that started a run and the masked current one; None if they are equal.
 
-    Who gives no input at all, where there must be some, means the call that the run has.
+    A call without any input, if input is required, refers to the run's own call.
     """
     runnable = run.runnable
     now = runnable.signature.named(run.args, run.kwargs)
@@ -172,12 +172,12 @@ def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
 def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     try:
         return canonical.is_same(dict(was), dict(now))
-    except errors.ArgumentError:  # what cannot be written down was no run's input
+    except errors.ArgumentError:  # a value without a canonical form cannot be a stored input
         return False
 
 
 def _is_blank(run: Run) -> bool:
-    """Say whether a call gives nothing but empty texts, as programs do that only go on with a run."""
+    """Return whether a call passes only empty texts, as programs do that only continue a run."""
     given = (*run.args, *run.kwargs.values())
     return all(value is None or (isinstance(value, str) and not value) for value in given)
 
@@ -204,10 +204,10 @@ def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> Outpu
 
 
 async def _input(run: Run, step: StepContext) -> dict[str, Any]:
-    """Return what the run was called with: what the record says, else what is given now, noted for the record.
+    """Return the input of the run from its record, or else the current input, which is then recorded.
 
     Raises:
-        Halt: The code is not what the run began with.
+        Halt: The code differs from when the run started.
     """
     runnable, history = run.runnable, step.history
     known = history.known.get(_INPUT)
@@ -237,7 +237,7 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
 
 
 async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> OutputEvent:
-    """Resume a run whose lease is taken, as far as it goes, and return its output."""
+    """Resume a run whose lease is taken to its end or next pause, and return its output."""
     try:
         given = await _input(run, step)
         step.attempt.notes = await decisions.decide(step.history)
@@ -264,13 +264,13 @@ def _reason(error: errors.SaysoError) -> str | None:
 def _state_of(status: RunStatus, step: StepContext) -> RunState:
     match status.reason:
         case "approval_required" | "input_required" | "approval_already_claimed" | "outcome_unknown" | "suspended":
-            return RunState.PAUSED  # for a person's word, another worker's end, or what a framework waits for
+            return RunState.PAUSED  # for a decision, another worker's outcome, or an event of a framework
         case "run_changed" | "input_changed":
             return step.history.was
         case "stopped" | "store_failed":
             return RunState.BROKEN
         case None if status.code == "error" and not _has_ended(step):
-            return RunState.BROKEN  # its model was out of reach
+            return RunState.BROKEN  # its model was unreachable
         case _:
             return RunState.ENDED
 
@@ -280,7 +280,7 @@ def _has_ended(step: StepContext) -> bool:
 
 
 async def _end(step: StepContext, output: OutputEvent) -> None:
-    """Take back what a run that has ended still asks, for nobody would hear the answer, and note how it ended."""
+    """Withdraw the pending requests of an ended run, which nothing waits for, and record how the run ended."""
     history = step.history
     try:
         for request_id in {body["waits"] for _, body in history.waiting()}:
@@ -294,7 +294,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
 
 
 async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | None:
-    """Hand the run back; return what went wrong. What is not saved is done again by whoever resumes it."""
+    """Release the run; return the error if that fails. Whoever resumes the run repeats unsaved steps."""
     try:
         await history.leave(state)
     except errors.SaysoError as error:
@@ -304,7 +304,7 @@ async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | No
 
 
 def _end_not_saved(output: OutputEvent, error: errors.SaysoError) -> OutputEvent:
-    """Return the output of a run whose end is not in the store: to everybody else it has not ended."""
+    """Return the output of a run whose end could not be saved, so that for everybody else it has not ended."""
     ending = output.status.code if output.status.reason is None else output.status.reason
     message = (
         f"the run ended ({ending}), and its end could not be recorded: {error}."
@@ -316,20 +316,20 @@ def _end_not_saved(output: OutputEvent, error: errors.SaysoError) -> OutputEvent
     )  # fmt: skip
 
 
-_TURNS = 3  # of the loop, until a generator that nobody holds any more is closed
-_warned: dict[str, dict[Any, Any]] = {}  # what Python remembers of warnings, by file, as it does for each module
+_TURNS = 3  # iterations of the loop until an unreferenced generator is closed
+_warned: dict[str, dict[Any, Any]] = {}  # by file: Python's registry of shown warnings, which modules usually have
 _streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
 
 
 async def _released(run_id: str) -> None:
-    """Wait for a stream of this run in this loop that its consumer has just left: whoever leaves may go on at once."""
+    """Wait for a stream of this run in this loop that its consumer has just left and may want to continue at once."""
     stream = _streams.get(run_id)
     if stream is not None:
         await stream.leaving()
 
 
 def _caller() -> tuple[str, int]:
-    """Return the file and the line that called the runnable."""
+    """Return the file and line that called the runnable."""
     frame = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sayso.runs."):
         frame = frame.f_back
@@ -337,19 +337,19 @@ def _caller() -> tuple[str, int]:
 
 
 class Run:
-    """One call of a runnable: of a new run, or of one that goes on.
+    """One call of a runnable, which starts a new run or continues one.
 
-    Iterating gives its events, those of nested runnables among them; the last one is the `OutputEvent` of the runnable
-    that was called. `collect` gives only that one, and so does awaiting the run. A run is called once; call the
-    runnable again for another. One that is thrown away before it was begun warns, as a coroutine does.
+    Iterating yields its events, including those of nested runnables; the last one is the `OutputEvent` of the called
+    runnable. `collect`, or awaiting the run, returns only that event. A run can be executed once; call the runnable
+    again for another. A run that is discarded before it was started warns, like a coroutine.
 
     Attributes:
-        runnable: What was called.
+        runnable: The called runnable.
         args, kwargs: Its input.
-        parent_id: The run to go on with.
-        run_id: The id that a new run is to have.
+        parent_id: The run to continue.
+        run_id: The id for a new run.
         resolutions: Decisions and answers by id.
-        is_begun: Whether somebody has asked for its events or its end.
+        is_begun: Whether its events or output were requested.
     """
 
     def __init__(
@@ -400,29 +400,29 @@ class Run:
             if not going.done():
                 self._listener = None
                 self.stop()
-                # Not cancelled: a handler that has begun ends, and the record says how.
+                # Not cancelled, so that a handler that has started can end and its outcome is recorded.
                 await until_done(going)
 
     def stop(self) -> None:
-        """Begin nothing new: what is under way ends and is recorded, and the run is handed back, to be gone on with."""
+        """Start nothing new. Calls in progress end and are recorded, and then the run is released to be continued."""
         self._is_stopping = True
         if self._history is not None:
             self._history.stop()
 
     def collect(self) -> Coroutine[Any, Any, OutputEvent]:
-        """Take the run to its end, or to where it waits, and return its output; `await run` does the same.
+        """Execute the run to its end or its next pause, and return its output; `await run` does the same.
 
-        Whatever goes wrong inside of it is in the output's status; nothing is raised but what breaks this task off.
-        After its events were iterated to the end, this gives the output once more.
+        Errors inside the run are in the output's status; only a cancellation of this task is raised. After its events
+        were iterated to the end, this returns the output again.
         """
         self.is_begun = True
         return self._go(repeats=True)
 
     def run(self) -> OutputEvent:
-        """Take the run to its end, or to where it waits, from a script without an event loop.
+        """Execute the run to its end or its next pause, from a script without an event loop.
 
         Raises:
-            RuntimeError: There is a running event loop in this thread; await `collect()` there.
+            RuntimeError: An event loop runs in this thread; await `collect()` instead.
         """
         self.is_begun = True
         if in_loop():
@@ -439,14 +439,14 @@ class Run:
         return self._output
 
     def begin(self, history: RunHistory) -> None:
-        """Note the run's history, once its lease is taken."""
+        """Set the run's history after its lease was taken."""
         self._history = history
         history.is_stopping = self._is_stopping
         if self._going is not None:
             _streams[history.run_id] = self
 
     async def leaving(self) -> None:
-        """Wait until this stream has handed its run back, if its consumer has left it."""
+        """Wait until this stream has released its run, if its consumer has left it."""
         going = self._going
         if going is None or going.get_loop() is not asyncio.get_running_loop():
             return
@@ -456,12 +456,12 @@ class Run:
             await asyncio.wait([going])
 
     def _emit(self, event: Event) -> None:
-        if self._listener is not None:  # whoever listened may have gone
+        if self._listener is not None:  # the consumer may be gone
             self._listener.put_nowait(event)
 
 
 class Runnable(Definition):
-    """A tool, an agent or a workflow. Calling it gives a lazy `Run`; see `Definition` for its options."""
+    """A tool, agent or workflow. Calling it returns a lazy `Run`; see `Definition` for its options."""
 
     def __call__(
         self, *args: Any, parent_id: str | None = None, run_id: str | None = None,
@@ -470,13 +470,13 @@ class Runnable(Definition):
         """Return a run: iterate over its events, `await` its `collect()`, or call its `run()` in a script.
 
         Args:
-            parent_id: Id of a run to go on with; its own input then counts, and not what is given here.
-            run_id: An id for a new run; a run that is known by it goes on.
+            parent_id: The id of a run to continue, which keeps its own input.
+            run_id: An id for a new run; if a run with this id exists, it continues.
             resume: Decisions and answers by id.
-            approval_decisions: The same, by the approval face's name.
+            approval_decisions: An alias of `resume` from the approval API.
 
         Raises:
-            TypeError: There is no such argument, or one is given twice.
+            TypeError: An argument is unknown, or is passed twice.
         """
         self._check_call(args, kwargs)
         resolutions = resolutions_of(approval_decisions, resume)

@@ -1,9 +1,9 @@
-"""What is known and saved of a run: what happened at which place, the requests that confirm it, the steps at work.
+"""The state of a run: what happened at each place, the requests that confirm it, and the steps in progress.
 
-Nothing is written before something waits. The first thing that waits is recorded together with everything that
-finished before it, in one transaction; from then on every step is saved as it ends, and no saved step is done again.
-Values are saved in canonical form and come back as what they were; what has no such form is kept as plain JSON values,
-and whoever needs the value itself is told that it is lost.
+Nothing is written until a step waits. The first waiting step is saved in one transaction with everything that finished
+before it; from then on every step is saved when it ends, and no saved step is repeated. Values are saved in canonical
+form and restored with their types. A value without such a form is saved as plain JSON, and a step that needs the value
+itself gets an error that it is lost.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ T = TypeVar("T")
 
 
 class Deferred(NamedTuple):
-    """A value that is written down when, and if, its run is kept; `write` returns what the record keeps of it."""
+    """A value that is serialized only if and when its run is saved; `write` returns its stored form."""
 
     value: Any
     write: Callable[[Any], Any]
 
 
 class LostValue(NamedTuple):
-    """A value that could not be kept: whoever takes it must be told, whoever only shows it has the plain one."""
+    """A value that could not be stored: using it is an error, but its plain form can be shown."""
 
     plain: Any
     reason: str
 
 
 def live_value(value: Any, function: Callable[..., Any]) -> Deferred:
-    """Return a value that a function gave; the record keeps its `form`, or else `plain` and why it is `lost`."""
+    """Wrap a function's result; its stored form has `form`, or else `plain` and the reason why it is `lost`."""
     return Deferred(value, partial(_form_of, function))
 
 
@@ -80,7 +80,7 @@ def _form_of(function: Callable[..., Any], value: Any) -> Body:
         canonical.check_round_trip(form, _result_classes(function))
     except ArgumentError as error:
         reason = error.reason
-    except Exception as error:  # noqa: BLE001  a value's own code: what it does must not undo that it was given
+    except Exception as error:  # noqa: BLE001  raised by a value's own code, which must not invalidate the result
         reason = f"raised {type(error).__name__} when it was written down"
     else:
         return {"form": form.text}
@@ -88,22 +88,22 @@ def _form_of(function: Callable[..., Any], value: Any) -> Body:
 
 
 def decoded_value(form: str, function: Callable[..., Any]) -> Any:
-    """Return the value of a function whose form was kept."""
+    """Restore a function's result from its stored form."""
     return canonical.decode(form, _result_classes(function))["value"]
 
 
 @lru_cache(maxsize=1024)
 def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
-    """Return the classes that a function's result may hold, by its annotation; none where it says nothing usable."""
+    """Return the classes in a function's result annotation; empty if the annotation is missing or unusable."""
     try:
         annotation = get_type_hints(function, include_extras=True).get("return")
-    except Exception:  # noqa: BLE001  annotations are user code; what cannot be read names no class
+    except Exception:  # noqa: BLE001  annotations are user code; an unreadable one names no class
         return {}
     return {} if annotation is None else Schema.of_type(annotation).classes
 
 
 def given_arguments(arguments: Mapping[str, Any]) -> Deferred:
-    """Return what a run was called with; a checkpoint raises `ArgumentError` where it has no canonical form."""
+    """Wrap the arguments of a run; a checkpoint raises `ArgumentError` if they have no canonical form."""
     return Deferred(dict(arguments), _text_of)
 
 
@@ -112,7 +112,7 @@ def _text_of(arguments: dict[str, Any]) -> str:
 
 
 def made_defaults(values: dict[str, Any]) -> Deferred:
-    """Return the default parameters that were made for a call; without a form, a resumed run makes them anew."""
+    """Wrap the default parameters of a call; if they have no canonical form, a resumed run creates new ones."""
 
     def write(value: dict[str, Any]) -> str | None:
         try:
@@ -124,7 +124,7 @@ def made_defaults(values: dict[str, Any]) -> Deferred:
 
 
 def result_shown(request: Request) -> Any:
-    """Return the result that a request's record tells, as people may see it; None where there is none."""
+    """Return the masked result from a request's record; None if there is none."""
     result = None if request.execution is None else request.execution.result
     return None if result is None else cast("Body", canonical.display(canonical.load(result)))["result"]
 
@@ -133,31 +133,31 @@ def _written(body: Body) -> str:
     fields = {name: value.write(value.value) if isinstance(value, Deferred) else value for name, value in body.items()}
     try:
         return dumps(fields)
-    except (TypeError, ValueError, RecursionError):  # what was done is written down, whatever somebody hung on it
+    except (TypeError, ValueError, RecursionError):  # the step must be recorded, whatever user data is attached to it
         return dumps(plain_json(fields))
 
 
 def bodies(steps: Iterable[Step]) -> dict[str, Body]:
-    """Return what steps say, by place; the last one of a place counts."""
+    """Return the bodies of steps by place; the last step of a place is used."""
     known: dict[str, Body] = {}
     for step in steps:
-        known.pop(step.place, None)  # in the order of what happened last
+        known.pop(step.place, None)  # ordered by the last event
         known[step.place] = json.loads(step.body)
     return known
 
 
 def resolution_place(request_id: str) -> str:
-    """Return the place where the history keeps what a resolution says beyond the decision."""
+    """Return the place in the history for a resolution's data beyond the decision."""
     return f"@{request_id}"
 
 
 def in_loop() -> bool:
-    """Say whether an event loop runs in this thread."""
-    return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for exactly this, in spite of its name
+    """Return whether an event loop runs in this thread."""
+    return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for this use, despite its name
 
 
 def verb(store: Store, function: Callable[..., T], *args: Any) -> Coroutine[Any, Any, T]:
-    """Call a verb of a store, or a function that calls some, without blocking the event loop."""
+    """Call a verb of a store, or a function that calls verbs, without blocking the event loop."""
     return (offload if store.blocks else at_once)(partial(function, *args))
 
 
@@ -165,14 +165,14 @@ def verb(store: Store, function: Callable[..., T], *args: Any) -> Coroutine[Any,
 
 
 class _Requests:
-    """The calls that a run asked for, as they stood when it was gone on with; read when they are needed."""
+    """The requests of a run, as they were when the run was resumed; read on first use."""
 
     def __init__(self, store: Store, run: RunRecord) -> None:
         self._store, self._run, self.is_read = store, run, False
         self.at: dict[str, Request] = {}
-        """The last one of each place."""
+        """By place: the last request."""
         self.made: dict[str, list[Request]] = {}
-        """Those that handlers asked for by themselves and that were made, by digest."""
+        """By digest: the requests of nested calls that were made."""
         self._keyed: dict[str, Request] = {}
 
     def read(self) -> None:
@@ -186,16 +186,16 @@ class _Requests:
         self.is_read = True
 
     def keyed(self, request_id: str, tool: str) -> Request | None:
-        """Return the request of a key, for a call of this tool; it may have been asked at another place of the run."""
+        """Return the request of a key for a call of this tool, even if it was asked at another place of the run."""
         request = self._keyed.get(request_id)
         return request if request is not None and request.call.tool == tool else None
 
 
 class Checkpoint:
-    """What a run knows and has not saved: a value that goes into one transaction with a request, an outcome, or alone.
+    """The unsaved steps of a run, to save alone or in one transaction with a request or an outcome.
 
-    It takes the steps out of their run's history until it is `saved`, so that of many calls that are saved at a time
-    each brings its own. `release`, or leaving it as a context, gives them back where nothing was saved.
+    It takes the steps out of the history until it is `saved`, so that each of several calls that are saved concurrently
+    brings its own steps. `release`, or the end of the `with` block, returns them if nothing was saved.
     """
 
     def __init__(
@@ -207,12 +207,12 @@ class Checkpoint:
         self.update = RunUpdate(record, [Step(at, _written(body), body.get("waits")) for at, body in new], left)
 
     def saved(self, request_id: str | None = None, *, is_approved: bool = False) -> None:
-        """Note that it is in the store.
+        """Record that the checkpoint is in the store.
 
         Args:
-            request_id: The request that the run waits for now. Where the store found an earlier one, it did not hand
-                the run back.
-            is_approved: A grant or a budget approved it as it was asked, so the run was not handed back, either.
+            request_id: The request for which the run waits now. If the store found an earlier request, it did not
+                release the run.
+            is_approved: A grant or budget approved the request when it was asked, so the run was not released either.
         """
         history, self._is_open = self._history, False
         history.is_stored, is_released = True, self.update.left is not None
@@ -224,7 +224,7 @@ class Checkpoint:
         history.settled(self)
 
     def release(self) -> None:
-        """Give the steps back, unless they are in the store."""
+        """Return the steps to the history, unless they are in the store."""
         if self._is_open:
             self._is_open = False
             self._history.settled(self, self._steps)
@@ -237,20 +237,20 @@ class Checkpoint:
 
 
 class RunHistory:
-    """What happened in a run, for the one task that has its lease.
+    """The history of a run, for the one task that holds its lease.
 
     Attributes:
-        run_id: Id of the run.
-        known: What happened last, by place.
-        is_kept: Whether the store has the run.
-        was: How it stood before this lease; a run whose holder died counts as broken.
-        is_stopping: Whoever listened has gone: nothing new is begun.
-        is_left: The lease has ended: a handler's thread that nobody could stop begins nothing more, either.
-        is_released: The store knows that it has ended.
-        handlers: The scopes of the handlers that are under way.
-        from_store: The places of which what is known was read from the store, and not done here.
-        passes: The places of handlers of which the store knows questions, or gated calls.
-        requests: What the requests say, where steps come from the store.
+        run_id: The id of the run.
+        known: By place: the last event.
+        is_stored: Whether the store has the run.
+        was: The state before this lease; a run whose holder died counts as broken.
+        is_stopping: The consumer of the events is gone, so nothing new starts.
+        is_left: The lease has ended, so a handler's thread that could not be stopped starts nothing more.
+        is_released: The store has recorded the end of the lease.
+        handlers: The scopes of the handlers in progress.
+        from_store: The places whose data was read from the store, not produced here.
+        passes: The places of handlers for which the store has questions or gated calls.
+        requests: The requests, if steps were read from the store.
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
@@ -260,7 +260,7 @@ class RunHistory:
         self.requests = _Requests(store, record)
         self.known = bodies(steps or ())
         self._record = replace(record, holder=lease.holder, state=RunState.RUNNING)
-        self._lease = lease  # kept alive: the lease lasts as long as this object does
+        self._lease = lease  # keep a reference, because the lease ends with its object
         self.handlers: set[Scope] = set()
         self.from_store = set(self.known)
         self.passes = {re.split("[!?]", place)[0] for place in self.from_store if "!" in place or "?" in place}
@@ -270,34 +270,34 @@ class RunHistory:
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> RunHistory:
-        """Return the history of a run that begins."""
+        """Create the history of a new run."""
         lease, now = Lease(), clock.now()
         return cls(store, RunRecord(run_id, name, kind, RunState.RUNNING, lease.holder, now, now), lease)
 
     def stop(self) -> None:
-        """Begin nothing new, and end what waits for a person inside of a handler."""
+        """Start nothing new, and end calls inside handlers that wait for a person."""
         self.is_stopping = True
         for scope in list(self.handlers):
             scope.end("whoever listened to the run has gone")
 
-    # -- what is known -----------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[tuple[str, Body]]:
-        """Return the places where something waits for a person."""
+        """Return the places that wait for a person."""
         return [(place, body) for place, body in list(self.known.items()) if "waits" in body]
 
     def is_over(self, request_id: str) -> bool:
-        """Say whether the resolution of a request, or one of them, counted until an instant that has come."""
+        """Return whether a resolution of a request has expired."""
         until = self.known.get(resolution_place(request_id), {}).get("expires_at")
         return until is not None and clock.milliseconds() >= until
 
     async def read_requests(self) -> None:
-        """Read what the requests of the run say, once."""
+        """Read the requests of the run, once."""
         if not self.requests.is_read:
             await verb(self.store, self.requests.read)
 
     def know(self, place: str, body: Body) -> None:
-        """Note what happened at a place, and is saved by somebody else."""
+        """Record an event at a place that other code saves."""
         self.known[place] = body
         self.from_store.discard(place)
 
@@ -306,23 +306,23 @@ class RunHistory:
         self.know(place, body)
         self._unsaved[next(self._numbers)] = place, body
 
-    # -- what is saved -----------------------------------------------------------------------------------------
+    # -- saving ------------------------------------------------------------------------------------------------
 
     def checkpoint(self, waits: tuple[str, Body] | None = None, left: RunState | None = None) -> Checkpoint:
-        """Return what is not saved yet, and is on its way into no other checkpoint.
+        """Return a checkpoint of the steps that are neither saved nor in another checkpoint.
 
         Args:
-            waits: The step that says what waits where. It is known when it is saved with its request, or not at all.
-            left: How the lease ends with it, where nothing else of the run is under way.
+            waits: The step that waits. It becomes part of the history only when it is saved with its request.
+            left: The run's state after the lease, if the lease ends because nothing else of the run is in progress.
         """
-        # Each is taken in one piece: a handler's thread may put or take one meanwhile.
+        # Each step is removed atomically, because a handler's thread may add or take steps concurrently.
         steps: dict[int, tuple[str, Body]] = {}
         for number in sorted(self._unsaved):
             if (step := self._unsaved.pop(number, None)) is not None:
                 steps[number] = step
         try:
             made = Checkpoint(self, self._record, steps, waits, left)
-        except BaseException:  # an argument of the run that has no form to be saved in
+        except BaseException:  # an argument of the run has no form that can be saved
             self._unsaved |= steps
             raise
         if steps and in_loop():
@@ -330,42 +330,42 @@ class RunHistory:
         return made
 
     def settled(self, checkpoint: Checkpoint, steps: Mapping[int, tuple[str, Body]] | None = None) -> None:
-        """Let those go on who wait for a checkpoint; what was not saved of it is unsaved again."""
+        """Wake tasks that wait for a checkpoint; steps that it did not save become unsaved again."""
         self._unsaved |= steps or {}
         done = self._on_their_way.pop(checkpoint, None)
         if done is not None:
             done.set_result(None)
 
     def quiet(self) -> Effect:
-        """Return the effect of waiting until no checkpoint with earlier steps is on its way.
+        """Return an effect that waits until no checkpoint with earlier steps is in progress.
 
-        What waits is saved after everything that led to it, or a run that is resumed would not come to that place.
+        A waiting step must be saved after all steps that led to it; otherwise a resumed run could not reach its place.
         """
         return _Quiet(self._on_their_way)
 
     async def save(self) -> None:
-        """Save all steps, if the run is kept at all.
+        """Save all steps, if the run is in the store.
 
         Raises:
-            RunBusyError: Somebody else has the run's lease; it must not go on here.
+            RunBusyError: Another process holds the run's lease; the run must not continue here.
         """
         if self.is_stored and self._unsaved:
             await self._write(self.store.save_run)
 
     def save_now(self) -> None:
-        """Do what `save` does in a thread that may block, as the store's own."""
+        """Do the same as `save`, in a thread that may block, such as the store's own."""
         if self.is_stored and self._unsaved:
             with self.checkpoint() as checkpoint:
                 self.store.save_run(checkpoint.update)
                 checkpoint.saved()
 
     async def leave(self, state: RunState) -> None:
-        """Save what is left and end the lease. A run that never waited and ended leaves nothing."""
+        """Save the remaining steps and end the lease. A run that ended without waiting leaves nothing in the store."""
         self.is_left = True
         try:
             if self.is_released and state is RunState.BROKEN:
-                # It was handed back as paused, and whoever was to be told was broken off: as after any break, who
-                # brings the earlier decisions again goes on with it, unless somebody has it by now.
+                # It was released as paused, but its caller was interrupted before it was told. As after any crash, a
+                # caller that passes the earlier decisions again continues it, unless another process has taken it.
                 with suppress(RunBusyError):
                     await verb(self.store, self.store.take_run, self.run_id, self._record.holder)
                     self.is_released = False
@@ -385,27 +385,27 @@ class _Quiet:
         self._on_their_way = on_their_way
 
     def __call__(self) -> None:
-        """Do nothing: in one thread nobody else saves."""
+        """Do nothing, because in sync code no other checkpoint is in progress."""
 
     async def arun(self) -> None:
-        """Wait."""
+        """Wait for all checkpoints in progress."""
         while self._on_their_way:
             await asyncio.wait(list(self._on_their_way.values()))
 
 
-# -- the steps at work -------------------------------------------------------------------------------------------------
+# -- steps in progress -------------------------------------------------------------------------------------------------
 
 
 class RunAttempt:
-    """One call of a run, from its beginning or from where it paused; shared by all its steps.
+    """One call of a run, from its start or from a pause; all its steps share it.
 
     Attributes:
-        emit: Takes every event; None where nobody listens.
-        acts_for: The persons for whom the program acts.
-        notes: What there is to say about a request when it is emitted again, by id.
-        waiting: What waits for a person, each with its rank.
-        approved: Requests that were approved when this attempt began, by id; each is looked up here once, and the start
-            itself says whether the approval still counts.
+        emit: Called with every event; None if nothing consumes events.
+        acts_for: The people for whom the program acts.
+        notes: By request id: notes to add when the request is emitted again.
+        waiting: The events that wait for a person, each with its rank.
+        approved: By id: requests that were approved when this attempt started. Each is used once, and the start itself
+            checks whether the approval is still valid.
     """
 
     def __init__(
@@ -417,13 +417,13 @@ class RunAttempt:
         self.waiting: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
 
     def wait(self, rank: tuple[int, ...], event: ApprovalEvent | InteractionEvent) -> None:
-        """Emit what waits for a person; the list of what is pending is in the order of the ranks."""
+        """Emit an event that waits for a person; the list of pending events is ordered by rank."""
         if self.emit is not None:
             self.emit(event)
         self.waiting.append((rank, event))
 
     def note_of(self, request_id: str) -> Body:
-        """Return what there is to say about a request when it is emitted, from earlier calls of the run as well."""
+        """Return the notes for a request's event, including those from earlier calls of the run."""
         found: Body = {}
         for _, body in self.history.waiting():
             if body["waits"] == request_id:
@@ -431,7 +431,7 @@ class RunAttempt:
         return {**found, **self.notes.get(request_id, {})}
 
     def pending(self) -> dict[str, list[Body]]:
-        """Return what waits, in the order of a model's turns and calls, and in that of a workflow's steps."""
+        """Return the pending events in the order of a model's turns and calls, and of a workflow's steps."""
         found: dict[str, list[Body]] = {}
         for _, event in sorted(self.waiting, key=itemgetter(0)):
             name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
@@ -439,25 +439,25 @@ class RunAttempt:
         return found
 
     def check_going(self) -> None:
-        """Raise `Halt` if whoever listened has gone: nothing new is begun."""
+        """Raise `Halt` if the consumer of the events is gone, so that nothing new starts."""
         if self.history.is_stopping:
             raise Halt("cancelled", "stopped", "whoever listened to the run has gone")
 
 
 class StepContext:
-    """One runnable at work.
+    """One runnable in progress.
 
     Attributes:
-        place: Where in the run; no two calls of one run share a place, and a resumed run finds each again by it.
-        path: Names from the outermost runnable down to this one.
-        is_outermost: Whether it is the run's own.
-        is_alone: Whether nothing else of the run is under way, so that the run is handed back where it stops.
-        rank: How the place is ordered among all others.
-        input: The arguments as people may see them, None before they are known; `arguments` returns the real ones.
-        answers: What persons answered to the handler's questions, by number.
-        late: The number of the question whose time ran out, if one's did.
-        suspensions: How many questions the handler has asked so far in this pass.
-        is_running: Whether the handler has begun; before, its rules and defaults are asked.
+        place: The position in the run. It is unique within a run, and a resumed run finds each call by it.
+        path: The names from the outermost runnable down to this one.
+        is_outermost: Whether it is the run's own runnable.
+        is_alone: Whether nothing else of the run is in progress, so that the run is released when this stops.
+        rank: The sort key of the place.
+        input: The masked arguments; None before they are known. `arguments` returns the real ones.
+        answers: By number: people's answers to the handler's questions.
+        late: The number of the question that expired, if any.
+        suspensions: The number of questions that the handler has asked in this pass.
+        is_running: Whether the handler has started; before that, its rules and defaults are evaluated.
     """
 
     def __init__(
@@ -479,10 +479,10 @@ class StepContext:
     def child(
         self, runnable: Definition, key: str, rank: tuple[int, ...], tool_call_id: str | None = None, *, is_only: bool
     ) -> StepContext:
-        """Return the step for a call that this one makes; `key` is its own among all calls made from here.
+        """Return the step for a call that this one makes; `key` is unique among the calls of this step.
 
-        `is_only` says that no other one is made at the same time. Where this step's own call was started, its outcome
-        has to be recorded before the run is handed back.
+        `is_only` means that no other call is made concurrently. If this step's own call has started, its outcome must
+        be recorded before the run is released.
         """
         return StepContext(
             self.attempt, runnable, f"{self.place}/{key}", f"{self.path}.{runnable.name}", parent=self,
@@ -491,17 +491,17 @@ class StepContext:
         )  # fmt: skip
 
     def begin(self, arguments: Callable[[], Body], shown: Body) -> None:
-        """Note with what the handler begins, and how people may see that."""
+        """Record the arguments with which the handler starts, and their masked form."""
         self.arguments, self.input, self.is_running = arguments, shown, True
 
     def must_own(self, request: Request, place: str) -> None:
-        """Raise `AlteredRequestError` for a request that was not asked here."""
+        """Raise `AlteredRequestError` if a request was not asked at this place."""
         is_elsewhere = request.place != place and (request.key is None or request.call.tool != self.runnable.gate.tool)
         if request.run_id != self.history.run_id or is_elsewhere:
             raise AlteredRequestError(request.id, f"it was asked elsewhere than in {self.path}, which waits for it")
 
     def waits_for(self, request: Request) -> Halt:
-        """Tell that the step waits for a person, and return what the run says then."""
+        """Emit that the step waits for a person, and return the resulting `Halt`."""
         event, is_call = event_of(request, self.attempt.note_of(request.id), self.path), request.kind == "call"
         self.count("approvals:required" if is_call else "suspends:required")
         self.attempt.wait(self.rank, event)
@@ -510,7 +510,7 @@ class StepContext:
         return Halt("cancelled", reason, text, output=waiting_output(event), event=event)
 
     def count(self, what: str, n: int = 1) -> None:
-        """Add to a counter, here and in the steps above."""
+        """Increment a counter of this step and of the steps above it."""
         step: StepContext | None = self
         while step is not None:
             step.usage[what] += n
@@ -518,7 +518,7 @@ class StepContext:
 
     @property
     def occasion(self) -> Occasion:
-        """Where the call stands, as the gate needs to know it."""
+        """The position of the call, for the gate."""
         facts = {
             "path": self.path, "runnable_name": self.runnable.name, "runnable_type": self.runnable.type,
             "tool_call_id": self.tool_call_id,
@@ -526,7 +526,7 @@ class StepContext:
         return Occasion((self.history.run_id,), {}, self.attempt.acts_for, place=self.place, context=facts)
 
     def record(self, status: RunStatus, *, value: Deferred | None = None, error: Body | None = None) -> Body:
-        """Return what the history keeps of this step when it has ended."""
+        """Return the history's record of this step after its end."""
         body: Body = {
             "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
             "t0": self.t0, "t1": clock.milliseconds(), "status": status.model_dump(exclude_none=True),
@@ -535,18 +535,18 @@ class StepContext:
         return body if value is None else {**body, "value": value}
 
     def emit_start(self) -> None:
-        """Tell those who listen that it begins."""
+        """Emit the start of this step."""
         if self.attempt.emit is not None:
             kind, run_id = self.runnable.type, self.history.run_id
             self.attempt.emit(StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
 
     def emit_end(self, status: RunStatus, output: Any = None, error: Body | None = None) -> None:
-        """Tell those who listen how it ended; the run's own end is its output, which comes last."""
+        """Emit the end of this step; the end of the run itself is its output, which comes last."""
         if self.attempt.emit is not None and not self.is_outermost:
             self.attempt.emit(self.output_event(status, output, error))
 
     def output_event(self, status: RunStatus, output: Any = None, error: Body | None = None) -> OutputEvent:
-        """Return the event that says how it ended."""
+        """Return the event for the end of this step."""
         return OutputEvent(
             run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
             status=status, output=output, error=error, t0=self.t0, t1=clock.milliseconds(), usage=dict(self.usage),
@@ -556,4 +556,4 @@ class StepContext:
 
 current_context: ContextVar[StepContext | None] = ContextVar("sayso_frame", default=None)
 current_step = current_context.get
-"""Return the step whose handler is running here; None outside of a run."""
+"""Return the step whose handler is running; None outside a run."""

@@ -1,4 +1,4 @@
-"""`Tool`: a function that models and programs call, with its approval options; `tool` makes one of a function."""
+"""`Tool`: a function for models and programs, with approval options; `tool` creates one from a function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sayso.runs.runnable import Run, Runnable
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
-    P = ParamSpec("P", default=...)  # so that a plain `Tool` is one that takes and gives anything
+    P = ParamSpec("P", default=...)  # so that `Tool` without parameters accepts and returns anything
     R_co = TypeVar("R_co", default=Any, covariant=True)
 else:
     from typing import ParamSpec, TypeVar
@@ -39,24 +39,24 @@ Errors = type[BaseException] | Collection[type[BaseException]]
 class Tool(Runnable, Generic[P, R_co]):
     """A function with a name, a description, a schema and a gate.
 
-    `tool(amount=5)` gives a lazy run of this call; `tool.call(amount=5)` and `await tool.acall(amount=5)` give the
-    value, or raise `ConfirmationRequired` and `ConfirmationRejected` as `sayso.confirm_first` does.
-    It has the name, the docstring and the signature of its handler, for people, `inspect` and type checkers (which let
-    a tool with `default_params` take anything).
+    `tool(amount=5)` returns a lazy run of this call; `tool.call(amount=5)` and `await tool.acall(amount=5)` return the
+    value, or raise `ConfirmationRequired` and `ConfirmationRejected` like `sayso.confirm_first`. A tool has the name,
+    docstring and signature of its handler, for people, `inspect` and type checkers (which let a tool with
+    `default_params` take anything).
 
     Args:
-        handler: A sync or async function. A sync one runs in a thread where the run is async.
-        name: Its own name when not given.
-        description: Its docstring when not given.
-        ambiguous, key, effect, title, summary, suspends: As for `sayso.gate`. A run has a name, so a key counts in it;
-            a run whose handler raises one of `suspends` pauses, and makes the call again when it is resumed.
-        on_reject: What a no gives: `raise` raises it from `call` and ends a run as denied; `return` gives its
-            `message_for_model` as the value, and a callable gets the `ConfirmationRejected` and returns the value.
+        handler: A sync or async function. In an async run, a sync one runs in a thread.
+        name: The name; by default the handler's.
+        description: The description; by default the handler's docstring.
+        ambiguous, key, effect, title, summary, suspends: As for `sayso.gate`. A run has a name, so keys apply in it.
+            If the handler raises one of `suspends`, the run pauses, and makes the call again when it is resumed.
+        on_reject: How a refusal is returned. `raise` raises it from `call` and ends a run as denied. `return` returns
+            its `message_for_model` as the value. A callable gets the `ConfirmationRejected` and returns the value.
         options: See `Runnable`.
 
     Raises:
         TypeError: The handler is a generator, a method without its object, or an object with an async `__call__`.
-        ConfigError: An option cannot be used, or the handler is none.
+        ConfigError: An option is invalid, or the handler is not a function.
     """
 
     kind: ClassVar[str] = "tool"
@@ -78,7 +78,7 @@ class Tool(Runnable, Generic[P, R_co]):
         key: str | Callable[..., Any] | None = None, effect: str | Callable[..., Any] | None = None,
         title: str | Callable[..., Any] | None = None, summary: str | Callable[..., Any] | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        if isinstance(handler, staticmethod):  # @sayso.tool stands above @staticmethod
+        if isinstance(handler, staticmethod):  # @sayso.tool is above @staticmethod
             handler = cast("Callable[..., Any]", handler.__func__)
         check_handler(handler)
         self.handler = handler
@@ -132,13 +132,13 @@ class Tool(Runnable, Generic[P, R_co]):
         return inspect.iscoroutinefunction(self.handler)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call it here and return the value.
+        """Call the tool directly and return the value.
 
         Raises:
-            ConfirmationRequired: A person must decide first; calling again then goes on.
-            ConfirmationRejected: The answer was no.
+            ConfirmationRequired: A person must decide first; the same call made afterwards continues.
+            ConfirmationRejected: The call was refused.
             TypeError: The handler is async; use `acall`.
-            sayso.model.schema.SchemaError: The arguments do not fit its types.
+            sayso.model.schema.SchemaError: The arguments do not match the types.
         """
         if self.is_async:
             raise TypeError(f"{self.name} is async; use `await {self.name}.acall(...)`")
@@ -159,7 +159,7 @@ class Tool(Runnable, Generic[P, R_co]):
     @overload
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it without blocking the event loop; see `call`."""
+        """Call the tool without blocking the event loop; see `call`."""
         try:
             return (await adrive(self._way(args, kwargs))).unwrap()
         except BaseException as error:
@@ -175,7 +175,7 @@ class Tool(Runnable, Generic[P, R_co]):
 
     @cached_property
     def _own_gate(self) -> Gate:
-        # With the handler as it is: where a call raises, a function inside of it that waits may raise as well.
+        # With the bare handler: a direct call can raise, so a gated function inside it may raise as well.
         return replace(self.gate, function=self.handler)
 
 
@@ -212,10 +212,10 @@ def tool(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, description: str | None = None,
     require_confirmation: bool = False, **options: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:  # fmt: skip
-    """Make a `Tool` of a function: `@tool`, or with options.
+    """Create a `Tool` from a function: `@tool`, or with options.
 
     Args:
-        require_confirmation: The confirmation face's word for `requires_approval=True`; all others are those of `Tool`.
+        require_confirmation: The confirmation API's alias of `requires_approval=True`. The other options are `Tool`'s.
     """
     check_known("tool", options, {*options_of(Tool), "require_confirmation"})
     if not isinstance(require_confirmation, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
@@ -233,7 +233,7 @@ def tool(
 
 
 def tools_by_name(tools: object, tool_of: Callable[[Any], R]) -> dict[str, R]:
-    """Return the tools that `tools=` gives, by name; raises `ConfigError` where it is no list, or names one twice."""
+    """Return the tools in `tools=` by name; raise `ConfigError` if it is not a list, or has a name twice."""
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise errors.ConfigError(f"tools= takes a list, not {tools!r}")
     found: dict[str, R] = {}

@@ -1,8 +1,8 @@
-"""The worker: resumes the runs of its runnables for which a person has decided.
+"""The worker: resumes the runs of its runnables after a person has decided.
 
-It looks at the store when something has changed there, and now and then. Many workers share the work: the store settles
-which of them resumes a run. Neither signals nor printing are here. A run is resumed only when something about it has
-changed since this worker left it, so that what waits costs a look and no more.
+It reads the store when something has changed there, and polls at intervals. Several workers can share the work; the
+store's leases decide which of them resumes a run. Signals and printing are not here. A run is resumed only if it has
+changed since this worker last left it, so a waiting run costs only a read.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from sayso.runs.state import verb
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 
-_LOOK = 2.0  # seconds between two looks where nothing seems to happen: a killed worker sends no notification
-_STRANGERS = 60.0  # seconds between two looks for runs of runnables that this worker was not given
-_PACE = 0.05  # seconds between two looks at a store that changes all the time
-_BEAT, _STUCK = 1.0, 10.0  # seconds between two signs of the event loop; without one for so long, it is stuck
-_LAST = 0.1  # seconds for writing down what was broken off
-_SHORTEST, _LONGEST = 0.5, 60.0  # pauses before a failed store is tried again
+_LOOK = 2.0  # seconds between polls without a change: a killed worker sends no notification
+_STRANGERS = 60.0  # seconds between searches for runs of runnables that this worker does not have
+_PACE = 0.05  # minimum seconds between reads of a store that changes continuously
+_BEAT, _STUCK = 1.0, 10.0  # seconds between heartbeats of the event loop; seconds without one until it counts as stuck
+_LAST = 0.1  # seconds to record interrupted runs
+_SHORTEST, _LONGEST = 0.5, 60.0  # seconds to wait before retrying a failed store
 _log = logging.getLogger("sayso")
 
 
 class Limits:
-    """Places for calls of tools, given out in the order in which they are asked for.
+    """Limits of concurrent tool calls; calls wait for a slot in order.
 
     Args:
-        all_calls: How many calls at a time; None for any number.
-        by_tool: How many calls at a time of each of these tools.
+        all_calls: The maximum number of concurrent calls; None for no limit.
+        by_tool: The maximum number of concurrent calls of each of these tools.
 
     Attributes:
-        going: How many calls of each tool are under way.
+        going: The number of calls in progress, by tool.
 
     Raises:
-        ConfigError: A limit is no whole number from 1.
+        ConfigError: A limit is not a positive integer.
     """
 
     def __init__(self, all_calls: int | None = None, by_tool: Mapping[str, int] | None = None) -> None:
@@ -67,16 +67,16 @@ class Limits:
 
     @asynccontextmanager
     async def place(self, tool: str) -> AsyncGenerator[None]:
-        """Wait for a place for a call of a tool, and keep it while the block runs.
+        """Wait for a slot for a tool call, and hold it inside the block.
 
-        A tool that another tool's handler calls counts with that one: waiting for a place while holding one could wait
-        for itself.
+        A tool that another tool's handler calls shares that call's slot: waiting for a slot while holding one could
+        deadlock.
         """
         if _has_place.get():
             yield
             return
         async with AsyncExitStack() as places:
-            # That of the tool first: who waits for it keeps nobody else from a call.
+            # The tool's slot first, so that waiting for it does not take a slot of the total from others.
             for semaphore in (self._tools.get(tool), self._all):
                 if semaphore is not None:
                     await places.enter_async_context(semaphore)
@@ -93,7 +93,7 @@ _has_place: ContextVar[bool] = ContextVar("sayso_has_place", default=False)
 
 
 class Ending(StrEnum):
-    """What became of a run in a worker's hands."""
+    """How a worker's handling of a run ended."""
 
     DONE = "done"
     FAILED = "failed"
@@ -108,7 +108,7 @@ class Ending(StrEnum):
 
     @property
     def words(self) -> str:
-        """How it reads in a line."""
+        """The text for a printed line."""
         return _WORDS.get(self, self.value)
 
     @property
@@ -129,19 +129,19 @@ _ENDINGS = {
 
 
 class Report(NamedTuple):
-    """What became of one run.
+    """A report on one run.
 
     Attributes:
-        run_id: Which.
-        name: Of the runnable.
-        ending: `done`, `failed`, `denied` and `cancelled` are the run's own ends. It stopped again where a person must
-            decide (`paused`) or say how a call ended (`unknown`), where its code is not what it began with (`changed`,
-            nothing was run), and where something else was wrong (`broken`); each is gone on with when something about
-            it changes, a `changed` one by another worker only. The store failed (`retry`: it is tried again later), or
-            this worker was stopped (`handed_back`: anybody may go on).
-        message: The same in a sentence.
-        waits: Ids of the requests that wait for a person now.
-        seconds: How long this worker had its lease.
+        run_id: The id of the run.
+        name: The name of the runnable.
+        ending: `done`, `failed`, `denied` and `cancelled` are final. The run stopped again if a person must decide
+            (`paused`) or resolve a call's outcome (`unknown`), if its code differs from when it started (`changed`;
+            nothing ran), or on another problem (`broken`). These continue when something about the run changes, a
+            `changed` one only in another worker. If the store failed it is retried later (`retry`). If this worker was
+            stopped, any worker can continue the run (`handed_back`).
+        message: The same as a sentence.
+        waits: The ids of the requests that now wait for a person.
+        seconds: How long this worker held the lease.
     """
 
     run_id: str
@@ -153,7 +153,7 @@ class Report(NamedTuple):
 
 
 class _EventLog:
-    """What a worker needs to know of a run's events: whether anything was begun, and which requests wait."""
+    """The facts from a run's events that a worker needs: whether anything started, and which requests wait."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -168,7 +168,7 @@ class _EventLog:
 
 @dataclass(eq=False)
 class _StoreView:
-    """A store and the runnables whose runs are looked for in it, by name."""
+    """A store, and by name the runnables whose runs are searched in it."""
 
     store: Store
     runnables: dict[str, Runnable] = field(default_factory=dict[str, Runnable])
@@ -177,11 +177,11 @@ class _StoreView:
     _named: set[str] = field(default_factory=set[str])
 
     def ready(self, limit: int) -> Sequence[str]:
-        """Return the ids of runs that could go on, those that nobody touched for longest first."""
+        """Return the ids of runs that are ready to continue, least recently touched first."""
         now = time.monotonic()
         if now - self._swept >= _LOOK:
             self._swept = now
-            self.store.sweep()  # so that a run goes on whose request nobody answered in time
+            self.store.sweep()  # so that runs continue whose requests have expired
         if now - self._asked >= _STRANGERS:
             self._asked = now
             found, _ = self.store.runs(RunFilter(frozenset({RunState.PAUSED, RunState.BROKEN})), limit=1000)
@@ -191,9 +191,9 @@ class _StoreView:
         return self.store.ready_runs(list(self.runnables), limit)
 
     def mark(self, run_id: str) -> tuple[object, ...] | None:
-        """Return what differs after anything that lets a run go on; None if there is nothing to go on with.
+        """Return a value that changes whenever the run can make progress; None if it has ended or is not ours.
 
-        The name of its runnable comes first. It is the same after the run was begun again in vain.
+        Its first item is the name of the runnable. A resume without progress does not change it.
         """
         try:
             snapshot = self.store.get_run(run_id)
@@ -208,7 +208,7 @@ class _StoreView:
 
 
 def _store_views(runnables: Iterable[Runnable]) -> list[_StoreView]:
-    """Return the stores of these runnables, each with its own."""
+    """Return the stores of these runnables, each with its runnables."""
     found: dict[int, _StoreView] = {}
     for runnable in runnables:
         store = runnable.store
@@ -221,7 +221,7 @@ def _store_views(runnables: Iterable[Runnable]) -> list[_StoreView]:
 
 
 def _tools_of(runnables: Iterable[Runnable]) -> set[str]:
-    """Return the names of all tools that these may call."""
+    """Return the names of all tools that these runnables may call."""
     seen = dict[int, Definition]()
     parts: list[Definition] = list(runnables)
     while parts:
@@ -237,15 +237,15 @@ _Key = tuple[_StoreView, str]
 
 @dataclass
 class _KnownRun:
-    """What a worker knows of a run that has not ended.
+    """A worker's data about a run that has not ended.
 
     Attributes:
-        mark: Where it stood when it was last begun again.
-        told: What was last reported of it.
-        faults: How often in a row the store has failed.
-        due: When it may be begun again, by the monotonic clock.
-        is_changed: Its code is not what it began with; it is not looked at again.
-        run: While it is under way.
+        mark: The run's mark when it was last resumed.
+        reported: The last report on it.
+        faults: The number of consecutive failures of the store.
+        due: The earliest time to resume it again, on the monotonic clock.
+        is_changed: Its code differs from when it started, so this worker ignores it.
+        run: The run, while it is in progress.
     """
 
     mark: tuple[object, ...] | None = None
@@ -257,21 +257,21 @@ class _KnownRun:
 
 
 class Worker:
-    """Goes on with runs of these runnables.
+    """Resumes the runs of these runnables.
 
     Args:
-        runnables: Tools, agents and workflows; the runs of each are looked for in its own store.
-        concurrency: How many runs are under way at a time.
-        limits: How many calls of tools are under way at a time, of all and of each by name; any number by default.
-        grace: How long handlers may go on after `stop`.
-        tell: Gets a report of each run that ended or stopped again.
+        runnables: Tools, agents and workflows; the runs of each are searched in its own store.
+        concurrency: The maximum number of concurrent runs.
+        limits: The limits of concurrent tool calls, in total and by tool; by default none.
+        grace: How long handlers may continue after `stop`.
+        on_report: Called with a report on each run that has ended or stopped again.
 
     Attributes:
-        is_cut_short: Whether handlers were broken off at the end; one that is a plain function still runs in a thread.
+        is_cut_short: Whether handlers were interrupted at the end; a sync handler still runs in its thread.
 
     Raises:
-        ConfigError: An option cannot be used, two runnables of one store have one name, or none of them has a tool of
-            the name that a limit is for.
+        ConfigError: An option is invalid, two runnables of one store have the same name, or a limit names a tool that
+            no runnable has.
     """
 
     def __init__(
@@ -291,8 +291,8 @@ class Worker:
         self._known: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
         self._backlog: deque[_Key] = deque()
-        self._aside: set[_Key] = set()  # what the store calls ready and is not begun
-        self._has_company = False  # whether another worker has taken a run of the backlog
+        self._aside: set[_Key] = set()  # runs that are ready in the store but skipped here
+        self._has_company = False  # whether another worker has taken a run from the backlog
         self._id = new_run_id().encode()
         self._once = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -305,19 +305,19 @@ class Worker:
 
     @property
     def stores(self) -> list[Store]:
-        """The stores in which runs are looked for."""
+        """The stores in which runs are searched."""
         return [view.store for view in self._views]
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether `stop` was called."""
         return self._stopped_at is not None
 
     def health(self) -> dict[str, Any]:
-        """Return how it is, as JSON values. From any thread, also while the event loop is stuck.
+        """Return the worker's health as JSON values. It can be called from any thread, even if the event loop is stuck.
 
-        `status` is `starting`, `ok`, `draining` (it was told to stop), `store_failing` (a store could not be looked at
-        the last time) or `stuck` (a handler has kept the event loop for ten seconds). Ages are in seconds.
+        `status` is `starting`, `ok`, `draining` (`stop` was called), `store_failing` (the last read of a store failed)
+        or `stuck` (a handler has blocked the event loop for ten seconds). Ages are in seconds.
         """
         now, beat, looked_at = time.monotonic(), self._beat, self._looked_at
         if beat is not None and now - beat > _STUCK:
@@ -336,12 +336,12 @@ class Worker:
         }  # fmt: skip
 
     def _sign(self) -> None:
-        """Show that the event loop goes on."""
+        """Record a heartbeat of the event loop."""
         self._beat = time.monotonic()
         self._beating = asyncio.get_running_loop().call_later(_BEAT, self._sign)
 
     def stop(self) -> None:
-        """Begin nothing new, give handlers the grace, hand back what is left. From any thread or signal handler."""
+        """From any thread or signal handler: start nothing new, give handlers the grace period, release all runs."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
         if self._loop is not None:
@@ -354,10 +354,10 @@ class Worker:
         self._news.set()
 
     async def run(self, *, once: bool = False) -> None:
-        """Go on with what is ready, until `stop`; with `once`, until nothing is ready any more.
+        """Resume ready runs until `stop`, or with `once` until none is ready.
 
         Raises:
-            StoreError: With `once`, a store cannot be looked at. Without, that is logged and tried again.
+            StoreError: A store could not be read, with `once`. Otherwise such a failure is logged and retried.
         """
         self._loop, self._once, self._has_changed = asyncio.get_running_loop(), once, True
         self._sign()
@@ -378,7 +378,7 @@ class Worker:
             await self._end()
             self._beating.cancel()
 
-    # -- looking -----------------------------------------------------------------------------------------------
+    # -- polling -----------------------------------------------------------------------------------------------
 
     @property
     def _has_room(self) -> bool:
@@ -389,7 +389,7 @@ class Worker:
         return max(0.0, self._next_look - time.monotonic())
 
     def _wake(self) -> None:
-        # Called from other threads, and for every step that is saved: most calls have nothing new to say.
+        # Called from other threads and for every saved step, so most calls bring no news.
         if not self._has_changed and self._loop is not None:
             self._loop.call_soon_threadsafe(self._changed)
 
@@ -398,7 +398,7 @@ class Worker:
         self._news.set()
 
     async def _rest(self) -> None:
-        """Wait until there is something to do."""
+        """Wait until there may be something to do."""
         is_wanted = self._has_changed and self._has_room and not self._backlog
         try:
             await asyncio.wait_for(self._news.wait(), self._pause if is_wanted else _LOOK)
@@ -406,14 +406,14 @@ class Worker:
             self._has_changed = True
 
     async def _look(self) -> None:
-        """Put what could go on into the backlog."""
-        self._has_changed = False  # first: what changes during the look wants another one
+        """Put ready runs into the backlog."""
+        self._has_changed = False  # first, so that changes during the read trigger another one
         listed: set[_Key] = set()
         try:
             for view in self._views:
                 room = (16 if self._has_company else 4) * self._concurrency + len(self._going) + len(self._aside)
                 found = [(view, run_id) for run_id in await verb(view.store, view.ready, room)]
-                self._has_changed |= len(found) >= room  # there is more
+                self._has_changed |= len(found) >= room  # there may be more
                 listed.update(found)
                 self._backlog += filter(self._may_begin, found)
         except errors.StoreError as error:
@@ -425,7 +425,7 @@ class Worker:
             return
         self._faults, self._looked_at = 0, time.monotonic()
         self._aside = (self._aside & listed) | (listed - set(self._backlog) - set(self._going))
-        # What lies aside costs a look at its steps each time, and there may be much of it.
+        # Skipped runs cost a read of their steps each time, and there may be many.
         self._next_look = time.monotonic() + min(_LOOK, _PACE * (1 + len(self._aside) / 10))
 
     def _may_begin(self, key: _Key) -> bool:
@@ -436,15 +436,15 @@ class Worker:
         return key not in self._going and not known.is_changed and not is_early
 
     def _next(self) -> _Key:
-        """Return what to begin: the oldest, unless another worker takes the oldest as well."""
+        """Return the run to resume next: the oldest, unless other workers also take from the backlog."""
         if self._has_company:
-            # Each has an order of its own: two that begin at the same end lose a claim for every run that they finish.
+            # Each worker uses its own order. Two workers in the same order would compete for every run.
             key = min(self._backlog, key=lambda known: zlib.crc32(self._id + known[1].encode()))
             self._backlog.remove(key)
             return key
         return self._backlog.popleft()
 
-    # -- going on ----------------------------------------------------------------------------------------------
+    # -- resuming ----------------------------------------------------------------------------------------------
 
     def _begin(self, key: _Key) -> None:
         if key not in self._going:
@@ -456,11 +456,11 @@ class Worker:
         self._news.set()
 
     async def _resume(self, key: _Key) -> None:
-        """Go on with a run, if anything about it has changed, and report what became of it."""
+        """Resume a run if anything about it has changed, and report the result."""
         view, run_id = key
         known, began, events = self._known.setdefault(key, _KnownRun()), time.monotonic(), _EventLog()
         name = ""
-        call_limit.set(self._limits.place)  # a task has a context of its own
+        call_limit.set(self._limits.place)  # only in this task's context
         try:
             mark = await verb(view.store, view.mark, run_id)
             if mark is None:
@@ -477,8 +477,8 @@ class Worker:
             ending, message = (Ending.HANDED_BACK if self.is_stopping else Ending.BROKEN), "broken off"
         except errors.StoreError as error:
             ending, message = Ending.RETRY, str(error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  the edge of the process
-            # A fault of the code or the record of this one run; the others go on.
+        except (Exception, SystemExit) as error:  # noqa: BLE001  must not end the worker
+            # The code or record of this run is at fault; other runs continue.
             _log.exception("the run %s stopped", run_id)
             ending, message = Ending.BROKEN, f"{type(error).__name__}: {error}"
         finally:
@@ -487,12 +487,12 @@ class Worker:
             self._report(key, Report(run_id, name, ending, message, tuple(events.waits), time.monotonic() - began))
 
     async def _became(self, key: _Key, output: OutputEvent, events: _EventLog) -> Ending | None:
-        """Return what became of a run; None where it was somebody else's."""
+        """Return how a run ended; None if another worker handled it."""
         (view, run_id), status = key, output.status
-        self._has_changed |= events.has_begun  # there may be more to do
+        self._has_changed |= events.has_begun  # a step may have made another run ready
         if status.reason == "approval_already_claimed":  # another process has its lease
             if not events.has_begun:
-                # Whoever has it may be killed before anything changes, so it is looked at again, though not at once.
+                # Its holder may be killed before anything changes, so look at it again after a while.
                 self._known[key].mark, self._known[key].due = None, time.monotonic() + _LOOK
                 self._has_company = True
             return None
@@ -501,9 +501,9 @@ class Worker:
         if ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
         if await verb(view.store, view.mark, run_id) is not None:
-            # It has not ended: its model was out of reach, or it cannot begin.
+            # It has not ended: its model was unreachable, or it cannot start.
             return Ending.RETRY if events.has_begun else Ending.BROKEN
-        if not events.has_begun:  # it had ended in somebody else's hands
+        if not events.has_begun:  # another worker had already ended it
             del self._known[key]
         return ending if events.has_begun else None
 
@@ -521,12 +521,12 @@ class Worker:
         elif ending.is_final:
             del self._known[key]
         reported = (ending, report.message, report.waits)
-        if known.reported != reported:  # begun again in vain, it has nothing new to say
+        if known.reported != reported:  # skip the repeated report of a resume without progress
             known.reported = reported
             self._on_report(report)
 
     async def _end(self) -> None:
-        """Let handlers end within the grace, and break the others off."""
+        """Let handlers finish within the grace period, and cancel the others."""
         if not self._going:
             return
         self.stop()

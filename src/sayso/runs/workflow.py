@@ -1,9 +1,9 @@
-"""`Workflow`: steps that depend on each other, run as soon as what they wait for is there.
+"""`Workflow`: a graph of steps, each of which runs as soon as its dependencies have results.
 
-The order is `graphlib`'s; steps that do not depend on each other run together. Values pass from step to step by name:
-a parameter that is called like a step gets its result, any other one the workflow's own input of that name. Each step
-is a place in the run, so a resumed run does what is left and nothing twice. A workflow takes what its steps take and no
-earlier step gives them, by the steps' own types; so a model that is offered the workflow sees what to give.
+`graphlib` determines the order; independent steps run concurrently. Values are passed by name: a parameter with the
+name of a step gets that step's result, and any other parameter gets the workflow's input of that name. Each step is a
+place in the run, so a resumed run does only what is left. The inputs of a workflow are the parameters of its steps that
+no earlier step provides, with the steps' types, so a model that gets the workflow as a tool sees them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 
 class StepInputs(NamedTuple):
-    """What one step takes.
+    """The inputs of one step.
 
     Attributes:
-        function: Behind it.
-        before: The steps before it, whose results it may take by their names.
-        given: Arguments that it is given by the workflow's author.
-        optional: Arguments that it can do without.
+        function: The step's function.
+        before: The earlier steps, whose results it can take by name.
+        given: The arguments that the workflow's author provides.
+        optional: The arguments that can be omitted.
     """
 
     function: Callable[..., Any]
@@ -46,7 +46,7 @@ class StepInputs(NamedTuple):
 
 
 def inputs_of(steps: Iterable[StepInputs], hooks: Iterable[Callable[..., Any]] = ()) -> inspect.Signature:
-    """Return the signature of a workflow of these steps; `hooks` are its own, which may ask for more."""
+    """Return the signature of a workflow with these steps; its `hooks` can require further inputs."""
     found: dict[str, Parameter] = {}
     takes_any = False
     for step in steps:
@@ -76,7 +76,7 @@ def _parameters(step: StepInputs) -> Iterable[Parameter]:
         if parameter.kind in _VARIABLE:
             yield parameter
         elif name in step.optional and default is Parameter.empty:
-            continue  # it makes one of its own, unless a caller of the step gives one
+            continue  # the step creates the value, unless its caller passes one
         else:
             yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     for hook in filter(callable, step.given.values()):
@@ -102,7 +102,7 @@ class _Step(NamedTuple):
 
 
 class Workflow(Runnable):
-    """A graph of steps. Calling it with the input of its steps gives a lazy run, whose output is each step's by name.
+    """A graph of steps. Calling it with the steps' inputs returns a lazy run, whose output has each step's by name.
 
     Args:
         name: See `Runnable`.
@@ -123,7 +123,7 @@ class Workflow(Runnable):
         go.__name__ = go.__qualname__ = name
         self._hooks = [hook for hook in map(options.get, ("requires_approval", "approval_prompt")) if callable(hook)]
         vars(go)["__signature__"] = inputs_of((), self._hooks)
-        # Its approval holds until it ends: its own steps are in the history, and each starts once for itself.
+        # Its approval is valid until it ends; the history has its steps, and each of them starts only once.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
 
@@ -135,14 +135,14 @@ class Workflow(Runnable):
         """Add a step and return the workflow.
 
         Args:
-            step: A tool, an agent, a workflow, or a plain function.
-            name: Its name here; its own when not given.
-            depends_on: Names of steps that must have ended before, beside those whose results it takes.
-            given: Arguments for it; a callable gets the results so far by the names that it takes, and returns one.
+            step: A tool, agent, workflow or plain function.
+            name: The name of the step; by default its own name.
+            depends_on: Names of steps that must end first, in addition to those whose results it takes.
+            given: Arguments for the step. A callable gets earlier results by parameter name, and returns the value.
 
         Raises:
-            ConfigError: The name is taken, `depends_on` names no step that was added before, or it does not take what
-                it is given.
+            ConfigError: The name is in use, `depends_on` names a step that was not added before, or the step does not
+                take one of the given arguments.
         """
         runnable = step if isinstance(step, Runnable) else Tool(step, name=name)
         key = checked_name(name or runnable.name)
@@ -165,16 +165,16 @@ class Workflow(Runnable):
         steps = {**self._steps, key: _Step(runnable, frozenset(named) | taken | read, given)}
         vars(self.function)["__signature__"] = inputs_of(_inputs(steps), self._hooks)
         self._steps = steps
-        # Its input is its steps', and it hides what they hide.
+        # Its input and its masking derive from its steps.
         for known in ("gate", "rest", "schema", "shape", "signature", "_exact"):
             vars(self).pop(known, None)
         return self
 
     def check_names(self) -> None:
-        """Refuse nothing yet: what it takes is said by its steps, and each is looked at when it is added."""
+        """Check nothing yet, because its steps define its inputs, and each is checked when it is added."""
 
     def hidden(self) -> Collection[str]:
-        """Return what its steps hide: its input is theirs."""
+        """Return the names that its steps mask, because its input goes to them."""
         return {name for step in self._steps.values() for name in step.runnable.secrets()}
 
     def parts(self) -> Mapping[str, Runnable]:
@@ -209,7 +209,7 @@ class Workflow(Runnable):
 
 
 def _within(runnable: Definition) -> Iterator[Definition]:
-    """Yield a runnable and all that it may call."""
+    """Yield a runnable and all runnables that it may call."""
     yield runnable
     for part in runnable.parts().values():
         yield from _within(part)
@@ -223,11 +223,11 @@ def _inputs(steps: Mapping[str, _Step]) -> Iterator[StepInputs]:
 
 
 class _Progress:
-    """The steps of one workflow on their way."""
+    """The progress of the steps of one workflow."""
 
     def __init__(self, steps: Mapping[str, _Step]) -> None:
         self._sorter = TopologicalSorter({name: step.depends_on for name, step in steps.items()})
-        self._sorter.prepare()  # there is no circle: steps name only earlier ones
+        self._sorter.prepare()  # there is no cycle, because steps name only earlier ones
         self._next = list(self._sorter.get_ready())
         self._tasks: dict[asyncio.Future[Any], str] = {}
         self._faults: dict[str, BaseException] = {}
@@ -241,7 +241,7 @@ class _Progress:
         return not self._tasks
 
     def ready(self) -> list[str]:
-        """Return the steps that can begin now."""
+        """Return the steps that can start now."""
         found, self._next = self._next, []
         return found
 
@@ -249,7 +249,7 @@ class _Progress:
         self._tasks[asyncio.ensure_future(work)] = name
 
     async def settle(self) -> None:
-        """Wait until one step has settled; those that depend on it become ready if it gave a value."""
+        """Wait until a step has settled; its dependants become ready if it returned a value."""
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             name, fault = self._tasks.pop(task), task.exception()
@@ -261,7 +261,7 @@ class _Progress:
                 self._faults[name] = fault
 
     async def end(self) -> None:
-        """Break off what still goes on; only a cancelled run has any."""
+        """Cancel the steps in progress; only a cancelled run has any."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -284,7 +284,7 @@ class _Progress:
         return self.shown()
 
     def shown(self) -> dict[str, Any]:
-        """Return the results by name, as the workflow gives them."""
+        """Return the results by name, in the form of the workflow's output."""
         return {name: value.plain if isinstance(value, LostValue) else value for name, value in self.results.items()}
 
 
@@ -293,7 +293,7 @@ def _chosen(hook: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any
 
 
 def _whole(value: Any) -> Any:
-    """Return a step's result for a step that takes it; raises `Failed` if it was not kept."""
+    """Return a step's result for another step; raise `Failed` if the value could not be stored."""
     if isinstance(value, LostValue):
         raise Failed("ValueNotKeptError", value.reason)
     return value

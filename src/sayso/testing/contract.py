@@ -270,7 +270,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         assert "canary" not in text
         assert "31337313373133731337" not in text
 
-    # -- one of many is first ----------------------------------------------------------------------------------
+    # -- concurrent calls --------------------------------------------------------------------------------------
 
     def test_of_eight_who_ask_the_same_at_once_all_get_one_request(self) -> None:
         asked = [sample_call("run_same") for _ in range(8)]
@@ -325,7 +325,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
             errors.RequestNotFoundError
         ] * 6
 
-    # -- elsewhere ---------------------------------------------------------------------------------------------
+    # -- other processes ---------------------------------------------------------------------------------------
 
     def test_what_a_verb_returned_stands_for_every_other_process(self) -> None:
         other = self.elsewhere(self.store)
@@ -353,7 +353,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         assert self.store.get(request.id) == request
         assert self.decide("approve", request).state is State.APPROVED
 
-    # -- who waits is woken ------------------------------------------------------------------------------------
+    # -- watchers are woken ------------------------------------------------------------------------------------
 
     def test_a_change_wakes_who_watches_the_request(self) -> None:
         request, woken = self.ask(), threading.Event()
@@ -377,7 +377,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         self.decide("approve", request)
         assert calls == []
 
-    # -- ends --------------------------------------------------------------------------------------------------
+    # -- expiry ------------------------------------------------------------------------------------------------
 
     def test_a_request_can_be_decided_until_its_end_and_not_at_it(self) -> None:
         end = self.clock() + _SECOND

@@ -1,8 +1,8 @@
 """The part of `sayso.testing.contract` about records, keys, effects, results, evidence and runs.
 
 A key is permanently bound to one request in its run. An effect starts once across all runs, until it is known not to
-have happened. A purge never removes rows of the journal. Each test of a run is one fact about the verbs of
-`sayso.stores.base.ProgramStore`, and about a run that is saved together with a request.
+have happened. A purge never removes rows of the journal. Each test of a run checks one fact about the verbs of
+`sayso.stores.base.ProgramStore`, or about a run that is saved together with a request.
 """
 
 from __future__ import annotations
@@ -396,7 +396,7 @@ class RunContract(Scene):
         """Return the ids of the runs that are ready to continue."""
         return list(self.store.ready_runs(names or ("agent",)))
 
-    # -- kept --------------------------------------------------------------------------------------------------
+    # -- save --------------------------------------------------------------------------------------------------
 
     def test_a_run_comes_back_with_its_steps_in_order(self) -> None:
         run = self.run("ü\u2028", "order 4721/ü")
@@ -428,7 +428,7 @@ class RunContract(Scene):
         assert sorted(stored) == sorted(step for steps in added for step in steps)
         assert all([step for step in stored if step in steps] == steps for steps in added)
 
-    # -- in hand -----------------------------------------------------------------------------------------------
+    # -- leases ------------------------------------------------------------------------------------------------
 
     def test_a_run_that_was_handed_back_is_taken_with_its_steps(self) -> None:
         run = self.paused(Step("/", "{}"))
@@ -485,7 +485,7 @@ class RunContract(Scene):
         assert self.store.finish(request.id, "mine", Outcome("done"), saved).state is State.DONE
         assert self.steps(run) == (Step("/", '{"value":1}'),)
 
-    # -- found again -------------------------------------------------------------------------------------------
+    # -- find --------------------------------------------------------------------------------------------------
 
     def test_a_paused_run_can_go_on_when_what_it_waits_for_is_decided(self) -> None:
         waiting = {State.PENDING, State.RUNNING, State.UNKNOWN}
@@ -556,7 +556,7 @@ class RunContract(Scene):
         self.store.take_run(run.id, self.lease.holder)
         return self.store.get_run(run.id).run
 
-    # -- who waits for any change is woken ---------------------------------------------------------------------
+    # -- watchers of all changes are woken ---------------------------------------------------------------------
 
     def test_any_change_wakes_who_watches_all(self) -> None:
         request, run = self.ask(), self.run()

@@ -267,7 +267,7 @@ class ScriptedReviewer:
         """Add a step that leaves a request pending for good."""
         return self._then("leave")
 
-    # -- at work -----------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------------------
 
     def decide_next(self) -> Request:
         """Apply the next step to the oldest pending request, and return the request.

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[\s/]")  # precedes a word
 
 
 class _Value(NamedTuple):
-    """An argument of a call: what stands in front of it, its text, how that is shown, and where it differs."""
+    """An argument of a call: its prefix, its text, a function that renders the text, and where it differs."""
 
     prefix: str
     text: str
