@@ -282,7 +282,7 @@ def install(
 @_where
 @_yes
 def remove(host: str, *, is_project: bool, yes: bool) -> int:
-    """Show how a host's settings change without the hook, and write them."""
+    """Show the change that removes the hook, and write it."""
     return _apply(settings.removed(host, "project" if is_project else "user"), yes=yes)
 
 
