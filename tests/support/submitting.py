@@ -91,7 +91,7 @@ class World:
         self.now += timedelta(minutes=1)
         with clock.use(lambda: self.now):
             before, is_refused = self.documents(), False
-            with suppress(RuntimeError, KeyboardInterrupt):  # what a deed itself raises
+            with suppress(RuntimeError, KeyboardInterrupt):  # raised by the action itself
                 try:
                     getattr(self, step)()
                 except errors.SaysoError:
@@ -182,7 +182,7 @@ class World:
         if self.sure.origin.store is not None:
             refresh(self.sure)
 
-    # -- what is there -----------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------
 
     @property
     def sure(self) -> Confirm:

@@ -246,7 +246,7 @@ async def acall_tool(
                         waits(signal.id)
                     else:
                         await held.wait(timeout)
-    except Exception as error:  # noqa: BLE001  what no words are made of is raised again
+    except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
         return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
@@ -283,7 +283,7 @@ def call_tool(
                         waits(signal.id)
                     else:
                         held.wait()
-    except Exception as error:  # noqa: BLE001  what no words are made of is raised again
+    except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
         return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
