@@ -45,7 +45,7 @@ def _awaited(
 class AsyncPage(Page):
     """One page of a list. To go through the whole list write `async for request in review.list(...)`."""
 
-    if not TYPE_CHECKING:  # a plain loop would hold up the event loop at the next page
+    if not TYPE_CHECKING:  # a plain loop would block the event loop at the next page
 
         def __iter__(self) -> NoReturn:
             raise TypeError("write `async for request in review.list(...)`, or loop over this page's page.requests")

@@ -43,18 +43,18 @@
     ├── StartRefusedError           a call was not started
     │   ├── AlreadyStartedError     it was started before
     │   ├── NotApprovedError        it is not approved (any more)
-    │   │   └── GrantEndedError     what approved it, a grant or a budget, does not any more
-    │   ├── ApprovalHeldError       its reviewer can still undo the approval; it can start then
+    │   │   └── GrantEndedError     the grant or budget that approved it no longer does
+    │   ├── ApprovalHeldError       its reviewer can still undo the approval; it can start later
     │   ├── ApprovalExpiredError    its approval has expired
     │   ├── EffectTakenError        another request has the same effect
     │   ├── StoppedError            somebody stopped every start with `sayso stop`
-    │   ├── CallFailedError         it was started before with its key, and failed
+    │   ├── CallFailedError         a call with its key was started before and failed
     │   ├── OutcomeUnknownError     it was started, and its outcome is unknown
     │   └── AlteredRequestError     the stored call is not the one that was approved
     ├── EvidenceError               a receipt, an anchor or a checkpoint proves nothing
     ├── PurgeRefusedError           the request or run is still needed; nothing was removed
     ├── RunPurgedError              the run has ended, and its steps were removed
-    └── OutcomeNotRecordedError     the call ran, and its outcome could not be recorded
+    └── OutcomeNotRecordedError     the call ran, but its outcome could not be recorded
 
 Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.gates.signals`. Every error has its facts as
 attributes and can be pickled. An error about a request has its `id`.

@@ -288,7 +288,7 @@ def _note_nested(gate: Gate, held: ConfirmationRequired) -> None:
     )
     with suppress(
         Exception
-    ):  # as in `mark_unknown`; `add_note` would lose it, because the other notes are made anew at each look
+    ):  # as in `mark_unknown`; `add_note` would lose it, because the other notes are created at each access
         held.__notes__ = [*getattr(held, "__notes__", ()), note]
 
 

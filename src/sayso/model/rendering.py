@@ -294,7 +294,7 @@ def token(text: str, room: int = _ROOM) -> str:
 
 
 _OURS = {later("program"), later("token"), later("policy")}
-"""Issuers whose names are words."""
+"""Issuers whose names are translated."""
 
 
 def name_of(who: Identity, room: int = _ROOM) -> str:

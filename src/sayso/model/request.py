@@ -227,7 +227,7 @@ class Request:
         quorum: What an approval needs.
         created_at, expires_at: When it was asked, and when it expires if nobody decides.
         approval_window: How long an approval is valid.
-        retries: How many further starts a failed call has.
+        retries: How often a failed call may be started again.
         idempotent: Whether the call may be started again after an unknown outcome.
         redact: Argument names that the gate masks in addition to the default ones.
         channels: The only channels that are notified; empty for all.

@@ -1,4 +1,4 @@
-"""Which calls are let through, held or denied: verdicts of rules, and the policy file.
+"""Which calls are allowed, held or denied: verdicts of rules, and the policy file.
 
 `verdict` has the answers that a rule can give, `rules` reads the file, `condition` runs its CEL, `file` is the class
 `Policy`, and `replay` asks a policy about past requests.

@@ -123,7 +123,7 @@ def current() -> str:
 
 
 def named(pid: int) -> str:
-    """Return the name of another process of this machine, for what it runs on behalf of this one; it renews nothing."""
+    """Return the name of another process of this machine that runs a call for this one; it renews no lease."""
     mine = _Worker(*current().split("/"))
     return "/".join(mine._replace(pid=str(pid), started=_started(pid), program=_program(pid), lease=""))
 
