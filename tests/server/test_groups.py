@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 import sayso
 from sayso import clock
 from sayso.model.request import State
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, Identity, Quorum
 from sayso.server.pages import bulk, listing
 from sayso.server.pages.alike import fold, folded_row, table_of
 from sayso.server.pages.listing import alike_to
@@ -362,3 +362,16 @@ def test_rows_that_are_cut_show_where_they_differ(app: Starlette, store: Store) 
 
 
 def mail(to: str, body: str) -> None: ...
+
+
+def test_what_one_has_approved_is_not_ticked_again_and_is_not_said_to_be_decided(store: Store, ada: Browser) -> None:
+    ids = asked(store, *pays(3), quorum=Quorum(2))
+    page = group_of(ada)
+    done = decided(ada, page, "approve", list(items_of(page).values()))
+    assert "Your approvals of 3 are recorded. They still need other reviewers." in done
+    page = group_of(ada)
+    assert len(items_of(page)) == 3
+    assert not re.search(r'name="item"[^>]* checked', page)
+    assert text_of(page).count("You have approved it already; somebody else must, too.") == 3
+    page = ada.get("/bulk?verb=reject&" + "&".join(f"id={one}" for one in ids)).text
+    assert len(re.findall(r'name="item"[^>]* checked', page)) == 3

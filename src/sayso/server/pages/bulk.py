@@ -38,13 +38,17 @@ _WIDTH = 96
 
 
 class _Item(NamedTuple):
-    """One request of a bulk page: all that a reviewer must see to decide it, and why it is left out, if it is."""
+    """One request of a bulk page: all that a reviewer must see to decide it, and why it is left out, if it is.
+
+    `is_approved` says that this reviewer has approved it already, and others still have to.
+    """
 
     row: Row
     call: str
     why_not: str | None
     comments: Sequence[str]
     warnings: Sequence[str]
+    is_approved: bool
 
 
 class _Part(NamedTuple):
@@ -118,6 +122,7 @@ def decide(context: RequestContext) -> Response:
     return render(
         context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one.is_done),
         done=sum(one.is_done for one in results), undo=min(undone_by) if undone_by else None,
+        unfinished=sum(one.is_pending for one in results),
         asked=context.form.get("in", ""),
     )  # fmt: skip
 
@@ -130,6 +135,7 @@ class _Result(NamedTuple):
     said: str
     fingerprint: str = ""
     undo: str | None = None
+    is_pending: bool = False  # approved, but it needs more approvals
 
 
 def _decide(
@@ -152,9 +158,10 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
     if isinstance(found, BaseException):
         raise found
     said = card.headline(found)
-    if found.state is State.PENDING and found.votes:  # approved, but it needs more approvals
+    is_pending = found.state is State.PENDING and bool(found.votes)
+    if is_pending:
         said += f": {card.stands(found, clock.now())}"
-    return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found))
+    return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found), is_pending)
 
 
 def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request], now: datetime) -> _Part:
@@ -180,7 +187,8 @@ def _item(
     rows = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=others) if is_whole else ()
     entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
     said = [say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in(entries)]
-    return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now))
+    is_approved = any(context.reviewer.identity.is_same(vote.by) for vote in request.votes)
+    return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now), is_approved)
 
 
 def _verb(name: str) -> str:

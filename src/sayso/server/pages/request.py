@@ -262,8 +262,12 @@ def _said(context: RequestContext, request: Request) -> str:
     is_approved = request.state is State.APPROVED
     is_held = is_approved and undo_of(context, request) is not None
     said = (card.decided if is_held else card.stands)(request, clock.now())
-    has_grant = is_approved and any(one.request_id == request.id for one in context.review.grants())
-    return said + "; " + say("calls like it start without asking") if has_grant else said
+    grants = [one for one in context.review.grants() if one.request_id == request.id] if is_approved else []
+    if not grants:
+        return said
+    if any(request.quorum.missing([one.by for one in grant.grantors]) == 0 for grant in grants):
+        return said + "; " + say("calls like it start without asking")
+    return said + "; " + say("another reviewer must agree to its grant before calls like it start")
 
 
 def undo_of(context: RequestContext, request: Request) -> str | None:
