@@ -217,15 +217,23 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     assert store.start(request.id, "t").state is State.RUNNING
 
 
-def test_an_approval_says_of_its_grant_whether_calls_start_by_it(
-    ada: Browser, store: Store
-) -> None:
+def test_an_approval_says_of_its_grant_whether_calls_start_by_it(ada: Browser, store: Store) -> None:
     for count, says in ((1, "calls like it start without asking"), (2, "another reviewer must agree to its grant")):
         request = store.ask(sample_call(f"run-{count}", quorum=Quorum(count)))
         Review(store, reviewer="bob").grant(request.id, count=5, lasts="1h", seen=request.fingerprint)
         if count == 2:
             Review(store, reviewer="cleo").approve(request.id)
         assert says in text_of(ada.get(f"/r/{request.id}").text), count
+
+
+def test_stop_everything_is_one_click_away_from_every_page(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call())
+    link = '<a class="stop" href="/grants#stop">Stop everything</a>'
+    for page in ("/", "/history", "/runs", "/insights", "/settings", "/grants", f"/r/{request.id}"):
+        assert link in ada.get(page).text, page
+    assert '<h2 id="stop">' in ada.get("/grants").text
+    submit(ada, "/stop", note="fire")
+    assert link not in ada.get("/").text  # there is nothing left to stop
 
 
 def test_a_grant_is_to_be_agreed_to_only_where_it_needs_more_people(ada: Browser, store: Store) -> None:

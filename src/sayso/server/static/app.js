@@ -523,8 +523,8 @@
     ...all(".top nav ul a").map((link) => (
       { name: say("Go to %(name)s", { name: link.firstChild.textContent.trim() }), keys: link.dataset.go ? `g ${link.dataset.go}` : "", run: () => link.click() }
     )),
-    ...all("[data-queued]").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
-    ...all(".what").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
+    ...all(".who .stop").map((link) => ({ name: words(link), keys: "", run: () => link.click() })),
+    ...all("[data-queued], .what").map((link) => ({ name: say("Open %(name)s", { name: words(link) }), keys: "", run: () => link.click() })),
     { name: say("Keyboard shortcuts"), keys: "?", run: openKeys },
   ];
   let fitting = [], chosen = 0;
