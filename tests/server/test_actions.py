@@ -290,6 +290,19 @@ def test_what_changes_can_be_seen_before_anything_is_decided(ada: Browser, pay: 
     assert ada.decide(request_id, "preview", f0="x").status_code == 422
 
 
+def test_a_long_part_of_a_nested_value_is_folded_until_it_is_changed(ada: Browser) -> None:
+    act, order = gated(Any, []), {"to": "kim", "lines": [{"sku": f"part-{at}" * 5, "count": at} for at in range(20)]}
+    request_id = held(act, order).confirmation_id
+    folded = "<details><summary><code>&#34;lines&#34;: […]</code> <small>40 values</small></summary>"
+    card = ada.get(f"/r/{request_id}").text.partition('id="call"')[2].partition("</dl>")[0]
+    assert folded in card
+    assert all(f"part-{at}part" in card for at in range(20))
+    order["lines"][3]["count"] = 7  # type: ignore[index]
+    assert ada.decide(request_id, "approve", f0=json.dumps(order)).status_code == 200
+    card = ada.get(f"/r/{request_id}").text.partition('id="call"')[2].partition("</dl>")[0]
+    assert folded.replace("<details>", "<details open>") in card
+
+
 def test_enter_in_a_field_only_previews(ada: Browser, pay: Pay) -> None:
     page = (
         ada.get(f"/r/{held(pay, 5).confirmation_id}")

@@ -120,3 +120,41 @@ def test_of_an_address_the_host_is_marked_that_it_leads_to() -> None:
     ):
         found = re.findall(r'<span class="h-host">([^<]*)</span>', draw("to", text).code or "")
         assert found == ([] if host is None else [host]), text
+
+
+def _order(note: str = "") -> dict[str, Any]:
+    lines = [{"sku": f"part-{at:03}", "name": "a long name of a part", "count": at} for at in range(12)]
+    return {"customer": "C-5", "address": {"city": "Bern", "note": note}, "lines": lines}
+
+
+def test_a_nested_value_is_a_tree_whose_long_parts_are_folded_and_say_how_many_values_they_hold() -> None:
+    (found,) = arguments_of({"order": _order()})
+    assert (found.kind, found.size) == ("tree", "39 values")
+    customer, address, lines = found.branches
+    assert (customer.label + customer.text, customer.parts) == ('"customer": "C-5"', ())
+    assert (address.label + address.text, address.parts) == ('"address": {"city": "Bern", "note": ""}', ())
+    assert (lines.label, lines.text, lines.size, lines.is_open) == ('"lines": ', "[…]", "36 values", False)
+    assert [re.findall(r"part-\d+", part.text) for part in lines.parts] == [[f"part-{at:03}"] for at in range(12)]
+    (small,) = arguments_of({"order": {"a": ["x" * 50] * 2, "b": 1}})
+    assert (small.kind, small.branches) == ("block", ())  # of eight lines at most, all is in sight
+
+
+def test_a_part_that_was_changed_is_not_folded() -> None:
+    for path, is_open in (("order.lines[3].count", True), ("order.lines", True), ("order.lines2", False)):
+        (found,) = arguments_of({"order": _order()}, changes=[path])
+        assert found.branches[2].is_open is is_open, path
+
+
+def test_what_is_too_deep_or_too_long_for_a_tree_is_drawn_whole() -> None:
+    deep: Any = _order()
+    for _ in range(9):
+        deep = {"in": deep, "by": list(range(200))}
+    long: Any = [{"sku": "x" * 60}] * 300
+    for value in (deep, long):
+        (found,) = arguments_of({"order": value})
+        whole, waiting = found.text if not found.branches else "", list(found.branches)
+        while waiting:
+            one = waiting.pop()
+            waiting += one.parts
+            whole += one.text
+        assert whole.count("sku") == (12 if value is deep else 300)

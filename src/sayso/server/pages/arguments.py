@@ -9,7 +9,7 @@ exactly is not highlighted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import groupby
@@ -21,12 +21,12 @@ from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVa
 from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from sayso.model.canonical import Json
-from sayso.model.canonical.decode import fields_of, items_of, tag_in
+from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.escaping import escape, is_right_to_left
-from sayso.model.rendering import Change, as_amount, quoted, value
+from sayso.model.rendering import Change, as_amount, parts_of, quoted, value
 from sayso.model.request import Call
-from sayso.model.words import later, say
+from sayso.model.words import later, say, say_n
 from sayso.view.summary import Layout, empty_lines, gathered, is_empty, without_gaps
 
 # Limits, because highlighting and comparing take longer for longer texts, and an agent may send one made to be slow.
@@ -192,9 +192,10 @@ _WEB = re.compile(
 )
 _MAIL = re.compile(r"([^\s@/]+@)([^\s@/:\\]+\.[^\s@/:\\]+)()")
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
-_WIDTH = 56  # characters that fit into a card; wider lines would wrap anywhere
-# What an unquoted text could be mistaken for: a number, a keyword, a mask, an instant, a bracketed value, a value with
-# its type in front (`Path("/x")`, `b'a'`), a member of an enum.
+_MOST_ROWS, _DEEPEST, _MOST_BRANCHES = 8, 6, 200  # of a value that is drawn as a tree
+_WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
+# What a text without quotes could be taken for: a number, a word of ours, a mask, an instant, another value's brackets,
+# a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
 _MISTAKEN = re.compile(
     r"[-+.\u2010-\u2015\u2212\ufe63\uff0d]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|\*{3}.*"
     r"|\d{4}-\d\d-\d\d.*|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)|(?-i:[A-Z])\w*(?:\.\w+)+",
@@ -202,20 +203,39 @@ _MISTAKEN = re.compile(
 )
 
 
+class Branch(NamedTuple):
+    """A part of a nested value: a text, or parts of its own that can be folded.
+
+    Attributes:
+        label: Its name or key, as it is drawn in front of its value.
+        text: The whole value, escaped; of one with parts, its brackets.
+        parts: Its parts.
+        size: How many values they hold.
+        is_open: Whether the parts are in sight at first: something in them was changed.
+    """
+
+    label: str
+    text: str
+    parts: tuple[Branch, ...] = ()
+    size: str = ""
+    is_open: bool = True
+
+
 class Argument(NamedTuple):
     """One argument.
 
     Attributes:
-        name: The displayed name.
-        kind: How it is drawn: `text`, `number`, `code`, `block`, `list`, `lines` or `masked`.
+        name: As people see it.
+        kind: How it is drawn: `text`, `number`, `code`, `block`, `tree`, `list`, `lines` or `masked`.
         text: The whole value, escaped.
-        size: For a block, its length.
-        items: For a list of short values, its items.
-        key: Name of its field in the form; empty if it has none.
-        code: The highlighted text, if it is code.
-        language: The language of `code`.
-        lines: The difference between an old and a new argument, shown as a row before the two.
-        is_rtl: Whether it is a right-to-left text.
+        size: For a block, how long it is.
+        items: For a list of short values, each of them.
+        key: What its field is called in the form; empty where it has none.
+        code: The text with its parts marked, where it is code.
+        language: Which.
+        lines: How two arguments differ, the old text and the new one; a row of its own in front of them.
+        is_rtl: Whether it is a text that is read from the right.
+        branches: For a tree, its parts.
     """
 
     name: str
@@ -228,10 +248,16 @@ class Argument(NamedTuple):
     language: str = ""
     lines: Sequence[Line] = ()
     is_rtl: bool = False
+    branches: tuple[Branch, ...] = ()
 
 
-def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argument]:
-    """Return the arguments of a call from its masked form; `names` are the parameters of its schema, in order."""
+def arguments_of(
+    shown: dict[str, Json], names: Iterable[str] = (), changes: Collection[str] = ()
+) -> list[Argument]:  # fmt: skip
+    """Return the arguments of a call, as its masked form shows them.
+
+    `names` are those of its schema, in order, and `changes` the paths of what reviewers changed, which stays in sight.
+    """
     keys = {name: f"f{at}" for at, name in enumerate(names)}
     named = fields_of(cast("Json", shown)) or {}
     found = list[Argument]()
@@ -242,8 +268,41 @@ def arguments_of(shown: dict[str, Json], names: Iterable[str] = ()) -> list[Argu
         lines = _lines(name, cast("str", tree), cast("str", after)) if is_pair else ()
         if lines:
             found.append(Argument(f"{escape(name)} → {escape(other)}", "lines", "", lines=lines))
+        branches = _branches(tree, (name,), changes)
         found.append(draw(escape(name), tree)._replace(key=keys.get(name, "")))
+        if branches:
+            found[-1] = found[-1]._replace(kind="tree", branches=branches, size=_values(tree))
     return found
+
+
+def _branches(tree: Json, steps: tuple[str | int, ...], changes: Collection[str]) -> tuple[Branch, ...]:
+    """Return the parts of a nested value; none where it is short, or too large or deep for a tree."""
+    parts, inner = parts_of(tree), children_of(tree)
+    if parts is None or inner is None or len(steps) > _DEEPEST or not 0 < len(inner) <= _MOST_BRANCHES:
+        return ()
+    if len(Layout(_WIDTH, None).rows(tree)) <= _MOST_ROWS:
+        return ()
+    pairs = zip(parts.items, inner, strict=True)
+    return tuple(_branch(prefix, part, (*steps, step), changes) for (prefix, part), step in pairs)
+
+
+def _branch(label: str, tree: Json, steps: tuple[str | int, ...], changes: Collection[str]) -> Branch:
+    parts, where = parts_of(tree), escape(place(steps, quoted))
+    branches = _branches(tree, steps, changes)
+    if parts is None or not branches:
+        return Branch(label, "\n".join(Layout(_WIDTH, None).rows(tree)))
+    is_changed = any(path == where or path.startswith((f"{where}.", f"{where}[")) for path in changes)
+    return Branch(label, f"{parts.opening}…{parts.closing}", branches, _values(tree), is_changed)
+
+
+def _values(tree: Json) -> str:
+    return say_n("%(num)s value", "%(num)s values", _leaves(tree))
+
+
+def _leaves(tree: Json) -> int:
+    """Return how many values without parts a value holds; an empty list counts as one."""
+    inner = children_of(tree)
+    return sum(map(_leaves, inner.values())) if inner else 1
 
 
 def draw(name: str, tree: Json) -> Argument:

@@ -110,7 +110,8 @@ def request_page(
         is_unsure=sent.refusal is not None and asks in {"approve", "grant"} and context.form.get("sure") != "yes",
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
-        arguments=_arguments(request), words=_words(request), same_effect=bool(same_effect),
+        arguments=_arguments(request, [one.change.path for one in changes]), words=_words(request),
+        same_effect=bool(same_effect),
         cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
         refused=None if request.returned is None or request.state is not State.PENDING
@@ -152,7 +153,7 @@ class _Arguments(NamedTuple):
     gone: str | None
 
 
-def _arguments(request: Request) -> _Arguments:
+def _arguments(request: Request, changed_paths: Sequence[str]) -> _Arguments:
     if request.kind != "call":
         return _Arguments((), "", None)
     call = request.effective
@@ -163,7 +164,8 @@ def _arguments(request: Request) -> _Arguments:
         names: Sequence[str] = list(schema_of(request).names)
     except errors.StoreCorruptError:  # the page shows this error in place of the fields
         names = ()
-    return _Arguments([] if gone else arguments_of(call.drawn, names), escape(call.tool), gone)
+    rows = [] if gone else arguments_of(call.drawn, names, changed_paths)
+    return _Arguments(rows, escape(call.tool), gone)
 
 
 class _Waiting(NamedTuple):
