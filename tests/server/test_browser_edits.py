@@ -137,3 +137,31 @@ def test_a_change_of_an_amount_has_the_form_that_the_card_has(surf: Surf) -> Non
         expect(changes).to_contain_text("8080 → 9090")
     page.locator("#f0").fill("12500.5")
     expect(page.locator("[data-live-diff]")).not_to_contain_text("12,500")
+
+
+def test_in_a_long_text_words_are_found_marked_and_counted(surf: Surf) -> None:
+    lines = [f"line {number}" for number in range(400)]
+    lines[250] = lines[390] = "pay NEEDLE (now)"
+    text = "\n".join(["SELECT 1 FROM a", *lines])
+    request_id = held(taking({"sql": str, "short": str}, []), text, "a\nb")
+    page = surf.page(request_id)
+    box, field = page.locator("#call pre.block").first, page.get_by_label("Find in sql")
+    expect(page.locator("[data-find]:not([hidden])")).to_have_count(1)  # what is in sight needs no search
+    expect(page.locator("#call .is-block small").first).to_have_text(f"sql, {len(text):,} characters")
+    field.fill("needle (NOW)")
+    expect(page.locator("#call output").first).to_have_text("1 of 2")
+    marked = "() => [...CSS.highlights.get('found')].map((one) => one.toString())"
+    assert page.evaluate(marked) == ["NEEDLE (now)"] * 2
+    first = box.evaluate("(box) => box.scrollTop")
+    field.press("Enter")
+    expect(page.locator("#call output").first).to_have_text("2 of 2")
+    assert box.evaluate("(box) => box.scrollTop") > first > 0
+    field.press("Enter")
+    expect(page.locator("#call output").first).to_have_text("1 of 2")
+    field.fill("nowhere")
+    expect(page.locator("#call output").first).to_have_text("not found")
+    field.press("Control+Enter")
+    expect(page.locator("[data-live-diff]")).to_be_hidden()  # what is searched for is no edit
+    assert stands(request_id).state is State.PENDING
+    bare = surf.tab(f"/r/{request_id}", java_script_enabled=False)
+    expect(bare.locator("#call [data-find]").first).to_be_hidden()

@@ -176,7 +176,7 @@
 
   // -- changes in the form ---------------------------------------------------------------------------------
   const form = one("form[data-decide]");
-  const fieldsOf = (root) => all("input:not([type=hidden], [type=radio], [type=checkbox]), select, textarea", root)
+  const fieldsOf = (root) => all("input:not([type=hidden], [type=radio], [type=checkbox], [type=search]), select, textarea", root)
     .filter((field) => !field.closest(".told"));
   const fields = form ? fieldsOf(form) : [];
   const label = (field) => {
