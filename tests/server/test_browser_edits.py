@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sayso.model.request import State
-from tests.support.gated import pay, taking
+from tests.support.gated import Line, pay, taking
 from tests.support.surfing import Surf, held, need, pressed, stands, state_is
 
 expect = need().expect
@@ -165,3 +165,20 @@ def test_in_a_long_text_words_are_found_marked_and_counted(surf: Surf) -> None:
     assert stands(request_id).state is State.PENDING
     bare = surf.tab(f"/r/{request_id}", java_script_enabled=False)
     expect(bare.locator("#call [data-find]").first).to_be_hidden()
+
+
+def test_a_list_of_objects_is_edited_by_rows_and_each_change_names_its_row(surf: Surf) -> None:
+    request_id = held(taking({"lines": list[Line]}, []), [Line(sku="a"), Line(sku="b")])
+    page = surf.page(request_id)
+    page.locator("[id='f0.1.1']").fill("5")
+    page.get_by_text("Add a row").first.click()
+    page.locator("[id='f0.2.0']").fill("c")
+    page.locator("[id='f0.0-way']").select_option("absent")
+    expect(page.locator("[data-live-diff] li")).to_have_text(
+        ["lines[0]: this value → leave out", "lines[1].count: 1 → 5", "lines[2].sku: (nothing) → c"]
+    )
+    pressed(page, "Approve with 3 changes")
+    state_is(page, "approved")
+    edited = stands(request_id).edited
+    assert edited is not None
+    assert [line["$model"][1] for line in edited.shown["lines"]] == [{"sku": "b", "count": 5}, {"sku": "c", "count": 1}]

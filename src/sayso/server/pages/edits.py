@@ -20,7 +20,7 @@ from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.words import say, unisolated
-from sayso.server.pages.forms import LABELS, Way, Widget, argument_fields
+from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, argument_fields
 from sayso.server.pages.sentences import translated
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -185,7 +185,7 @@ class _Reader:
             if new[part.name] is not _UNCHANGED:
                 if new[part.name] is not _LEFT_OUT:
                     whole[part.name] = new[part.name]
-            elif part.is_given and part.way != "absent":
+            elif part.is_given and part.way != "absent" and part.tree is not ABSENT:
                 whole[part.name] = self._kept(part)
         return whole | added
 

@@ -40,8 +40,8 @@ _WIDTH = 96
 _ONE_LINE = 60
 _ROOM = 60
 _DEEPEST, _MOST_PARTS, _MORE = 5, 60, 3
-_MOST_FIELDS = 1_000  # of a whole form, because references let a short schema have any number of parts
-_ABSENT: Json = {"$absent": None}  # placeholder for a missing value
+_MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
+ABSENT: Json = {"$absent": None}  # stands for a value where there is none
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _TIMES: dict[str, tuple[Kind, re.Pattern[str]]] = {
@@ -167,8 +167,8 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
     """Return the fields of the call that would run, in the order of its parameters."""
     builder = _Builder(schema)
     shown = fields_of(cast("Json", request.effective.shown)) or {}
-    # A gate sends all arguments of its function, so a missing one is masked. A foreign call may omit arguments.
-    absent: Json = MASK if schema.is_own else _ABSENT
+    # A gate gives all of its function's arguments, and one that is not shown is masked; a foreign call may do without.
+    absent: Json = MASK if schema.is_own else ABSENT
     made = [builder.argument(at, name, shown.get(name, absent)) for at, name in enumerate(schema.names)]
     more = [name for name in shown if name not in schema.properties]
     return (*made, *(_fixed(f"x{at}", name, name, shown[name], "") for at, name in enumerate(more)))
@@ -177,7 +177,7 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
 def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the empty field of a question's answer; a text gets an input of several lines."""
     builder = _Builder(schema)
-    made = (builder.argument(at, name, _ABSENT) for at, name in enumerate(schema.names))
+    made = (builder.argument(at, name, ABSENT) for at, name in enumerate(schema.names))
     yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))
     found = list[Widget]()
     for one in made:
@@ -212,24 +212,24 @@ class _Builder:
 
     def _field(
         self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool,
-        is_item: bool = False,
+        is_item: bool = False, path: str = "",
     ) -> Widget:  # fmt: skip
         """Return the widget for an argument, an object's field, or a list's item, which can always be left out."""
         part = cast("Node", part) if isinstance(part, dict) else {}
-        path, key = _path(within, name), "f" + ".".join(map(str, steps))
+        path, key = path or _path(within, name), "f" + ".".join(map(str, steps))
         kind, can_be_null = self._without_null(part)
         why_fixed = self._why_fixed(part, kind, tree)
         if why_fixed is not None:
             return _fixed(key, name, path, tree, why_fixed, is_given="readOnly" not in part)
         made = None
         if tree is not None or can_be_null:
-            made = self._typed(kind, None if tree is _ABSENT else tree, path, steps)
-            if made is None and (tree is None or tree is _ABSENT):
+            made = self._typed(kind, None if tree is ABSENT else tree, path, steps)
+            if made is None and (tree is None or tree is ABSENT):
                 made = Widget("json")
-        has_default = is_item or "default" in part or tree is _ABSENT or self._has_code
+        has_default = is_item or "default" in part or tree is ABSENT or self._has_code
         null: tuple[Way, ...] = ("null",) if can_be_null else ()
         absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
-        way: Way = "absent" if tree is _ABSENT and absent else "null" if tree is None and null else "value"
+        way: Way = "absent" if tree is ABSENT and absent else "null" if tree is None and null else "value"
         hint = self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"})
         found = made or _json(tree)
         if not found.parts and mentions_mask(tree):
@@ -278,7 +278,7 @@ class _Builder:
             return self._object(kind, tree, path, steps)
         if kind.get("type") == "array" and isinstance(items, dict):
             item = self._schema.resolved(items)
-            if "enum" in item or item.get("type") == "boolean":
+            if "enum" in item or "properties" in item or item.get("type") == "boolean":
                 return self._items(cast("Node", items), tree, path, steps)
             is_line = item.get("type") in {"string", "integer", "number"}
             if is_line and item.get("x-sayso-type", "float") in _LINES:
@@ -288,21 +288,26 @@ class _Builder:
         return _scalar(kind, tree)
 
     def _items(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
-        """Return a list of choices with a row per item, and a few empty rows."""
-        items = [] if tree is None else items_of(tree)
-        more = _MORE if tree is not None else len(self._schema.resolved(kind).get("enum", ()))  # new: a row per choice
+        """Return a list of choices or objects with a row for each, and rows for a few more."""
+        items, item, left = [] if tree is None else items_of(tree), self._schema.resolved(kind), self._left
+        # No row can be added to the page: where nothing stands yet, there is one for each choice, and objects are JSON.
+        more = _MORE if tree is not None else max(_MORE, len(item.get("enum", ())))
         self._left -= 0 if items is None else len(items) + more
         if items is None or max(len(items), more) > _MOST_PARTS or self._left < 0:
             return None
-        rows = [*items, *[_ABSENT] * max(more, _MORE)]
+        if tree is None and "properties" in item:
+            return None
         parts = [
-            self._field(str(at + 1), kind, item, (*steps, at), path, is_required=False, is_item=True)
-            for at, item in enumerate(rows)
+            self._field(
+                str(at + 1), kind, one, (*steps, at), path, is_required=False, is_item=True, path=f"{path}[{at}]"
+            )
+            for at, one in enumerate([*items, *[ABSENT] * more])
         ]
         if any(part.kind == "json" for part in parts):
+            self._left = left
             return None
-        rows = [replace(part, path=f"{path}[{at}]", hint="") for at, part in enumerate(parts)]
-        return Widget("items", parts=tuple(rows))
+        rows = [part for part in parts if part.tree is not ABSENT or part.can_change]
+        return Widget("items", parts=tuple(replace(row, hint="") for row in rows))
 
     def _mapping(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         """Return a dict of plain values with a row per item, and a few empty rows."""
@@ -322,7 +327,7 @@ class _Builder:
         ]
         for at in range(len(held), len(held) + _MORE):
             key, new = "f" + ".".join(map(str, (*steps, at))), f"{path} (new {at - len(held) + 1})"
-            value = self._field("value", kind, _ABSENT, (*steps, at, 0), new, is_required=False, is_item=True)
+            value = self._field("value", kind, ABSENT, (*steps, at, 0), new, is_required=False, is_item=True)
             parts.append(Widget("entry", key=key, path=new, parts=(replace(value, hint=""),)))
         is_plain = all(part.kind not in {"json", "fields", "items"} for part in (*parts, *(parts[-1].parts)))
         rows = [replace(part, hint="") if part.can_change else part for part in parts]
@@ -340,7 +345,7 @@ class _Builder:
             return None
         required = kind.get("required", ())
         return Widget("fields", parts=tuple(
-            self._field(name, part, held.get(name, _ABSENT), (*steps, at), path, is_required=name in required)
+            self._field(name, part, held.get(name, ABSENT), (*steps, at), path, is_required=name in required)
             for at, (name, part) in enumerate(properties.items())
         ))  # fmt: skip
 
@@ -358,7 +363,7 @@ def _class_of(kind: Node) -> str | None:
 
 
 def _fixed(key: str, name: str, path: str, tree: Json, why: str, *, is_given: bool = True) -> Widget:
-    drawn = "" if tree is _ABSENT else MASK if tree == MASK else _drawn(tree)
+    drawn = "" if tree is ABSENT else MASK if tree == MASK else _drawn(tree)
     return Widget("fixed", key=key, name=name, path=path, hint=why, tree=tree, drawn=drawn, is_given=is_given)
 
 

@@ -180,6 +180,7 @@
     .filter((field) => !field.closest(".told"));
   const fields = form ? fieldsOf(form) : [];
   const label = (field) => {
+    if (field.dataset.path) return field.dataset.path;
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
     return named && named.textContent.trim() ? (named.firstChild.textContent.trim() || named.textContent.trim()) : field.name;
   };
@@ -511,8 +512,7 @@
   };
   // -- command palette: the page's actions by name, each run through its own button or link --------------------
   const palette = one("#palette"), typed = one("input", palette), found = one("ul", palette);
-  const words = (part) => [...part.childNodes].filter((node) => node.nodeName !== "KBD")
-    .map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim();
+  const words = (part) => [...part.childNodes].filter((node) => node.nodeName !== "KBD").map((node) => node.textContent).join(" ").replace(/\s+/g, " ").trim();
   const offers = () => [
     ...all("[data-key]").filter((button) => !button.disabled && !button.closest("[hidden]"))
       .map((button) => ({ name: words(button), keys: button.dataset.key, run: deeds[button.dataset.key] })),
