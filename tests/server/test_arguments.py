@@ -37,7 +37,7 @@ def test_a_plain_text_stands_without_quotes(text: str) -> None:
      "-inf", "***", "", " alice", "alice ", "a  b", "'alice'", '"x"', "[1]", "{}", "(nothing)", "<U+202E>", "a\tb",
      "a\u200bb", "*** masked", "\u22125", "2026-11-22 Sunday", "2026-11-22T10:00+01:00[Europe/Paris]",
      'Path("/x")', "timedelta(days=1)", "b'a'", "Colour.RED",
-     "Role.admin", "Shop.Role.admin", "<colour.red>"],
+     "12,500.50 EUR", "Role.admin", "Shop.Role.admin", "<colour.red>"],
 )  # fmt: skip
 def test_a_text_that_could_be_taken_for_something_else_keeps_its_quotes(text: str) -> None:
     found = drawn(text)
@@ -158,3 +158,22 @@ def test_what_is_too_deep_or_too_long_for_a_tree_is_drawn_whole() -> None:
             waiting += one.parts
             whole += one.text
         assert whole.count("sku") == (12 if value is deep else 300)
+
+
+def test_an_amount_and_its_currency_are_one() -> None:
+    def rows(**given: Any) -> list[tuple[str, str, str, str]]:
+        call = stands(held(taking(dict.fromkeys(given, Any), []), *given.values())).effective
+        return [(one.name, one.unit, one.text, one.key) for one in arguments_of(call.drawn, list(given))]
+
+    assert rows(to="kim", currency="EUR", amount=12500.5) == [
+        ("to", "", "kim", "f0"), ("amount", "currency", "12,500.50 EUR", "f2 f1"),
+    ]  # fmt: skip
+    assert rows(amount=Decimal("3.10"), fee_total=1, order_currency="CHF") == [
+        ("amount", "order_currency", "3.10 CHF", "f0 f2"), ("fee_total", "order_currency", "1 CHF", "f1 f2"),
+    ]  # fmt: skip
+    for apart in (
+        {"amount": 5, "currency": "euro"}, {"amount": 5, "currency": "EUR", "to_currency": "USD"},
+        {"amount_usd": 5, "currency": "EUR"}, {"amount": "5", "currency": "EUR"}, {"count": 5, "currency": "EUR"},
+        {"amount": 5, "currency": "<U"}, {"amount": True, "currency": "EUR"},
+    ):  # fmt: skip
+        assert [unit for _, unit, _, _ in rows(**apart)] == [""] * len(apart), apart

@@ -182,3 +182,16 @@ def test_a_list_of_objects_is_edited_by_rows_and_each_change_names_its_row(surf:
     edited = stands(request_id).edited
     assert edited is not None
     assert [line["$model"][1] for line in edited.shown["lines"]] == [{"sku": "b", "count": 5}, {"sku": "c", "count": 1}]
+
+
+def test_of_an_amount_and_its_currency_the_card_says_which_changes(surf: Surf) -> None:
+    page = surf.page(held(taking({"amount": float, "currency": str}, []), 12500.5, "EUR"))
+    card = page.locator("#call dd")
+    expect(card).to_have_text("12,500.50 EUR")
+    page.locator("#f1").fill("USD")
+    expect(card).to_contain_text("currency: EUR → USD")
+    page.locator("#f0").fill("13000")
+    expect(card).to_contain_text("amount: 12,500.50 → 13,000")
+    pressed(page, "Approve with 2 changes")
+    state_is(page, "approved")
+    expect(page.locator("#call dd.is-changed")).to_have_text("13,000.00 USD")

@@ -9,7 +9,7 @@ exactly is not highlighted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import groupby
@@ -24,9 +24,10 @@ from sayso.model.canonical import Json
 from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
 from sayso.model.canonical.names import place
 from sayso.model.escaping import escape, is_right_to_left
-from sayso.model.rendering import Change, as_amount, parts_of, quoted, value
+from sayso.model.rendering import Change, as_amount, is_amount, parts_of, quoted, value
 from sayso.model.request import Call
 from sayso.model.words import later, say, say_n
+from sayso.server.pages.amounts import is_currency, names_currency
 from sayso.view.summary import Layout, empty_lines, gathered, is_empty, without_gaps
 
 # Limits, because highlighting and comparing take longer for longer texts, and an agent may send one made to be slow.
@@ -192,13 +193,15 @@ _WEB = re.compile(
 )
 _MAIL = re.compile(r"([^\s@/]+@)([^\s@/:\\]+\.[^\s@/:\\]+)()")
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
+_CODE = re.compile("[A-Z]{3}")  # of a currency, ISO 4217
 _MOST_ROWS, _DEEPEST, _MOST_BRANCHES = 8, 6, 200  # of a value that is drawn as a tree
 _WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
-# What a text without quotes could be taken for: a number, a word of ours, a mask, an instant, another value's brackets,
-# a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
+# What a text without quotes could be taken for: a number, alone or with a currency, a word of ours, a mask, an
+# instant, another value's brackets, a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
 _MISTAKEN = re.compile(
-    r"[-+.\u2010-\u2015\u2212\ufe63\uff0d]?\d[\d.,:eE+TZ_-]*|none|null|true|false|nan|[-+]?inf(inity)?|\*+|\*{3}.*"
-    r"|\d{4}-\d\d-\d\d.*|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)|(?-i:[A-Z])\w*(?:\.\w+)+",
+    r"[-+.\u2010-\u2015\u2212\ufe63\uff0d]?\d[\d.,:eE+TZ_-]*(?: (?-i:[A-Z]{3}))?|none|null|true|false|nan"
+    r"|[-+]?inf(inity)?|\*+|\*{3}.*|\d{4}-\d\d-\d\d.*"
+    r"|[\[({<'\"].*|\w+\(.*\)|b['\"].*|\w+\.(?-i:[A-Z][A-Z0-9_]*)|(?-i:[A-Z])\w*(?:\.\w+)+",
     re.IGNORECASE,
 )
 
@@ -236,6 +239,7 @@ class Argument(NamedTuple):
         lines: How two arguments differ, the old text and the new one; a row of its own in front of them.
         is_rtl: Whether it is a text that is read from the right.
         branches: For a tree, its parts.
+        unit: For an amount, which other argument holds its currency, which stands beside it; escaped.
     """
 
     name: str
@@ -249,6 +253,7 @@ class Argument(NamedTuple):
     lines: Sequence[Line] = ()
     is_rtl: bool = False
     branches: tuple[Branch, ...] = ()
+    unit: str = ""
 
 
 def arguments_of(
@@ -260,8 +265,11 @@ def arguments_of(
     """
     keys = {name: f"f{at}" for at, name in enumerate(names)}
     named = fields_of(cast("Json", shown)) or {}
+    unit = _currency_among(named)
     found = list[Argument]()
     for name, tree in named.items():
+        if name == unit:
+            continue
         other = f"new{name.removeprefix('old')}"
         after = named.get(other) if name == "old" or name.startswith("old_") else None
         is_pair = isinstance(tree, str) and isinstance(after, str) and 0 < f"{tree}{after}".count("\n") < _MOST_PAIRED
@@ -272,7 +280,24 @@ def arguments_of(
         found.append(draw(escape(name), tree)._replace(key=keys.get(name, "")))
         if branches:
             found[-1] = found[-1]._replace(kind="tree", branches=branches, size=_values(tree))
+        if unit is not None and _has_currency(name, tree):
+            key = f"{found[-1].key} {keys.get(unit, '')}".strip()
+            found[-1] = found[-1]._replace(text=f"{found[-1].text} {named[unit]}", unit=escape(unit), key=key)
     return found
+
+
+def _currency_among(named: Mapping[str, Json]) -> str | None:
+    """Return the argument that holds the currency of the amounts beside it; None where there is no one such."""
+    names = [name for name in named if is_currency(name)]
+    tree = named[names[0]] if len(names) == 1 else None
+    is_code = isinstance(tree, str) and _CODE.fullmatch(tree) is not None
+    return names[0] if is_code and any(_has_currency(name, one) for name, one in named.items()) else None
+
+
+def _has_currency(name: str, tree: Json) -> bool:
+    """Say whether a number is an amount whose currency is not in its own name."""
+    is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
+    return is_amount(name) and not names_currency(name) and (is_number or tag_in(tree) == "$decimal")
 
 
 def _branches(tree: Json, steps: tuple[str | int, ...], changes: Collection[str]) -> tuple[Branch, ...]:

@@ -261,14 +261,15 @@
   // Show the old and new value in the card for each argument that the form changes.
   const markCard = (found) => all("#call :is([data-argument], [data-pair])").forEach((part) => {
     if ("pair" in part.dataset) { part.hidden = found.length > 0; return; }  // it compares two proposed values
-    const mine = found.filter((field) => field.name.replace(/\.way$/, "").split(".")[0] === part.dataset.argument);
+    const own = part.dataset.argument.split(" ");  // an amount and its currency
+    const mine = found.filter((field) => own.includes(field.name.replace(/\.way$/, "").split(".")[0]));
     all("[data-edited]", part).forEach((old) => old.remove());
     part.classList.toggle("is-edited", mine.length > 0);
     let isWhole = false;
     mine.forEach((field) => {
       const line = document.createElement("span");
       line.dataset.edited = "";
-      const inner = field.name.replace(/\.way$/, "") !== part.dataset.argument;
+      const inner = own.length > 1 || field.name.replace(/\.way$/, "") !== own[0];
       isWhole ||= !inner;
       line.append(...(inner ? [`${label(field)}: `] : []), ...told(field));
       part.append(line);
