@@ -193,6 +193,36 @@ def test_earlier_decisions_on_the_same_function_stand_beside_a_call(ada: Browser
     assert "by ada" in before
 
 
+def test_earlier_decisions_for_the_same_customer_stand_beside_a_call(ada: Browser, clock: Clock) -> None:
+    def gated(name: str, **options: Any) -> Any:
+        def act(customer_id: str, email: str, amount: int = 1) -> None: ...
+
+        return sayso.gate(wait="raise", name=name, **options)(act)
+
+    close, refund, blind = gated("close"), gated("refund"), gated("blind", redact=["email"])
+    for amount in (1, 2, 3, 4):
+        clock.tick(seconds=1)
+        approved(refund, "C-5", f"kim{amount}@example.org", amount)
+    approved(refund, "c-5", "x@example.org", 5)
+    approved(refund, "C-55", "lee@example.org", 6)
+    held(refund, "C-5", "x@example.org", 7)  # nobody has decided it
+
+    def before(function: Any, customer: str, email: str) -> tuple[str, list[str], list[str]]:
+        page = ada.get(f"/r/{held(function, customer, email).confirmation_id}").text
+        head, _, shown = page.partition('id="same-customer">')[2].partition("</section>")[0].partition("</h2>")
+        rest = page.partition('id="earlier"')[2].partition("</section>")[0]
+        return head, re.findall(r"(\w+)\([^)]*amount=(\d+)", shown), re.findall(r"amount=(\d+)", rest)
+
+    said = "Decided before, same customer_id or email"
+    assert before(close, "C-5", "nobody") == (said, [("refund", "5"), ("refund", "4"), ("refund", "3")], [])
+    assert before(close, "C-9", "lee@example.org") == (said, [("refund", "6")], [])
+    assert before(close, "C-9", "nobody") == ("", [], [])
+    assert before(refund, "C-55", "nobody") == (said, [("refund", "6")], ["5", "4", "3"])  # each stands once
+    assert before(blind, "C-9", "lee@example.org") == ("", [], [])  # a masked value tells nothing
+    approved(blind, "C-7", "new@example.org", 8)
+    assert before(close, "C-9", "new@example.org") == ("", [], [])
+
+
 def test_whoever_has_voted_sees_so_and_can_still_approve_with_changes(ada: Browser, store: Store) -> None:
     request_id = held(payer(quorum=2), 5).confirmation_id
     before = ada.get(f"/r/{request_id}").text

@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
-from sayso.model.canonical import MASK, form_of
+from sayso.model.canonical import MASK, Json, form_of, load
+from sayso.model.canonical.decode import fields_of
 from sayso.model.canonical.names import place
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
 from sayso.model.escaping import escape
@@ -52,6 +53,8 @@ from sayso.view.document import event_rows
 from sayso.view.summary import is_high, name_of
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
+_CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
+_MOST_COMPARED = 300  # decided calls that are looked through for the same customer each time a page is drawn
 _GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
 
 
@@ -136,13 +139,50 @@ def request_page(
     )  # fmt: skip
 
 
-def _earlier(context: RequestContext, request: Request, now: datetime) -> list[tuple[str, str, str]]:
+class _Earlier(NamedTuple):
+    """Calls that were decided before, newest first: id, what was called, and what became of it.
+
+    Attributes:
+        names: The arguments that say who the customer is.
+        customer: Calls with the same value in one of these.
+        function: Other calls of the same function.
+    """
+
+    names: str
+    customer: Sequence[tuple[str, str, str]]
+    function: Sequence[tuple[str, str, str]]
+
+
+def _earlier(context: RequestContext, request: Request, now: datetime) -> _Earlier:
     if request.kind != "call":
-        return []
-    wanted = Filter(states=frozenset(State) - {State.PENDING}, name=request.call.tool, kind="call")
-    found = context.settings.store.list(wanted, limit=_MOST_EARLIER + 1, newest=True).requests
-    others = [one for one in found if one.id != request.id][:_MOST_EARLIER]
-    return [(one.id, parts_of(one)[1], card.stands(one, now)) for one in others]
+        return _Earlier("", (), ())
+    decided, store = Filter(states=frozenset(State) - {State.PENDING}, kind="call"), context.settings.store
+    mine, same = _customer(request), list[Request]()
+    if mine:
+        newest = store.list(decided, limit=_MOST_COMPARED, newest=True).requests
+        same = [one for one in newest if one.id != request.id and mine & _customer(one)][:_MOST_EARLIER]
+    seen = {request.id, *(one.id for one in same)}
+    found = store.list(replace(decided, name=request.call.tool), limit=_MOST_EARLIER + len(seen), newest=True).requests
+    others = [one for one in found if one.id not in seen][:_MOST_EARLIER]
+    return _Earlier(
+        say(" or ").join(sorted({escape(name) for name, _ in mine})),
+        [(one.id, "".join(parts_of(one)), card.stands(one, now)) for one in same],
+        [(one.id, parts_of(one)[1], card.stands(one, now)) for one in others],
+    )
+
+
+def _customer(request: Request) -> set[tuple[str, str]]:
+    """Return the arguments that say who the customer is; none that is masked, of which nobody is to learn anything."""
+    if request.kind != "call" or request.purged_at is not None:
+        return set()
+    call = request.effective
+    named, real = (fields_of(cast("Json", tree)) or {} for tree in (call.drawn, load(call.form)))
+    return {
+        (name, str(tree).casefold())
+        for name, tree in named.items()
+        if name in _CUSTOMER and isinstance(tree, str | int) and not isinstance(tree, bool)
+        and tree != "" and tree == real.get(name)
+    }  # fmt: skip
 
 
 class _Arguments(NamedTuple):
