@@ -886,6 +886,16 @@ MUTANTS = [
         "server/test_grants.py::test_nobody_finds_a_masked_value_by_typing_guesses",
     ),
     Mutant(
+        "masked values do not say who the same customer is", "server/pages/request.py",
+        'and tree != "" and tree == real.get(name)', 'and tree != ""',
+        "server/test_together.py::test_earlier_decisions_for_the_same_customer_stand_beside_a_call",
+    ),
+    Mutant(
+        "what was changed is not folded away", "server/pages/arguments.py",
+        "branches, _values(tree), is_changed)", "branches, _values(tree), False)",
+        "server/test_arguments.py::test_a_part_that_was_changed_is_not_folded",
+    ),
+    Mutant(
         "each of several is decided as it was shown", "server/pages/bulk.py",
         "return review.approve(request_id, comment=note, seen=seen)", "return review.approve(request_id, comment=note)",
         "server/test_groups.py::test_all_but_those_ticked_out_are_decided_as_they_were_shown",

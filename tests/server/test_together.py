@@ -221,6 +221,9 @@ def test_earlier_decisions_for_the_same_customer_stand_beside_a_call(ada: Browse
     assert before(blind, "C-9", "lee@example.org") == ("", [], [])  # a masked value tells nothing
     approved(blind, "C-7", "new@example.org", 8)
     assert before(close, "C-9", "new@example.org") == ("", [], [])
+    drawn = gated("drawn", redactor=lambda given: {**given, "email": "somebody"})
+    approved(drawn, "C-8", "a@example.org", 9)
+    assert before(drawn, "C-9", "b@example.org")[0] == ""  # two masked values that look the same
 
 
 def test_whoever_has_voted_sees_so_and_can_still_approve_with_changes(ada: Browser, store: Store) -> None:
