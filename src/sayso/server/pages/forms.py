@@ -306,8 +306,11 @@ class _Builder:
         if any(part.kind == "json" for part in parts):
             self._left = left
             return None
-        rows = [part for part in parts if part.tree is not ABSENT or part.can_change]
-        return Widget("items", parts=tuple(replace(row, hint="") for row in rows))
+        rows = [replace(part, hint="") for part in parts if part.tree is not ABSENT or part.can_change]
+        # An object that is added is left out as long as nothing stands in its fields; nobody needs to choose that.
+        return Widget("items", parts=tuple(
+            replace(row, ways=("absent",)) if row.parts and row.tree is ABSENT else row for row in rows
+        ))  # fmt: skip
 
     def _mapping(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         """Return a dict of plain values with a row per item, and a few empty rows."""
