@@ -195,7 +195,7 @@ _MAIL = re.compile(r"([^\s@/]+@)([^\s@/:\\]+\.[^\s@/:\\]+)()")
 _ONE_LINE, _ITEM, _MOST_ITEMS = 160, 40, 24
 _CODE = re.compile("[A-Z]{3}")  # of a currency, ISO 4217
 _MOST_ROWS, _DEEPEST, _MOST_BRANCHES = 8, 6, 200  # of a value that is drawn as a tree
-_WIDTH = 56  # of a card beside the list, and of what is beside it; wider lines would break anywhere
+_WIDTH = 56  # characters that fit into a card; wider lines would wrap anywhere
 # What a text without quotes could be taken for: a number, alone or with a currency, a word of ours, a mask, an
 # instant, another value's brackets, a value with its kind in front (`Path("/x")`, `b'a'`), a member of an enum.
 _MISTAKEN = re.compile(

@@ -40,8 +40,8 @@ _WIDTH = 96
 _ONE_LINE = 60
 _ROOM = 60
 _DEEPEST, _MOST_PARTS, _MORE = 5, 60, 3
-_MOST_FIELDS = 1_000  # of a whole form: a short schema can have any number of parts by its references
-ABSENT: Json = {"$absent": None}  # stands for a value where there is none
+_MOST_FIELDS = 1_000  # of a whole form, because references let a short schema have any number of parts
+ABSENT: Json = {"$absent": None}  # placeholder for a missing value
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _TIMES: dict[str, tuple[Kind, re.Pattern[str]]] = {
@@ -167,7 +167,7 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
     """Return the fields of the call that would run, in the order of its parameters."""
     builder = _Builder(schema)
     shown = fields_of(cast("Json", request.effective.shown)) or {}
-    # A gate gives all of its function's arguments, and one that is not shown is masked; a foreign call may do without.
+    # A gate sends all arguments of its function, so a missing one is masked. A foreign call may omit arguments.
     absent: Json = MASK if schema.is_own else ABSENT
     made = [builder.argument(at, name, shown.get(name, absent)) for at, name in enumerate(schema.names)]
     more = [name for name in shown if name not in schema.properties]
