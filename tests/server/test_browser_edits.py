@@ -184,6 +184,13 @@ def test_a_list_of_objects_is_edited_by_rows_and_each_change_names_its_row(surf:
     assert [line["$model"][1] for line in edited.shown["lines"]] == [{"sku": "b", "count": 5}, {"sku": "c", "count": 1}]
 
 
+def test_a_change_of_an_amount_is_written_in_the_readers_language(surf: Surf) -> None:
+    page = surf.page(held(taking({"amount": float}, []), 12500.5), locale="de-DE")
+    page.locator("#f0").fill("1250000.5")
+    for changes in (page.locator("[data-live-diff]"), page.locator("#call")):
+        expect(changes).to_contain_text("12.500,50 → 1.250.000,50")
+
+
 def test_of_an_amount_and_its_currency_the_card_says_which_changes(surf: Surf) -> None:
     page = surf.page(held(taking({"amount": float, "currency": str}, []), 12500.5, "EUR"))
     card = page.locator("#call dd")

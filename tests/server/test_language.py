@@ -28,7 +28,7 @@ from sayso.server.language import asked_for, languages
 from sayso.server.pages.sentences import translated
 from sayso.stores.base import Store
 from tests.support.acting import held
-from tests.support.browsing import BASE, Browser, browser, fields_of
+from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
 from tests.support.pseudo import HEBREW, latin_in, left_in_latin
 from tests.support.running import agent_of, ids, started
 
@@ -108,6 +108,36 @@ def test_the_catalogues_have_each_text_of_the_sources_and_are_compiled() -> None
         is_compiled = texts_of(compiled(kept)) == texts_of(path.with_suffix(".mo").read_bytes())
         stale += [] if is_compiled else [f"{path.stem}.mo"]
     assert stale == [], "`make words` brings them up to date"
+
+
+def test_each_catalogue_says_how_numbers_are_written() -> None:
+    found = {path.stem: _entries(path.name)["1,234.5"] for path in CATALOGUES.glob("*.mo")}
+    wrong = {
+        name: text for name, text in found.items() if re.fullmatch(r"1([^\d\s]|\xa0|\u202f)234(?!\1)\D5", text) is None
+    }
+    assert (wrong, found["de"]) == ({}, "1.234,5")
+
+
+def test_amounts_are_written_as_in_the_readers_language(ada: Browser) -> None:
+    def act(amount: Decimal, factor: float, note: str) -> None: ...
+
+    pay = sayso.gate(wait="raise")(act)
+    request_id = held(pay, Decimal("12500.5"), 1.5, "1.250,50").confirmation_id
+    for language, amount, changed in (("en", "12,500.50", "1,250.00"), ("de", "12.500,50", "1.250,00")):
+        ada.headers["accept-language"] = language
+        page = ada.get(f"/r/{request_id}").text
+        assert f"<div data-as-is>{amount}</div>" in page
+        assert "<div data-as-is>1.5</div>" in page  # all other numbers are those of JSON
+        assert (
+            f'<del>{amount}</del> <span aria-hidden="true">→</span> <ins>{changed}</ins>'
+            in ada.decide(request_id, "preview", f0="1250.00").text
+        )
+        assert f"amount={amount}" in text_of(ada.get("/").text)
+    assert "Decimal(" not in page
+    alike = [held(pay, Decimal(1000 * at) + Decimal("0.125"), 1.5, "same").confirmation_id for at in (1, 2, 3)]
+    table = ada.get(f"/bulk?alike={alike[0]}&verb=approve").text
+    assert all(amount in table for amount in ("1.000,125", "3.000,125"))
+    assert sayso.Review().get(request_id).effective.arguments["amount"] == "12500.5"
 
 
 def test_no_sentence_stands_in_the_catalogue_of_another_language() -> None:

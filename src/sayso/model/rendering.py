@@ -29,6 +29,8 @@ _NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?(?:E[+-
 _WORDS: dict[object, str] = {None: "null", True: "true", False: "false"}
 _AMOUNT = re.compile(r"(?i)(?:^|[_ ])(?:amount|total|sum|price|cost|eur|usd|gbp)(?:$|[_ ])|[^_]_value$")
 _MOST_DIGITS, _LONGEST = 15, 40
+# translators: this number with the separators of your language, each one character; it is no text: 1.234,5
+_SAMPLE, _SEPARATORS = later("1,234.5"), re.compile(r"1(\D)234(\D)5")
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
 _NESTED = (dict, list)
@@ -83,7 +85,7 @@ def brief(tree: Json, room: int) -> str:
     if data is not None:
         return clip(data, room, repr, "bytes")
     match tree:
-        case {"$decimal": str(text)} if _NUMBER.fullmatch(text):
+        case {"$decimal": str(text)} if _is_number(text):
             return clip(text, room, str, "characters")
         case {"$decimal": str(text)} | {"$path": str(text)} | {"$uuid": str(text)}:
             kind = _CALLS[tag_in(tree) or ""]
@@ -150,14 +152,34 @@ def as_amount(name: str, tree: Json, *, grouped: bool = True) -> Json:
     number = Decimal(text)
     if abs(number.adjusted()) > _MOST_DIGITS:
         return tree
-    shown = money(number)
-    return {"$decimal": shown if grouped else shown.replace(",", "")}
+    return {"$decimal": money(number) if grouped else _money(number).replace(",", "")}
 
 
 def money(number: Decimal) -> str:
-    """Return an amount in groups of three digits; if it has decimals, then at least two."""
+    """Return an amount in groups of three digits, as the reader's language writes it: `1,250.50`, `1.250,50`.
+
+    If it has decimals, then at least two.
+    """
+    group, point = separators()
+    return _money(number).translate({ord(","): group, ord("."): point})
+
+
+def separators() -> tuple[str, str]:
+    """Return what stands between groups of digits and before decimals in the reader's language."""
+    found = _SEPARATORS.fullmatch(say(_SAMPLE))
+    return (",", ".") if found is None else (found[1], found[2])
+
+
+def _money(number: Decimal) -> str:
     text = f"{number:,f}"
     return f"{text}0" if text[-2:-1] == "." else text
+
+
+def _is_number(text: str) -> bool:
+    """Return whether the text of a decimal is one, or an amount as the reader's language writes it."""
+    group, point = separators()
+    in_english = text.translate({ord(group): ",", ord(point): "."})
+    return _NUMBER.fullmatch(text) is not None or _NUMBER.fullmatch(in_english) is not None
 
 
 def quoted(text: str) -> str:
@@ -248,7 +270,7 @@ def _tagged(tree: dict[str, Json]) -> str | None:
         case "$enum", [str(name), str(member)]:
             text = f"{_short(name)}.{escape(member)}"
             return text if text[0].isupper() else f"<{text}>"  # without brackets it would look like a plain word
-        case "$decimal", str(text) if _NUMBER.fullmatch(text):
+        case "$decimal", str(text) if _is_number(text):
             return text
         case ("$decimal" | "$path" | "$uuid") as known, str(text):
             return f"{_CALLS[known]}({quoted(text)})"

@@ -28,7 +28,7 @@ from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.redaction import told_apart
-from sayso.model.rendering import as_amount, brief, is_amount, money, value
+from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
 from sayso.model.words import later, say
 from sayso.server.pages.amounts import currency_code, is_currency, names_currency
@@ -350,10 +350,11 @@ def _drawn(column: Column) -> Column:
     shown = [_shown(column, tree) for tree in (column.trees[:1] if is_common else column.trees)]
     if is_common or column.source == "fact":
         return replace(column, cells=[Cell(one) for one in shown])
-    decimals = [len(one.text.partition(".")[2]) for one in shown]
-    is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # an exponent cannot be padded
+    point = separators()[1] if is_amount(column.name) else "."
+    decimals = [len(one.text.partition(point)[2]) for one in shown]
+    is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # nothing goes behind an exponent
     pads = ["0" * (max(decimals) - places) if is_plain else "" for places in decimals]
-    pads = [f".{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
+    pads = [f"{point}{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
     return replace(column, cells=list(map(Cell, shown, _heads(shown), pads, _notes(column))))
 
 

@@ -184,7 +184,8 @@
     const named = one(`label[for="${CSS.escape(field.id)}"]`);
     return named && named.textContent.trim() ? (named.firstChild.textContent.trim() || named.textContent.trim()) : field.name;
   };
-  const money = (text) => text.replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",")).replace(/\.\d$/, (end) => `${end}0`);
+  const money = (text) => text.replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",")).replace(/\.\d$/, (end) => `${end}0`)
+    .replace(/[,.]/g, (sign) => say("1,234.5")[sign === "," ? 1 : 5]);
   const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : "amount" in field.dataset ? money(field.value) : field.value;
   // Compare with the values as rendered, not with those when this script runs: by then the person may have typed, and
   // the browser may have restored earlier input.
@@ -261,8 +262,7 @@
   // Show the old and new value in the card for each argument that the form changes.
   const markCard = (found) => all("#call :is([data-argument], [data-pair])").forEach((part) => {
     if ("pair" in part.dataset) { part.hidden = found.length > 0; return; }  // it compares two proposed values
-    const own = part.dataset.argument.split(" ");  // an amount and its currency
-    const mine = found.filter((field) => own.includes(field.name.replace(/\.way$/, "").split(".")[0]));
+    const own = part.dataset.argument.split(" "), mine = found.filter((field) => own.includes(field.name.replace(/\.way$/, "").split(".")[0]));
     all("[data-edited]", part).forEach((old) => old.remove());
     part.classList.toggle("is-edited", mine.length > 0);
     let isWhole = false;
