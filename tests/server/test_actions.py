@@ -111,6 +111,23 @@ def test_a_problem_under_an_odd_key_stands_at_its_field_and_names_it_as_json(ada
     assert re.search(r'value\["größe z"\]\s*2 → 3', preview)
 
 
+def test_a_number_with_a_comma_is_refused_and_not_read_as_another_number(ada: Browser, store: Store) -> None:
+    request_id = held(gated(float, []), 4900.0).confirmation_id
+    page = ada.get(f"/r/{request_id}").text
+    field = re.search(r'<input [^>]*id="f0"[^>]*>', page)
+    assert field is not None
+    assert 'type="text" inputmode="decimal"' in field[0]  # `type="number"` drops a comma without a word
+    for typed in ("49,00", "4,900", "4.900,00", "4'900,5"):
+        answer = ada.decide(request_id, "approve", f0=typed)
+        assert "a point before its decimals" in text_of(answer.text), typed
+        assert store.get(request_id).state is State.PENDING
+    assert ada.decide(request_id, "approve", f0="49.00").status_code == 200
+    edited = store.get(request_id).edited
+    assert edited is not None
+    assert edited.arguments["value"] == 49.0
+
+
+
 def test_a_mask_in_json_says_that_it_stays_and_stays(ada: Browser) -> None:
     ran: list[Any] = []
     login = gated(Any, ran)

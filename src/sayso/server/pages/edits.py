@@ -24,6 +24,7 @@ from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, argument_field
 from sayso.server.pages.sentences import translated
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_GROUPED_NUMBER = re.compile(r"[-+]?[0-9.,' ]+")
 _UNCHANGED = object()
 _LEFT_OUT = object()
 
@@ -257,6 +258,8 @@ def _typed(widget: Widget, text: str) -> object:
 
 def _read_number(text: str) -> object:
     """Parse a number, because strict types refuse a text. Other text is returned as it is, for validation."""
+    if "," in text and _GROUPED_NUMBER.fullmatch(text):  # 49,00 and 4,900 mean other numbers to other people
+        raise ValueError(say("write a number with a point before its decimals and no other sign, such as 4900.50"))
     try:
         return strict_json.loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
     except ValueError:  # too many digits

@@ -196,7 +196,11 @@
     if ("proposed" in field.dataset) field.value = field.dataset.proposed;
     before.set(fields[place], [field.value, shown(field)]);
   });
-  const isChanged = (field) => field.value !== before.get(field)[0];
+  const asNumber = (text) => text.trim() && text.length < 16 ? Number(text) : NaN;  // longer ones are not exact
+  const isChanged = (field) => {
+    const was = before.get(field)[0];
+    return field.value !== was && !("number" in field.dataset && asNumber(field.value) === asNumber(was));
+  };
   // A value typed where there was none changes two fields but counts as one change.
   const isTwice = (field) => {
     const value = field.name.endsWith(".way") && form.elements[field.name.slice(0, -4)];

@@ -1,7 +1,15 @@
-// Finds words in a long text that scrolls in a box of its own: marks and counts them, and Enter goes to the next.
+// A long text that scrolls in a box of its own: says that there is more, and finds words in it. Enter goes to the next.
 "use strict";
 
 (() => {
+  document.querySelectorAll("[data-whole]").forEach((button) => {
+    const box = button.parentElement.previousElementSibling;
+    const left = () => box.scrollHeight - box.clientHeight - box.scrollTop;
+    if (left() <= 1) return;
+    button.parentElement.hidden = button.hidden = false;
+    button.addEventListener("click", () => { box.style.maxHeight = "none"; button.hidden = true; box.focus(); });
+    box.addEventListener("scroll", () => { button.hidden = left() <= 1; });
+  });
   if (!CSS.highlights) return;  // an older browser still has its own search
   const MOST = 2_000;
   const plain = (words) => words.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
