@@ -23,8 +23,8 @@
   // Scroll the current tab into view if not all tabs fit.
   const menu = one(".top nav"), [openPage, menuBox] = [one(".top nav [aria-current]"), menu].map((part) => part?.getBoundingClientRect());
   if (openPage) menu.scrollLeft += Math.max(openPage.right - menuBox.right + 24, 0) || Math.min(openPage.left - menuBox.left, 0);
-  const atOnce = one("form[data-send-at-once]");
-  if (atOnce) atOnce.requestSubmit();
+  menu?.addEventListener("focusin", (event) => event.target.scrollIntoView({ block: "nearest", inline: "nearest" }));  // browsers leave half of it out of sight
+  one("form[data-send-at-once]")?.requestSubmit();
 
   // Disable decisions for 500 ms, so that a click meant for the previous page does not decide on this one.
   const inert = all("[data-decides]").filter((button) => !button.disabled);
