@@ -127,7 +127,6 @@ def test_a_number_with_a_comma_is_refused_and_not_read_as_another_number(ada: Br
     assert edited.arguments["value"] == 49.0
 
 
-
 def test_a_mask_in_json_says_that_it_stays_and_stays(ada: Browser) -> None:
     ran: list[Any] = []
     login = gated(Any, ran)

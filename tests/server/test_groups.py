@@ -375,3 +375,15 @@ def test_what_one_has_approved_is_not_ticked_again_and_is_not_said_to_be_decided
     assert text_of(page).count("You have approved it already; somebody else must, too.") == 3
     page = ada.get("/bulk?verb=reject&" + "&".join(f"id={one}" for one in ids)).text
     assert len(re.findall(r'name="item"[^>]* checked', page)) == 3
+
+
+def test_the_page_of_one_call_says_what_stands_out_also_beside_what_is_decided(store: Store, ada: Browser) -> None:
+    ids = asked(store, *pays(5), {"amount": 4900, "to": "kim5", "reason": "late"})
+    assert "stands out" not in text_of(ada.get(f"/r/{ids[0]}").text)
+    note = "Warning: amount stands out (392.0 times the median)"
+    assert note in text_of(ada.get(f"/r/{ids[-1]}").text)
+    for one in ids[:-1]:
+        ada.decide(one, "approve")
+    assert note in text_of(ada.get(f"/r/{ids[-1]}").text)
+    other = store.ask(sample_call(None, {"amount": 4900, "to": "kim5", "reason": "late"}, risk="high"))
+    assert "stands out" not in text_of(ada.get(f"/r/{other.id}").text)  # nothing is like it

@@ -445,6 +445,13 @@ def table_of(
     )  # fmt: skip
 
 
+def outlier_notes(request: Request, others: Sequence[Request]) -> list[str]:
+    """Return each argument in which a call stands out among similar ones, with the reason."""
+    columns = [column for column in _arguments([request, *others]) if not column.is_common]
+    notes = [(column.name, _notes(column)[0]) for column in columns]
+    return [say("%(name)s stands out (%(why)s)", name=name, why=note) for name, note in notes if note]
+
+
 def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
     """Return columns with their totals; `found` are all columns, including those equal in all calls."""
     currencies = [one for one in found if one.source == "argument" and is_currency(one.name)]

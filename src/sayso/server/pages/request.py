@@ -30,6 +30,7 @@ from sayso.model.teamwork import COMMENTED
 from sayso.model.words import later, say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
+from sayso.server.pages.alike import key_of, outlier_notes
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.care import (
     colleagues,
@@ -55,6 +56,7 @@ from sayso.view.summary import is_high, name_of
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
 _MOST_COMPARED = 300  # decided calls that are looked through for the same customer each time a page is drawn
+_MOST_SIMILAR = 50  # of the newest calls of a function, with which a pending one is compared
 _GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
 
 
@@ -115,7 +117,9 @@ def request_page(
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request, [one.change.path for one in changes]), words=_words(request),
         same_effect=bool(same_effect),
-        cautions=[*card.cautions(request), *zones, *card.effect_cautions(same_effect, now)],
+        cautions=[
+            *card.cautions(request), *zones, *card.effect_cautions(same_effect, now), *_outlier_notes(context, request),
+        ],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
         refused=None if request.returned is None or request.state is not State.PENDING
         else translated(escape(request.returned, block=True)),
@@ -169,6 +173,20 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> _Earli
         [(one.id, "".join(parts_of(one)), card.stands(one, now)) for one in same],
         [(one.id, parts_of(one)[1], card.stands(one, now)) for one in others],
     )
+
+
+def _outlier_notes(context: RequestContext, request: Request) -> list[str]:
+    """Compare a pending call with the newest ones of its function, requester and risk, decided or not."""
+    key = key_of(request)
+    if key is None:
+        return []
+    wanted = Filter(kind="call", name=request.call.tool)
+    found = context.settings.store.list(wanted, limit=_MOST_SIMILAR, newest=True).requests
+    others = [
+        one for one in found
+        if one.id != request.id and one.purged_at is None and (one.call.tool, one.requester.folded, one.risk) == key
+    ]  # fmt: skip
+    return outlier_notes(request, others)
 
 
 def _customer(request: Request) -> set[tuple[str, str]]:
