@@ -272,6 +272,7 @@ def test_letters_alone_open_refuse_and_approve_and_lead_to_the_next(surf: Surf) 
     expect(page.locator("[data-approve]")).to_be_enabled()
     page.keyboard.press("e")
     page.keyboard.type("a")  # in a field it is a letter
+    page.locator("#f0").fill("5")
     page.keyboard.press("Escape")
     assert stands(calm).state is State.PENDING
     page.keyboard.press("e")
@@ -326,7 +327,7 @@ def test_filters_stay_while_one_request_after_the_other_is_decided(surf: Surf) -
     page.get_by_label("Note to the program").fill("no")
     pressed(page, "Reject")
     state_is(page, "rejected")
-    expect(page.get_by_role("navigation", name="Requests")).to_contain_text("Nothing else fits. The whole inbox (1)")
+    expect(page.get_by_role("navigation", name="Requests")).to_contain_text("Nothing else matches. The whole inbox (1)")
     assert stands(other).state is State.PENDING
 
 
