@@ -56,10 +56,15 @@ def test_a_plan_is_approved_in_a_browser(here: Store) -> None:
 def test_a_step_is_added_in_a_browser_and_a_wrong_one_decides_nothing(here: Store) -> None:
     plan, _, request = submitted()
     client = browser(create_app(here))
-    refused = client.decide(request.id, "approve", f2='[{"step_id": "s1", "description": "Only this"}]')
-    assert (refused.status_code, "should be a UUID v4 in lower case" in text_of(refused.text)) == (422, True)
+    others = {f"f2.{at}.way": "absent" for at in range(3)}
+    wrong = client.decide(request.id, "approve", **others, **{"f2.3.0": "Only this", "f2.3.1": "s1"})
+    assert (wrong.status_code, "should be a UUID v4 in lower case" in text_of(wrong.text)) == (422, True)
+    stale = client.decide(
+        request.id, "approve", f2='[{"description": "Only this"}]'
+    )  # of a page from before an upgrade
+    assert (stale.status_code, "it has another form by now" in text_of(stale.text)) == (422, True)
     assert read_plan(plan.plan_id).status == "proposed"
-    client.decide(request.id, "approve", f2='[{"description": "Only this"}]')
+    client.decide(request.id, "approve", **others, **{"f2.3.0": "Only this"})
     assert start(plan, lambda given: [step.description for step in given.steps]) == ["Only this"]
 
 

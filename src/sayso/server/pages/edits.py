@@ -75,6 +75,10 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
     reader = _Reader(form, classes)
     edit = Edit(reader.filled(widgets), problems=reader.problems)
     for widget in widgets:
+        if widget.parts and widget.key in form:  # of a page that was sent before an upgrade: the edit would be lost
+            said = say("it has another form by now; load the page again")
+            edit.problems.append(f"{widget.path}: {said}")
+            continue
         new = reader.read(widget)
         if new is _LEFT_OUT:
             edit.left_out.append(widget.name)
