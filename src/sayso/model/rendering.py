@@ -38,6 +38,8 @@ _ONE = {"items": "item", "entries": "entry", "fields": "field"}
 _ENDS = (3, 1)
 _Item = TypeVar("_Item")
 _Text = TypeVar("_Text", str, bytes)
+# The characters that every way of showing a text shows as themselves.
+_NARROW = frozenset(map(chr, range(0x20, 0x7F))) - set("\"'<\\")
 
 
 class Parts(NamedTuple):
@@ -296,9 +298,12 @@ def _picked(items: list[_Item], ends: tuple[int, int] | None) -> list[_Item]:
 def _fit(whole: _Text, room: int, show: Callable[[_Text], str], step: int) -> int:
     """Return how many elements from the head (or, with step -1, the tail) are shown in `room` characters."""
     edge = whole[:room] if step > 0 else whole[::-1][:room]
+    if isinstance(edge, str) and _NARROW.issuperset(edge):
+        return len(edge)  # lists of requests shorten thousands of texts: this made their pages twice as fast
     for count in range(len(edge)):
+        one = edge[count : count + 1]
         # A single `<` is narrower than one before `U+`, which becomes an escape.
-        room -= 8 if edge[count : count + 1] == "<" else len(show(edge[count : count + 1])) - len(show(edge[:0]))
+        room -= 1 if one in _NARROW else 8 if one == "<" else len(show(one)) - len(show(edge[:0]))
         if room < 0:
             return count
     return len(edge)
