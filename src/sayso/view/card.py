@@ -305,10 +305,11 @@ def cautions(request: Request) -> list[str]:
     if isinstance(subject, Question):
         found = [say("the question %(what)s", what=what) for what in warnings(subject.text)]
     else:
-        found = [
-            *_hidden(request),
-            *(say("argument %(what)s", what=what) for what in warnings(request.effective.shown)),
-        ]
+        found = list(_hidden(request))
+        text = request.effective.shown_text
+        # JSON in ASCII without escapes has nothing misleading. Lists look at hundreds of calls: this halves their time.
+        if not (text.isascii() and text.isprintable()) or "\\" in text:
+            found += [say("argument %(what)s", what=what) for what in warnings(request.effective.shown)]
         named |= {"function": subject.tool}
     return found + [
         say("the %(name)s %(what)s", name=say(name), what=what)

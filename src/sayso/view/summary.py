@@ -308,6 +308,8 @@ def warnings(tree: Json) -> list[str]:
     It stops after twenty and says so: nobody reads more, and a tree full of them would slow down every list.
     """
     found: dict[str, None] = {}
+    if isinstance(tree, str) and tree.isascii() and tree.isprintable():
+        return []
     for steps, what in ((steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)):
         if len(found) == _MOST:
             return [*found, say("and there may be more like these; the rest was not looked at")]
