@@ -28,9 +28,19 @@ PAINTED = """async () => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0].startTime;
   return {paint: paint / 1000, at: (performance.timeOrigin + paint) / 1000};
 }"""
-PRESSED = """addEventListener("keydown", () => {
-  sessionStorage.setItem("pressed", (performance.timeOrigin + performance.now()) / 1000);
-}, true)"""
+# The next card may come with a document of its own, or take the place of this one; a frame that follows was painted.
+WATCH = """(() => {
+  const now = () => (performance.timeOrigin + performance.now()) / 1000;
+  const card = () => document.querySelector("[data-request]")?.dataset.request;
+  addEventListener("keydown", () => sessionStorage.setItem("pressed", now()), true);
+  let last;
+  const look = () => {
+    if (card() === last) return;
+    last = card();
+    requestAnimationFrame(() => setTimeout(() => sessionStorage.setItem("painted", now())));
+  };
+  new MutationObserver(look).observe(document, { childList: true, subtree: true });
+})()"""
 READY = """async (before) => {
   const now = () => (performance.timeOrigin + performance.now()) / 1000, until = now() + 30;
   const card = () => document.querySelector("[data-request]");
@@ -92,7 +102,7 @@ def _signed_in(browser: Any, inbox: Inbox) -> Any:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     cookie, _, value = inbox.cookie.partition("=")
     context.add_cookies([{"name": cookie, "value": value, "url": inbox.origin}])
-    context.add_init_script(PRESSED)
+    context.add_init_script(WATCH)
     return context.new_page()
 
 
@@ -142,7 +152,7 @@ def _decided(page: Any, keys: Sequence[str]) -> tuple[list[float], list[float]]:
             page.keyboard.press(key)
         at = float(page.evaluate(READY, before))
         pressed = float(page.evaluate("Number(sessionStorage.getItem('pressed'))"))
-        painted.append(float(page.evaluate(PAINTED)["at"]) - pressed)
+        painted.append(float(page.evaluate("Number(sessionStorage.getItem('painted'))")) - pressed)
         ready.append(at - pressed)
     return painted, ready
 

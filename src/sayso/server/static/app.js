@@ -1,7 +1,7 @@
 // Keyboard shortcuts, countdowns, previews of edits, and drafts. Every page works without this script.
 "use strict";
 
-(() => {
+sayso.page((signal) => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const one = (selector, root = document) => root.querySelector(selector);
   const rows = () => all("[data-row]");
@@ -21,8 +21,11 @@
   // -- parts of pages that need scripts --------------------------------------------------------------------
   all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
   // Scroll the current tab into view if not all tabs fit.
-  const menu = one(".top nav"), [openPage, menuBox] = [one(".top nav [aria-current]"), menu].map((part) => part?.getBoundingClientRect());
-  if (openPage) menu.scrollLeft += Math.max(openPage.right - menuBox.right + 24, 0) || Math.min(openPage.left - menuBox.left, 0);
+  const menu = one(".top nav");
+  sayso.afterPaint(() => {
+    const [openPage, menuBox] = [one(".top nav [aria-current]"), menu].map((part) => part?.getBoundingClientRect());
+    if (openPage) menu.scrollLeft += Math.max(openPage.right - menuBox.right + 24, 0) || Math.min(openPage.left - menuBox.left, 0);
+  });
   menu?.addEventListener("focusin", (event) => event.target.scrollIntoView({ block: "nearest", inline: "nearest" }));  // browsers leave half of it out of sight
   one("form[data-send-at-once]")?.requestSubmit();
 
@@ -35,8 +38,9 @@
   }), 500);
 
   // -- the service worker, for installing and for a lost connection (sw.js) ------------------------------------
-  const worker = new URL("sw.js", document.currentScript.src), scope = one(".brand");
-  if (navigator.serviceWorker && scope) {
+  const script = document.currentScript, scope = one(".brand");  // no script if this page took another's place
+  if (navigator.serviceWorker && scope && script) {
+    const worker = new URL("sw.js", script.src);
     addEventListener("load", () => navigator.serviceWorker.register(worker, { scope: scope.href }).catch(() => { /* optional */ }));
   }
 
@@ -58,10 +62,11 @@
   };
   // Show times in the reader's time zone and the page's language; the title also has UTC.
   const tag = document.documentElement.lang, spoken = navigator.languages.find((one) => one.split("-")[0] === tag.split("-")[0]) || tag;
+  const clock = new Intl.DateTimeFormat(spoken, { dateStyle: "medium", timeStyle: "medium" });  // costly to make
   all("time[datetime][title]").forEach((part) => {
     const at = new Date(part.dateTime);
     if (isNaN(at)) return;
-    const local = at.toLocaleString(spoken, { dateStyle: "medium", timeStyle: "medium" });
+    const local = clock.format(at);
     if ("clock" in part.dataset) part.textContent = local;
     else part.title = `${local} (${part.dateTime})`;
   });
@@ -80,7 +85,10 @@
     part.textContent = left(seconds);
     part.classList.toggle("soon", seconds < 300);
   });
-  if (one("time[data-countdown]")) { tick(); setInterval(tick, 1000);
+  if (one("time[data-countdown]")) {
+    tick();
+    const ticking = setInterval(tick, 1000);
+    signal.addEventListener("abort", () => clearInterval(ticking));
   }
 
   // -- live updates ----------------------------------------------------------------------------------------
@@ -95,7 +103,7 @@
       askOnce(button, risk);
     }
     isSent = !event.defaultPrevented;
-  });
+  }, { signal });
   // The confirmation must be a separate press: a double click or a held key must not confirm.
   const sure = one("#sure"), yes = one("#sure-yes");
   let asker = null, opening = 0;
@@ -170,7 +178,7 @@
       box.checked = false;
       box.disabled = true;
     });
-  });
+  }, { signal });
   all(".tools details").forEach((box) => box.addEventListener("toggle", () => { if (box.open) one("input:not([type=hidden])", box).focus(); }));
   all("[data-at-once]").forEach((field) => field.addEventListener("change", () => field.form.requestSubmit()));
 
@@ -194,11 +202,11 @@
   const before = new Map();
   if (sent) fieldsOf(sent).forEach((field, place) => {
     if ("proposed" in field.dataset) field.value = field.dataset.proposed;
-    before.set(fields[place], [field.value, shown(field)]);
+    before.set(fields[place], field);
   });
   const asNumber = (text) => text.trim() && text.length < 16 ? Number(text) : NaN;  // longer ones are not exact
   const isChanged = (field) => {
-    const was = before.get(field)[0];
+    const was = before.get(field).value;
     return field.value !== was && !("number" in field.dataset && asNumber(field.value) === asNumber(was));
   };
   // A value typed where there was none changes two fields but counts as one change.
@@ -213,35 +221,10 @@
     if (!isMoment(was) || !isMoment(is) || hasZone(was) === hasZone(is)) return "";
     return hasZone(was) ? say(". Warning: it had a time zone and has none any more") : say(". Warning: it had no time zone and has one now");
   };
-  // Return the lines of a text that differ, with `around` lines of context, as pairs of sign and line.
-  const differing = (was, is, around) => {
-    const one = was ? was.split("\n") : [], other = is ? is.split("\n") : [];
-    let head = 0, tail = 0;
-    while (head < Math.min(one.length, other.length) && one[head] === other[head]) head += 1;
-    while (tail < Math.min(one.length, other.length) - head && one.at(-1 - tail) === other.at(-1 - tail)) tail += 1;
-    const old = one.slice(head, one.length - tail), now = other.slice(head, other.length - tail), steps = [];
-    // Table of the longest common subsequence. Skipped for very long texts, because this runs on each keystroke.
-    const common = old.length * now.length > 250_000 ? null : Array.from(old, () => new Uint16Array(now.length + 1));
-    if (common) common.push(new Uint16Array(now.length + 1));
-    for (let i = old.length - 1; common && i >= 0; i -= 1) {
-      for (let j = now.length - 1; j >= 0; j -= 1) {
-        common[i][j] = old[i] === now[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
-      }
-    }
-    for (let i = 0, j = 0; i < old.length || j < now.length;) {
-      if (common && i < old.length && j < now.length && old[i] === now[j]) { steps.push([" ", old[i]]); i += 1; j += 1; }
-      else if (j === now.length || i < old.length && (!common || common[i + 1][j] >= common[i][j + 1])) steps.push(["-", old[i++]]);
-      else steps.push(["+", now[j++]]);
-    }
-    const same = (lines) => lines.map((line) => [" ", line]);
-    const every = [...same(one.slice(0, head)), ...steps, ...same(other.slice(other.length - tail))];
-    const isNear = every.map((_, at) => every.slice(Math.max(0, at - around), at + around + 1).some(([sign]) => sign !== " "));
-    return every.flatMap((line, at) => isNear[at] ? [line] : at && !isNear[at - 1] ? [] : [["…", ""]]);
-  };
   const lined = (name, was, is, around) => {
     const box = Object.assign(document.createElement("pre"), { className: "lines", tabIndex: 0 });
     box.setAttribute("aria-label", say("%(path)s, line by line", { path: name }));
-    box.append(...differing(was, is, around).map(([sign, text]) => {
+    box.append(...sayso.differing(was, is, around).map(([sign, text]) => {
       const line = document.createElement("span");
       line.className = `line${{ "+": " added", "-": " removed", "…": " gap" }[sign] || ""}`;
       line.append(sign === "…" ? sign : `${sign} `, sign === "-" ? marked("del", text) : sign === "+" ? marked("ins", text) : text, "\n");
@@ -250,13 +233,13 @@
     return box;
   };
   const told = (field) => {
-    const was = before.get(field)[1], is = shown(field);
+    const was = shown(before.get(field)), is = shown(field);
     if (`${was}${is}`.includes("\n")) return [lined(label(field), was, is, 3)];
     return [marked("del", was || say("(nothing)")), " → ", marked("ins", is || say("(nothing)"))];
   };
   // Keep the focused field visible above the bar of buttons, which grows with each change.
   const room = new CSSStyleSheet();
-  document.adoptedStyleSheets.push(room);
+  document.adoptedStyleSheets = [room];
   const clear = () => {
     room.replaceSync(`html { scroll-padding-bottom: ${one(".bar", form).offsetHeight + 16}px; }`);
     if (fields.includes(document.activeElement) && document.activeElement.id !== "note") {
@@ -287,7 +270,7 @@
     box.hidden = !found.length;
     one("ul", box).replaceChildren(...found.map((field) => {
       const item = document.createElement("li");
-      const was = before.get(field)[1], is = shown(field);
+      const was = shown(before.get(field)), is = shown(field);
       if (`${was}${is}`.includes("\n")) item.append(`${label(field)}:`, lined(label(field), was, is, 0));  // the card shows the context
       else item.textContent = `${label(field)}: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`;
       return item;
@@ -326,13 +309,13 @@
     fields.forEach((field) => { if (field.name in written) field.value = written[field.name]; });
   };
   if (form) {
-    clear();
+    sayso.afterPaint(clear);
     restore();
     form.addEventListener("input", (event) => {
       const way = form.elements[`${event.target.name}.way`];
       if (way && way.value !== "value") way.value = "value";  // typing a value chooses it
       const value = event.target.name.endsWith(".way") && form.elements[event.target.name.slice(0, -4)];
-      if (value && event.target.value !== "value") value.value = before.get(value)[0];  // choosing otherwise resets the value
+      if (value && event.target.value !== "value") value.value = before.get(value).value;  // choosing otherwise resets the value
       show();
       save();
     });
@@ -342,7 +325,7 @@
       if (edit) edit.open = true;
       if (one("[data-previewed]", form)) markCard(edited());
       else show();
-    });
+    }, { signal });
     all("[data-grow], #note", form).forEach((area) => area.addEventListener("input", () => {
       area.rows = Math.min(Math.max(area.value.split("\n").length, 1), 8);
     }));
@@ -384,8 +367,8 @@
       picks(":not(:disabled)").forEach((box) => { box.checked = every.checked; });
       count();
     });
-    document.addEventListener("change", (event) => { if (["id", "alike"].includes(event.target.name)) count(); });
-    addEventListener("pageshow", count);
+    document.addEventListener("change", (event) => { if (["id", "alike"].includes(event.target.name)) count(); }, { signal }, { signal });
+    addEventListener("pageshow", count, { signal });
     count();
   }
   // On the bulk page, the buttons show how many requests are ticked.
@@ -408,16 +391,15 @@
       if ("allOf" in box.dataset) all("[name=item]", box.closest("table")).forEach((tick) => { tick.checked = box.checked; });
       tally();
     });
-    addEventListener("pageshow", tally);
+    addEventListener("pageshow", tally, { signal });
     tally();
   }
 
   // -- keys ------------------------------------------------------------------------------------------------
   const dialog = one("#keys"), toggle = one("#keys-on");
   const isOn = () => localStorage.getItem("sayso-keys") !== "off";
-  toggle.checked = isOn();
   toggle.addEventListener("change", () => localStorage.setItem("sayso-keys", toggle.checked ? "on" : "off"));
-  const openKeys = () => { dialog.showModal(); one("#keys-title").focus(); };  // or the focus would go to the switch in its last line
+  const openKeys = () => { toggle.checked = isOn(); dialog.showModal(); one("#keys-title").focus(); };  // or the focus would go to the switch in its last line
   one("#keys-open").addEventListener("click", openKeys);
 
   let at = -1, prefix = 0;
@@ -474,7 +456,7 @@
     if (isAimed) return;  // ignore the second click of a double click
     button.dataset.soonLive = "";
     setTimeout(() => { delete button.dataset.soonLive; }, 500);
-  });
+  }, { signal });
   const refuse = (key, words) => {
     const button = ready(key);
     if (!button || !note || note.value.trim()) { press(key); return; }
@@ -600,5 +582,5 @@
     event.preventDefault();
     // A held key may navigate but not decide, because the next request opens while it is held.
     if (!event.repeat || "jk".includes(event.key)) deed();
-  });
-})();
+  }, { signal });
+});

@@ -3,16 +3,22 @@
 "use strict";
 
 (() => {
-  const box = document.querySelector("[data-stream]");
-  if (!box) return;
-  const address = new URL(box.dataset.stream, location.href), SILENT = 50_000, AGAIN = 3_000;
-  const list = (name) => (address.searchParams.get(name) || "").split(",").filter(Boolean);
-  const me = { id: `${Date.now()} ${Math.random()}`, since: list("since"), rows: list("rows") };
   const one = (selector) => document.querySelector(selector);
+  const SILENT = 50_000, AGAIN = 3_000, me = { id: `${Date.now()} ${Math.random()}` };
+  let box, address;
+  const look = () => {
+    box = one("[data-stream]");
+    address = box ? new URL(box.dataset.stream, location.href) : address;
+    for (const what of ["since", "rows"]) me[what] = (box && address.searchParams.get(what) || "").split(",").filter(Boolean);
+  };
+  look();
+  if (!box) return;
 
   // -- applying updates to this page -------------------------------------------------------------------------
-  let heard = Date.now(), last = "";
+  let heard = Date.now(), last = "", shown = "live";
   const show = (state) => {
+    shown = state;
+    if (!box) return;  // a page without live updates took this one's place
     box.querySelector("[data-not-live]").hidden = state !== "lost";
     box.querySelector("[data-signed-out]").hidden = state !== "signed-out";
   };
@@ -98,10 +104,19 @@
     } else if (data.state) take(data);
   };
   post({ join: me });
+  let isFirst = true;
+  sayso.page(() => {
+    if (isFirst) { isFirst = false; return; }
+    last = "";
+    look();
+    show(shown);
+    post({ join: me });
+    connectSoon();
+  });
   addEventListener("pagehide", () => post({ leave: me.id }));
   addEventListener("offline", () => take({ state: "lost" }));
   setInterval(() => {
-    if (Date.now() - heard < SILENT || !box.querySelector("[data-signed-out]").hidden) return;
+    if (Date.now() - heard < SILENT || shown === "signed-out") return;
     show("lost");
     if (source) connect();
     else queue({ steal: true });  // the tab with the lock is silent: probably frozen, like background tabs on phones

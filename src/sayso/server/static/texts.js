@@ -1,7 +1,34 @@
-// A long text that scrolls in a box of its own: says that there is more, and finds words in it. Enter goes to the next.
+// Long texts: the lines in which two differ; and in a box that scrolls, that there is more, and a search. Enter goes to the
+// next place.
 "use strict";
 
-(() => {
+// Return the lines of a text that differ, with `around` lines of context, as pairs of sign and line.
+sayso.differing = (was, is, around) => {
+  const one = was ? was.split("\n") : [], other = is ? is.split("\n") : [];
+  let head = 0, tail = 0;
+  while (head < Math.min(one.length, other.length) && one[head] === other[head]) head += 1;
+  while (tail < Math.min(one.length, other.length) - head && one.at(-1 - tail) === other.at(-1 - tail)) tail += 1;
+  const old = one.slice(head, one.length - tail), now = other.slice(head, other.length - tail), steps = [];
+  // Table of the longest common subsequence. Skipped for very long texts, because this runs on each keystroke.
+  const common = old.length * now.length > 250_000 ? null : Array.from(old, () => new Uint16Array(now.length + 1));
+  if (common) common.push(new Uint16Array(now.length + 1));
+  for (let i = old.length - 1; common && i >= 0; i -= 1) {
+    for (let j = now.length - 1; j >= 0; j -= 1) {
+      common[i][j] = old[i] === now[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  for (let i = 0, j = 0; i < old.length || j < now.length;) {
+    if (common && i < old.length && j < now.length && old[i] === now[j]) { steps.push([" ", old[i]]); i += 1; j += 1; }
+    else if (j === now.length || i < old.length && (!common || common[i + 1][j] >= common[i][j + 1])) steps.push(["-", old[i++]]);
+    else steps.push(["+", now[j++]]);
+  }
+  const same = (lines) => lines.map((line) => [" ", line]);
+  const every = [...same(one.slice(0, head)), ...steps, ...same(other.slice(other.length - tail))];
+  const isNear = every.map((_, at) => every.slice(Math.max(0, at - around), at + around + 1).some(([sign]) => sign !== " "));
+  return every.flatMap((line, at) => isNear[at] ? [line] : at && !isNear[at - 1] ? [] : [["…", ""]]);
+};
+
+sayso.page(() => sayso.afterPaint(() => {
   document.querySelectorAll("[data-whole]").forEach((button) => {
     const box = button.parentElement.previousElementSibling;
     const left = () => box.scrollHeight - box.clientHeight - box.scrollTop;
@@ -54,4 +81,4 @@
     });
     bar.hidden = false;
   });
-})();
+}));

@@ -1,0 +1,71 @@
+// Opens the next request in the same document: the decision is sent and the answer's body takes the place of this one, so
+// that styles and scripts are not loaded again. Without this script, and whenever it is unsure, the browser loads pages.
+"use strict";
+
+const sayso = (() => {
+  const starts = [];
+  let life = new AbortController(), here = location.pathname + location.search, isOpening = false;
+
+  // Run a script now, and again for each page that takes this one's place. The signal is aborted when its page ends:
+  // listeners on the document and the window must take it.
+  const page = (start) => { starts.push(start); start(life.signal); };
+  // Measuring the layout delays the first paint. A hidden tab does not paint.
+  const afterPaint = (work) => document.hidden ? setTimeout(work) : requestAnimationFrame(() => setTimeout(work));
+
+  const filesOf = (root) => [...root.querySelectorAll("script[src], link[rel=stylesheet]")].map((part) => part.getAttribute("src") || part.getAttribute("href"));
+  const isOurs = (found) => {
+    const loaded = filesOf(document), needed = filesOf(found);  // other addresses: the server has another version by now
+    return needed.length > 0 && needed.every((file) => loaded.includes(file)) && found.querySelector("#main") !== null;
+  };
+  // Screen readers do not notice that the page is another one. This element stays, as new live regions are not announced.
+  const announcer = Object.assign(document.createElement("p"), { className: "hidden" });
+  announcer.setAttribute("role", "status");
+
+  const replace = (found) => {
+    life.abort();
+    life = new AbortController();
+    // They are elements here, as the parser runs no scripts, and would be fields of the form.
+    found.querySelectorAll("noscript").forEach((part) => part.remove());
+    document.title = found.title;
+    document.body.prepend(announcer);
+    [...document.body.children].forEach((part) => { if (part !== announcer) part.remove(); });
+    document.body.append(...found.body.childNodes);
+    scrollTo(0, 0);
+    starts.forEach((start) => start(life.signal));
+    dispatchEvent(new Event("pageshow"));
+    announcer.textContent = document.title;
+  };
+  const open = async (address, body) => {
+    isOpening = true;
+    try {
+      const answer = await fetch(address, { method: body ? "POST" : "GET", body, headers: { accept: "text/html" } });
+      const found = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const hasMoved = !body || answer.redirected;  // else it is a refusal: a reload shows the request again
+      if (isOurs(found)) {
+        if (hasMoved) history.pushState(null, "", answer.url);
+        else history.replaceState(null, "");
+        here = location.pathname + location.search;
+        replace(found);
+      } else if (hasMoved) location.assign(answer.url);
+      else location.reload();
+    } catch { location.reload(); }  // nobody knows whether it arrived: the page shows it
+    isOpening = false;
+  };
+
+  // On the window, so that listeners on the document come first; they may ask before a risky decision is sent.
+  addEventListener("submit", (event) => {
+    const form = event.target, button = event.submitter;
+    if (event.defaultPrevented || !button?.matches("[data-request] :is([data-decides], [data-key])")) return;
+    event.preventDefault();
+    if (isOpening) return;
+    open(button.hasAttribute("formaction") ? button.formAction : form.getAttribute("action"), new URLSearchParams(new FormData(form, button)));
+  });
+  addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[data-queued]");
+    if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    if (!isOpening) open(link.href);
+  });
+  addEventListener("popstate", () => { if (location.pathname + location.search !== here) location.reload(); });
+  return { page, afterPaint };
+})();

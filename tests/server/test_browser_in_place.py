@@ -1,0 +1,130 @@
+"""Requests that open in the place of the one before, without a full load of a page, in a real browser.
+
+The invariant: what is shown, asked and sent is the same as if the browser had loaded the page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.model.request import State
+from tests.support.gated import pay, wipe
+from tests.support.surfing import Surf, held, need, pressed, stands, state_is
+
+expect = need().expect
+pytestmark = pytest.mark.slow
+DECIDED = """(id) => {
+  const card = document.querySelector("[data-request]");
+  return card && (card.dataset.request !== id || "decided" in card.dataset);
+}"""
+
+
+def marked(page: Any) -> None:
+    """Mark the document, to see later whether it is still the same one."""
+    page.evaluate("window.isSame = true")
+
+
+def is_same(page: Any) -> bool:
+    return bool(page.evaluate("window.isSame === true"))
+
+
+def ready(page: Any, request_id: str) -> None:
+    page.wait_for_url(f"**/r/{request_id}*")
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
+
+
+def test_a_decision_opens_the_next_request_in_the_same_document(surf: Surf) -> None:
+    first, second, third = held(pay, 5), held(pay, 6), held(pay, 7)
+    page = surf.page(first)
+    marked(page)
+    ready(page, first)
+    page.keyboard.press("a")
+    ready(page, second)
+    assert stands(first).state is State.APPROVED
+    expect(page).to_have_title('pending: pay(amount=6, to="alice") · sayso')
+    expect(page.locator("body > [role=status]").first).to_have_text('pending: pay(amount=6, to="alice") · sayso')
+    expect(page.locator("[data-done]")).to_contain_text("amount=5")
+    assert page.locator("noscript").count() == 0
+    page.keyboard.press("j")
+    ready(page, third)
+    assert is_same(page)
+    page.go_back()
+    ready(page, second)
+    state_is(page, "pending")
+    assert not is_same(page)  # the address before is loaded, with what holds by now
+
+
+def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    marked(page)
+    ready(page, first)
+    pressed(page, "Approve")
+    ready(page, second)
+    sayso.Review().claim(second, by="bob")
+    expect(page.locator(".standing")).to_contain_text("bob has it")
+    expect(page.locator("[data-approve]")).to_be_disabled()
+    sayso.Review().release(second, by="bob")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.keyboard.press("Control+k")  # twice would open and close it
+    expect(page.get_by_role("combobox", name="Command, or words to search for")).to_be_focused()
+    assert is_same(page)
+
+
+def test_a_risky_call_in_the_place_of_another_is_confirmed_as_well(surf: Surf) -> None:
+    first, second = held(wipe, "one"), held(wipe, "two")
+    page = surf.page(first)
+    marked(page)
+    for request_id in (first, second):
+        ready(page, request_id)
+        page.keyboard.press("a")
+        expect(page.locator("#sure-yes")).to_be_focused()
+        assert stands(request_id).state is State.PENDING
+        page.keyboard.press("Enter")
+        page.wait_for_function(DECIDED, arg=request_id)
+        assert stands(request_id).state is State.APPROVED
+    assert is_same(page)
+
+
+def test_a_refusal_is_shown_with_what_was_written_and_a_reload_shows_the_request(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    marked(page)
+    ready(page, request_id)
+    surf.expected = "422"
+    page.locator("#f0").fill("x")
+    pressed(page, "Approve with 1 change")
+    expect(page.locator("[role=alert]").first).to_be_visible()
+    assert page.locator("#f0").input_value() == "x"
+    assert is_same(page)
+    assert page.url.endswith(f"/r/{request_id}")
+    page.reload()
+    state_is(page, "pending")
+
+
+def test_a_server_of_another_version_is_loaded_in_full(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    marked(page)
+    ready(page, first)
+    page.evaluate("document.querySelector('script[src*=\"app.js\"]').setAttribute('src', '/static/older/app.js')")
+    with page.expect_navigation(url=f"**/r/{second}*", wait_until="load"):
+        page.keyboard.press("a")
+    assert stands(first).state is State.APPROVED
+    assert not is_same(page)
+
+
+def test_a_decision_whose_answer_is_lost_shows_what_became_of_it(surf: Surf) -> None:
+    first, _ = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    marked(page)
+    ready(page, first)
+    page.evaluate(
+        "((sent) => { window.fetch = async (...all) => { await sent(...all); throw new TypeError(); }; })(fetch)"
+    )
+    page.keyboard.press("a")
+    state_is(page, "approved")
+    assert not is_same(page)
