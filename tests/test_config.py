@@ -97,7 +97,7 @@ def test_where_the_folder_was_removed_nobody_guesses_which_settings_count(
     (tmp_path / "release").rmdir()
     for lookup in (pay, config.default_reviewer, config.settings_file, lambda: config.open_store("jsonl:requests")):
         told = refusal(errors.ConfigError, lookup)
-        assert "the folder in which this program runs was removed" in str(told)
+        assert "the working directory of this program was removed" in str(told)
     assert config.open_store(f"jsonl:{tmp_path}/requests").url == f"jsonl:{tmp_path}/requests"
 
 
@@ -263,8 +263,8 @@ BAD_FILES: list[tuple[str, str]] = [
     ("stroe = 'memory:'", "unknown setting 'stroe'"),
     ("[tool.sayso]\nstore = 'memory:'", "unknown setting 'tool'"),
     ("key = 'secret'", "unknown setting 'key'"),
-    ("store = 5", "store must be a text, not int"),
-    ("store = ['memory:']", "store must be a text, not list"),
+    ("store = 5", "store must be a string, not int"),
+    ("store = ['memory:']", "store must be a string, not list"),
 ]
 
 

@@ -48,7 +48,9 @@ class AsyncPage(Page):
     if not TYPE_CHECKING:  # a plain loop would block the event loop at the next page
 
         def __iter__(self) -> NoReturn:
-            raise TypeError("write `async for request in review.list(...)`, or loop over this page's page.requests")
+            raise TypeError(
+                "use `async for request in review.list(...)`, or loop over page.requests for this page only"
+            )
 
 
 class Listing:

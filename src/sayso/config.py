@@ -75,7 +75,7 @@ def configure(
         _named(reviewer)
     if token is not None:
         if not isinstance(store, str) or not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise errors.ConfigError("token= opens a sayso server: give its address too, configure(store=…, token=…)")
+            raise errors.ConfigError("token= is for a sayso server; give its address too: configure(store=…, token=…)")
         with _lock:
             if _tokens.get(store) != token:
                 _tokens[store] = token
@@ -133,8 +133,8 @@ def working_folder() -> str:
         return os.getcwd()  # noqa: PTH109  a `Path` costs more than the whole search for a policy's file
     except FileNotFoundError:
         raise errors.ConfigError(
-            "the folder in which this program runs was removed, and sayso.toml is looked for there and above; nothing"
-            " was decided and nothing ran: change to a folder that is there, or start the program anew"
+            "the working directory of this program was removed, so sayso.toml cannot be looked for; nothing was"
+            " decided and nothing ran. Change to a directory that exists, or restart the program"
         ) from None
 
 
@@ -149,8 +149,8 @@ def named_file() -> str | None:
         return None
     if not named.strip():
         raise errors.ConfigError(
-            "SAYSO_CONFIG is set and names no file; nothing was decided and nothing ran: let it name the settings file,"
-            " or unset it"
+            "SAYSO_CONFIG is set but empty; nothing was decided and nothing ran. Set it to the path of the settings"
+            " file, or unset it"
         )
     path = os.path.expanduser(named)  # noqa: PTH111  runs at every call of a gate, as `working_folder`
     return path if os.path.isabs(path) else os.path.join(working_folder(), path)  # noqa: PTH117, PTH118  the same
@@ -170,7 +170,7 @@ def settings_file() -> Path | None:
     if named is not None:
         if not os.path.exists(named):  # noqa: PTH110  False where it has no permission to look, as `Path` may raise
             raise errors.ConfigError(
-                f"SAYSO_CONFIG names {named}, which is not there; nothing was decided and nothing ran: correct it, or"
+                f"SAYSO_CONFIG names {named}, which does not exist; nothing was decided and nothing ran. Correct it, or"
                 " unset it"
             )
         return Path(named)
@@ -188,27 +188,28 @@ def trusted_text(path: Path) -> str:
     with open(path, encoding="utf-8", opener=_at_once) as file:
         found = os.fstat(file.fileno())  # of the opened file: the path may name another file by now
         if not stat.S_ISREG(found.st_mode):
-            raise errors.ConfigError(f"{path} is no ordinary file and is not used")
+            raise errors.ConfigError(f"{path} is not a regular file and is not used")
         if hasattr(os, "geteuid"):
             strangers = {found.st_uid, path.lstat().st_uid} - {os.geteuid(), 0}
             if strangers:
                 raise errors.ConfigError(
-                    f"{path} belongs to another user (uid {min(strangers)}) and is not used, as it could send requests"
-                    " elsewhere; make it your own (chown), remove it, or set SAYSO_STORE and SAYSO_REVIEWER"
+                    f"{path} belongs to another user (uid {min(strangers)}) and is not used, because it could send"
+                    " requests elsewhere; make it your own (chown), remove it, or set SAYSO_STORE and SAYSO_REVIEWER"
                 )
             if found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_ours_alone(found.st_gid)):
                 raise errors.ConfigError(
-                    f"{path} can be written by others and is not used, as they could send requests elsewhere;"
-                    f" `chmod go-w {path}` makes it yours alone"
+                    f"{path} can be written by others and is not used, because they could send requests elsewhere;"
+                    f" run `chmod go-w {path}`"
                 )
         text = file.read()
     if not text.strip() and pinned is None and str(path) == named_file():
         raise errors.ConfigError(
-            f"SAYSO_CONFIG names {path}, which is empty and is not used; a comment in it says that none are meant"
+            f"SAYSO_CONFIG names {path}, which is empty and is not used; if no settings are intended, write a comment"
+            " into it"
         )
     digest = None if pinned is None else pinned[1].get(str(path))
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
-        raise errors.ConfigError(f"{path} is not as it was when it was trusted, and is not used")
+        raise errors.ConfigError(f"{path} changed after it was trusted, and is not used")
     return text
 
 
@@ -241,7 +242,9 @@ def _settings() -> tuple[dict[str, Any], Path | None]:
         raise errors.ConfigError(f"{path} cannot be read: {error}") from error
     unknown = sorted(set(settings) - set(_KNOWN))
     if unknown:
-        raise errors.ConfigError(f"{path} has the unknown setting {unknown[0]!r}; known are {', '.join(_KNOWN)}")
+        raise errors.ConfigError(
+            f"{path} has the unknown setting {unknown[0]!r}; the known settings are {', '.join(_KNOWN)}"
+        )
     return settings, path
 
 
@@ -249,7 +252,7 @@ def _from_file(name: str) -> tuple[str | None, Path | None]:
     settings, path = _settings()
     value = settings.get(name)
     if value is not None and not isinstance(value, str):
-        raise errors.ConfigError(f"{path}: {name} must be a text, not {type(value).__name__}")
+        raise errors.ConfigError(f"{path}: {name} must be a string, not {type(value).__name__}")
     return value, path
 
 
@@ -293,12 +296,14 @@ def signing_key() -> Path | None:
     found = table("evidence")
     unknown = sorted(set(found) - {"key"})
     if unknown:
-        raise errors.ConfigError(f"[evidence] has the unknown setting {unknown[0]!r}; known is key; nothing was signed")
+        raise errors.ConfigError(
+            f"[evidence] has the unknown setting {unknown[0]!r}, and its only setting is key; nothing was signed"
+        )
     key, path = found.get("key"), settings_file()
     if key is None or path is None:
         return None
     if not isinstance(key, str) or not key:
-        raise errors.ConfigError("[evidence] key is the path of a private key, as a text; nothing was signed")
+        raise errors.ConfigError("[evidence] key must be the path of a private key, as a string; nothing was signed")
     return path.parent / Path(key).expanduser()  # relative to the settings file
 
 
@@ -310,12 +315,15 @@ def base_url() -> str | None:
     Raises:
         ConfigError: It is not an http:// or https:// address.
     """
-    said = os.environ.get("SAYSO_BASE_URL") or _from_file("base_url")[0]
-    if not said:
+    address = os.environ.get("SAYSO_BASE_URL") or _from_file("base_url")[0]
+    if not address:
         return None
-    if not said.startswith(("https://", "http://")) or not said.isascii() or not said.isprintable() or " " in said:
-        raise errors.ConfigError(f"base_url begins with https:// (or http://), {said!a} does not; no message is sent")
-    return said.rstrip("/")
+    is_plain = address.isascii() and address.isprintable() and " " not in address
+    if not is_plain or not address.startswith(("https://", "http://")):
+        raise errors.ConfigError(
+            f"base_url must begin with https:// (or http://), but is {address!a}; no message is sent"
+        )
+    return address.rstrip("/")
 
 
 def store_address() -> str:
@@ -337,8 +345,8 @@ def address_nearby() -> str:
         return f"sqlite:///{default_store_path()}"
     if address.startswith(_SERVERS):
         raise errors.ConfigError(
-            f"{path} names a sayso server, and is not used: whoever wrote the folder would decide what runs here; set"
-            " SAYSO_STORE and SAYSO_TOKEN"
+            f"{path} names a sayso server, and is not used, because whoever can write this file could approve calls;"
+            " set SAYSO_STORE and SAYSO_TOKEN"
         )
     # Relative to the settings file, not to the folder in which the program was started.
     scheme, name = _file_of(address)
@@ -402,8 +410,8 @@ def check_store(store: object, option: str = "store") -> None:
 
 def _no_store(address: str) -> str:
     return (
-        f"{address!r} names no store; use 'memory:', 'sqlite:///path/to/file.db', 'jsonl:path/to/file.jsonl',"
-        " 'postgresql://user@host/database', or 'https://host' of a sayso server"
+        f"{address!r} is not the address of a store; use 'memory:', 'sqlite:///path/to/file.db',"
+        " 'jsonl:path/to/file.jsonl', 'postgresql://user@host/database', or 'https://host' of a sayso server"
     )
 
 
@@ -468,7 +476,7 @@ def _make(address: str) -> Store:
         token = _tokens.get(address) or os.environ.get("SAYSO_TOKEN")
         if not token:
             raise errors.ConfigError(
-                f"the sayso server {address} wants a token: set SAYSO_TOKEN, or configure(store=…, token=…); on the"
+                f"the sayso server {address} needs a token: set SAYSO_TOKEN, or configure(store=…, token=…); on the"
                 " server, `sayso token new --kind ask --name NAME` makes one"
             )
         return HttpStore(address, token)
@@ -496,11 +504,13 @@ def _reviewer_nearby(_: str, __: str | None) -> str | Reviewer:
         return _named(f"{getpass.getuser()}@{socket.gethostname()}")
     except (ImportError, KeyError, OSError) as error:
         user = f"user id {os.geteuid()} has no name on this machine" if hasattr(os, "geteuid") else str(error)
-        raise errors.ConfigError(f"who decides? {user}; set SAYSO_REVIEWER or pass a reviewer") from error
+        raise errors.ConfigError(f"the reviewer is unknown: {user}; set SAYSO_REVIEWER or pass a reviewer") from error
 
 
 def _named(name: str) -> Reviewer:
     try:
         return Reviewer(name)
     except ValueError as error:
-        raise errors.ConfigError(f"who decides? {error}; set SAYSO_REVIEWER or pass a reviewer") from error
+        raise errors.ConfigError(
+            f"the reviewer's name cannot be used: {error}; set SAYSO_REVIEWER or pass a reviewer"
+        ) from error

@@ -136,17 +136,17 @@ def respond_to_confirmation(
         DecisionRefusedError: Or a subclass, e.g. the request was decided before; nothing changed.
     """
     if not isinstance(approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise TypeError(f"approved is True or False, not {approved!r}; nothing was decided")
-    said = _status(approved=approved, data=data, status=status)
+        raise TypeError(f"approved= takes True or False, not {approved!r}; nothing was decided")
+    chosen = _status(approved=approved, data=data, status=status)
     here = scope.current()
     store = config.store_with(confirmation_id)
     if store is not None:
-        request = _decide(Review(store), store.get(confirmation_id), said, data)
+        request = _decide(Review(store), store.get(confirmation_id), chosen, data)
         if isinstance(request.subject, Call):
             here.adopted[request.subject.digest] = request.id
     else:
         _warn_of(confirmation_id)
-    response = {"approved": said in {"approved", "edited"}, "data": data, "status": said}
+    response = {"approved": chosen in {"approved", "edited"}, "data": data, "status": chosen}
     here.responses[confirmation_id] = response
 
 
@@ -155,7 +155,7 @@ def _warn_of(confirmation_id: str) -> None:
 
     # Escaped and shortened: a web form may have sent any text as the id.
     logging.getLogger("sayso").warning(
-        "respond_to_confirmation(%s): no request with this id in %s; the response authorises nothing",
+        "respond_to_confirmation(%s): no request with this id in %s; the response approves nothing",
         brief(confirmation_id, _ID_ROOM), " or ".join(escape(store.public_url) for store in config.stores_at_hand()),
     )  # fmt: skip
 
@@ -166,25 +166,27 @@ def _status(*, approved: bool, data: Any, status: str | None) -> str:
             return "rejected"
         return "approved" if data is None else "edited"
     if status not in _STATUSES:
-        raise ValueError(f"status is one of {', '.join(_STATUSES)}, not {status!r}; nothing was decided")
+        raise ValueError(f"status= must be one of {', '.join(_STATUSES)}, not {status!r}; nothing was decided")
     if status == "edited" and data is None:
-        raise ValueError("status 'edited' needs the changed arguments in data=; nothing was decided")
+        raise ValueError("status='edited' needs the changed arguments in data=; nothing was decided")
     return "edited" if status == "approved" and data is not None else status
 
 
-def _decide(review: Review, request: Request, said: str, data: Any) -> Request:
+def _decide(review: Review, request: Request, chosen: str, data: Any) -> Request:
     request_id = request.id
     words = None if data is None else data if isinstance(data, str) else repr(data)
-    if said == "rejected":
+    if chosen == "rejected":
         return review.reject(request_id, words)
     if request.kind == "question":
         return review.answer(request_id, data)
-    if said == "feedback":
+    if chosen == "feedback":
         return review.feedback(request_id, words or "")
     if data is None:
         return review.approve(request_id)
     if not isinstance(data, Mapping):
-        raise errors.InvalidChangesError(request_id, [f"changed arguments are a dict, not {type(data).__name__}"])
+        raise errors.InvalidChangesError(
+            request_id, [f"data= takes the changed arguments as a dict, not {type(data).__name__}"]
+        )
     return review.approve(request_id, arguments=cast("Mapping[str, Any]", data))
 
 

@@ -200,8 +200,8 @@ class KeyReusedError(_OfRequest, AskRefusedError):
     def __init__(self, run_id: str, key: str, *, request_id: str, what: str) -> None:
         AskRefusedError.__init__(
             self,
-            f"the key {key!r} of run {run_id!r} was used before, by {request_id}, with {what}; give each call a key of"
-            " its own",
+            f"the key {key!r} of run {run_id!r} was already used by {request_id} with {what}; use a new key for"
+            " each call",
         )
         self.run_id, self.key, self.request_id = run_id, key, request_id
 
@@ -210,7 +210,10 @@ class TooManyOpenError(AskRefusedError):
     """The run `run_id` already has `limit` pending requests, the maximum."""
 
     def __init__(self, run_id: str, limit: int) -> None:
-        super().__init__(f"{limit} requests of run {run_id!r} wait already; let people decide some of them first")
+        super().__init__(
+            f"{limit} requests of run {run_id!r} are already pending, which is the maximum; wait until people have"
+            " decided some of them"
+        )
         self.run_id, self.limit = run_id, limit
 
 
@@ -218,14 +221,17 @@ class TooManyOpenForTokenError(AskRefusedError):
     """The program with the token `name` already has `limit` pending requests, the maximum."""
 
     def __init__(self, name: str, limit: int) -> None:
-        super().__init__(f"{limit} requests of {name!r} wait already; let people decide some of them first")
+        super().__init__(
+            f"{limit} requests of {name!r} are already pending, which is the maximum; wait until people have decided"
+            " some of them"
+        )
         self.name, self.limit = name, limit
 
 
 class RequestNotFoundError(_OfRequest):
     """No request has this id or begins with this prefix."""
 
-    _message = "no request {self.request_id!r} in this store; `sayso ls --all` lists what is there"
+    _message = "no request {self.request_id!r} in this store; `sayso ls --all` lists all requests"
 
 
 class AmbiguousIdError(_Factual):
@@ -233,7 +239,7 @@ class AmbiguousIdError(_Factual):
 
     prefix: str
     matches: Sequence[str]
-    _message = "{self.prefix!r} fits several requests ({self._listed}); give more of the id"
+    _message = "{self.prefix!r} matches several requests ({self._listed}); type more of the id"
 
     @property
     def _listed(self) -> str:
@@ -245,7 +251,7 @@ class GrantNotFoundError(_Factual):
 
     grant_id: str
     _message = (
-        "no grant {self.grant_id!r} counts in this store; `sayso grants ls --all` lists those that have ended, too"
+        "no grant {self.grant_id!r} is active in this store; `sayso grants ls --all` also lists those that have ended"
     )
 
 
@@ -253,14 +259,16 @@ class RunNotFoundError(_Factual):
     """No run has this id: it never paused, or is in another store."""
 
     run_id: str
-    _message = "no run {self.run_id!r} is kept in this store; a run is kept from its first pause on"
+    _message = "no run {self.run_id!r} is in this store; a run is stored when it first pauses"
 
 
 class RunBusyError(_Factual):
     """Another process is executing the run; nothing was recorded here."""
 
     run_id: str
-    _message = "run {self.run_id!r} is in other hands; nothing was done here, wait until it pauses or ends"
+    _message = (
+        "run {self.run_id!r} is being executed by another process; nothing was done, wait until it pauses or ends"
+    )
 
 
 class RunChangedError(_Factual):
@@ -269,8 +277,8 @@ class RunChangedError(_Factual):
     run_id: str
     reason: str
     _message = (
-        "run {self.run_id!r} cannot go on with this program: {self.reason}; resume it with the code that it began with,"
-        " or begin a new run"
+        "run {self.run_id!r} cannot be resumed with this program: {self.reason}; resume it with the code that began"
+        " it, or begin a new run"
     )
 
 
@@ -309,7 +317,7 @@ class RequestExpiredError(DecisionRefusedError):
 
     expired_at: datetime
     age: str
-    _message = "request {self.request_id} expired {self.age}; nothing was decided, the program must ask anew"
+    _message = "request {self.request_id} expired {self.age}; nothing was decided, the program must ask again"
 
 
 class OwnRequestError(DecisionRefusedError):
@@ -336,7 +344,7 @@ class AlreadyVotedError(DecisionRefusedError):
 
     by: str
     missing: int
-    _message = "{self.by!r} has approved {self.request_id} already; {self.missing} more, by somebody else, still needed"
+    _message = "{self.by!r} has already approved {self.request_id}; approvals by others still needed: {self.missing}"
 
 
 class ClaimedError(DecisionRefusedError):
@@ -347,7 +355,7 @@ class ClaimedError(DecisionRefusedError):
     age: str
     _message = (
         "request {self.request_id} was claimed by {self.by!r} {self.age}; nothing was decided (`sayso release --force`"
-        " frees it)"
+        " removes the claim)"
     )
 
 
@@ -370,8 +378,8 @@ class StaleViewError(DecisionRefusedError):
     seen: str
     current: str
     _message = (
-        "request {self.request_id} was changed since you looked (saw {self.seen:.12}, now {self.current:.12});"
-        " look again, nothing was decided"
+        "request {self.request_id} was changed after you saw it (saw {self.seen:.12}, now"
+        " {self.current:.12}); nothing was decided. View it again"
     )
 
 
@@ -379,7 +387,7 @@ class GrantRefusedError(DecisionRefusedError):
     """A grant cannot be made like this; nothing was decided."""
 
     reason: str
-    _message = "no grant from {self.request_id}: {self.reason}. Nothing was decided"
+    _message = "no grant was made from {self.request_id}: {self.reason}. Nothing was decided"
 
 
 class WrongKindError(DecisionRefusedError):
@@ -389,7 +397,8 @@ class WrongKindError(DecisionRefusedError):
     verb: str
     instead: str
     _message = (
-        "request {self.request_id} is a {self.kind} and takes no {self.verb}; use {self.instead}. Nothing was decided"
+        "request {self.request_id} is a {self.kind} and does not accept {self.verb}; use {self.instead}. Nothing was"
+        " decided"
     )
 
 
@@ -413,16 +422,16 @@ class InvalidAnswerError(DecisionRefusedError):
 
     @property
     def _listed(self) -> str:
-        waits = f"the question {self.request_id} still waits"
-        so = waits if self.still_waits else f"the answer to {self.request_id} is not used, ask anew"
+        waits = f"the question {self.request_id} is still pending"
+        so = waits if self.still_waits else f"the answer to {self.request_id} is not used, ask again"
         return f"{'; '.join(self.problems)} ({so})"
 
 
 class ReasonMissingError(DecisionRefusedError):
     """The decision needs a reason, because it rejects a Confirm or allows an effect to happen again."""
 
-    what: str = "the no to a Confirm"
-    _message = "{self.what} needs a reason; nothing was decided on {self.request_id}: say why"
+    what: str = "the rejection of a Confirm"
+    _message = "{self.what} needs a reason; nothing was decided on {self.request_id}"
 
 
 class NotUnknownError(DecisionRefusedError):
@@ -477,7 +486,7 @@ class StoppedError(StartRefusedError):
     reason: str | None
     _message = (
         "every start was stopped by {self.by!r} at {self.at:%Y-%m-%d %H:%M:%S}Z{self._why}; the call of"
-        " {self.request_id} was not run and its approval is not spent. It can start after `sayso go`"
+        " {self.request_id} was not run, and its approval is still valid. It can start after `sayso go`"
     )
 
     @property
@@ -501,7 +510,7 @@ class ApprovalExpiredError(StartRefusedError):
 
     expired_at: datetime  # in UTC
     age: str
-    _message = "the approval of {self.request_id} expired {self.age}; the call was not run, ask anew"
+    _message = "the approval of {self.request_id} expired {self.age}; the call was not run, ask again"
 
 
 class EffectTakenError(StartRefusedError):
@@ -511,9 +520,9 @@ class EffectTakenError(StartRefusedError):
     other: str | None  # the id of the other request; None if it belongs to another program
     state: str  # of the other request
     _message = (
-        "the effect {self.effect!r} of {self.request_id} is taken: {self._named} is {self.state}; the call was not run."
-        " It can start when that one is known not to have happened. To do it again all the same, withdraw"
-        " {self.request_id}, ask anew, and have that approved with `--again` and a reason"
+        "the effect {self.effect!r} of {self.request_id} is taken by {self._named}, which is {self.state}; the call"
+        " was not run. It can start once that request is known to have failed. To repeat the effect anyway, withdraw"
+        " {self.request_id}, ask again, and have the new request approved with `--again` and a reason"
     )
 
     @property
@@ -525,7 +534,7 @@ class CallFailedError(StartRefusedError):
     """The call with this key was started before and failed. It was not started again."""
 
     error: str | None  # its type and message, with secrets masked
-    _message = "the call of {self.request_id} failed{self._why}; it was not started again, ask with a key of its own"
+    _message = "the call of {self.request_id} failed{self._why}; it was not started again. To ask again, use a new key"
 
     @property
     def _why(self) -> str:
@@ -537,7 +546,7 @@ class OutcomeUnknownError(StartRefusedError):
 
     _message = (
         "the call of {self.request_id} was started and its outcome is unknown; it was not run again."
-        " Find out, then `sayso resolve {self.request_id} --happened` or `--did-not`"
+        " Find out whether it took effect, then run `sayso resolve {self.request_id} --happened` or `--did-not`"
     )
 
 
@@ -545,12 +554,12 @@ class AlteredRequestError(StartRefusedError):
     """The stored record is not the one that was shown and approved: its fingerprint or another part of it differs."""
 
     what: str | None = None
-    _message = "{self._altered}; not run"
+    _message = "{self._altered}; the call was not run"
 
     @property
     def _altered(self) -> str:
         if self.what is None:
-            return f"the stored arguments of {self.request_id} do not fit the fingerprint that was approved"
+            return f"the stored arguments of {self.request_id} do not match the approved fingerprint"
         return f"the record of {self.request_id} was altered: {self.what}"
 
 
@@ -570,7 +579,7 @@ class RunPurgedError(_Factual):
     """The run has ended and its steps were removed, so its result is unknown. It is not run again."""
 
     run_id: str
-    _message = "run {self.run_id!r} has ended, and what it did was purged; it is not begun again, take a new run"
+    _message = "run {self.run_id!r} has ended, and its steps were purged; it is not run again, begin a new run"
 
 
 class OutcomeNotRecordedError(_OfRequest):

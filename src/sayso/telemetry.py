@@ -125,7 +125,7 @@ class _Span:
     """A span that is the current one inside its block. It raises nothing."""
 
     def __init__(self, operation: str, request: Request, **attributes: str) -> None:
-        self._operation, self._request, self._said = operation, request, attributes
+        self._operation, self._request, self._attributes = operation, request, attributes
         self._span: Span | None = None
         self._leave: Callable[[], object] | None = None
         self._begun = time.monotonic()
@@ -135,7 +135,7 @@ class _Span:
             if instruments is not None:
                 named = f"{self._operation} {_name(self._request)}"
                 self._span = instruments.tracer.start_span(
-                    named, attributes=self._said | _span_attributes(self._request)
+                    named, attributes=self._attributes | _span_attributes(self._request)
                 )
                 self._leave = _entered(self._span)
         return self
@@ -238,7 +238,7 @@ def _instruments() -> _Instruments:
         providers,
         trace.get_tracer("sayso", own),
         meter.create_counter("sayso.requests", "{request}", "Requests that were asked."),
-        meter.create_counter("sayso.denials", "{call}", "Calls that a rule refused."),
+        meter.create_counter("sayso.denials", "{call}", "Calls that a rule denied."),
         meter.create_counter("sayso.decisions", "{decision}", "Decisions and votes of people."),
         meter.create_histogram("sayso.decision.duration", "s", "From asking to the decision."),
         meter.create_histogram("gen_ai.execute_tool.duration", "s", "Duration of a started call."),

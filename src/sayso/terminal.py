@@ -97,7 +97,7 @@ class Screen:
             typed = self._line()
             with suppress(UnicodeDecodeError):
                 return typed.decode(sys.stdin.encoding or "utf-8").strip()
-            self.say("that is not text in this terminal's encoding; again")
+            self.say("that is not valid text in this terminal's encoding; try again")
 
     def _line(self) -> bytes:
         typed = b""
@@ -121,7 +121,7 @@ class Screen:
             remaining = len(rows) - start - height
             if remaining <= 0:
                 break
-            wish = self.ask(f"-- {remaining:,} more lines: enter goes on, e prints to the end, q stops -- ")
+            wish = self.ask(f"-- {remaining:,} more lines: enter continues, e prints to the end, q stops -- ")
             if wish.lower().startswith("q"):
                 return False
             if wish.lower().startswith("e"):
@@ -148,7 +148,7 @@ def _read() -> bytes:
         raise TerminalClosed from error
 
 
-PROGRAM_GONE = "program gone: it ended, its run has no name, and nobody comes back for the decision"
+PROGRAM_GONE = "program gone: it has ended and its run has no name, so no program will fetch the decision"
 """The note on a request for which `Review.program_is_gone` is true."""
 
 _VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
@@ -267,7 +267,9 @@ class Dialog:
     def _new_values(self, schema: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
         """Ask for each argument; an empty line keeps its value."""
         given: dict[str, object] = {}
-        self._screen.say('  enter keeps a value, "" is the empty text; lists and objects are JSON, such as ["a", "b"]')
+        self._screen.say(
+            '  enter keeps a value, "" is the empty string; lists and objects are JSON, such as ["a", "b"]'
+        )
         for name in schema.names:
             now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name], grouped=False))
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):
@@ -286,7 +288,7 @@ class Dialog:
 
     def _reject(self) -> Request:
         rest = "" if is_target(self._request) else "; enter for no reason"
-        reason = self._screen.ask(f"why? (the program is told{rest}) ")
+        reason = self._screen.ask(f"why? (shown to the program{rest}) ")
         return self._review.reject(self._request.id, reason or None, seen=self._request.current_fingerprint)
 
     def _cancel(self) -> Request:
@@ -295,7 +297,7 @@ class Dialog:
     def _feedback(self) -> Request | None:
         words = self._screen.ask("what should the program do instead? ")
         if not words:
-            self._screen.say("  no words, nothing was sent back")
+            self._screen.say("  nothing was typed, so nothing was sent back")
             return None
         return self._review.feedback(self._request.id, words, seen=self._request.current_fingerprint)
 
@@ -416,7 +418,9 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
     if is_left():
         say(*rows_when_left(store, request))
     elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
-        say(f"sayso  {short(after.id)} is withdrawn: its run has no name, so nobody could come back to it")
+        say(
+            f"sayso  {short(after.id)} was withdrawn: its run has no name, so no program could fetch the decision later"
+        )
     elif after.state is State.PENDING:
         say_what_waits(store, after)
     else:
@@ -432,7 +436,7 @@ def _may_detach(screen: Screen, request: Request) -> bool:
     if not is_random(request.run_id):
         return True
     screen.say(
-        "  its run has no name, so nobody could come back to it: to detach is to withdraw it",
-        '  (with sayso.run("a name"): around the call, it would go on waiting)',
+        "  its run has no name, so no program could fetch the decision later: detaching withdraws it",
+        '  (with sayso.run("a name"): around the call, it would stay pending)',
     )
     return screen.ask("withdraw it? [y/N] ").casefold() in {"y", "yes"}

@@ -251,8 +251,8 @@ def test_doctor_finds_that_a_channel_which_worked_lost_its_secret() -> None:
         ('[channels."a/b"]\ntype = "terminal"', "a channel's name is up to 40 of"),
         ("[channels]\ndesk = 5", "channels.desk must be a table"),
         ("channels = 5", "channels must be a table"),
-        ('base_url = "javascript:alert(1)"', "base_url begins with https://"),
-        ('base_url = "https://a b"', "base_url begins with https://"),
+        ('base_url = "javascript:alert(1)"', "base_url must begin with https://"),
+        ('base_url = "https://a b"', "base_url must begin with https://"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_and_nothing_is_sent(store: Store, text: str, words: str) -> None:

@@ -96,7 +96,7 @@ ROWS = {
         decided, ("reject", "{id}"), 3,
         ("request {short} was already approved by 'bob' (chat,", "nothing changed", "sayso show {short}`"),
     ),
-    "expired": Row(expired, ("approve", "{id}"), 4, ("expired 1 day ago", "nothing was decided", "ask anew")),
+    "expired": Row(expired, ("approve", "{id}"), 4, ("expired 1 day ago", "nothing was decided", "ask again")),
     "expired, answered": Row(expired, ("reject", "{id}", "-m", "no"), 4, ("expired", "nothing was decided")),
     "an approval that expired": Row(
         expired_approval, ("cancel", "{id}"), 4,

@@ -262,7 +262,7 @@ def test_response_to_an_id_that_no_store_knows_is_warned_of(
     assert (record.name, record.levelname) == ("sayso", "WARNING")
     said = record.getMessage()
     assert "no request with this id" in said
-    assert "authorises nothing" in said
+    assert "approves nothing" in said
     assert name[:3] in said
     assert store.url in said
     assert said.isprintable()

@@ -144,7 +144,7 @@ def test_a_call_whose_form_and_digest_were_both_altered_is_not_run(file: Path) -
     store = config.default_store()
     other = store.get(other_id).call
     rewrite(store.url, request_id, form=other.form, digest=other.digest)
-    with pytest.raises(errors.AlteredRequestError, match="do not fit the fingerprint"):
+    with pytest.raises(errors.AlteredRequestError, match="do not match the approved fingerprint"):
         pay(10)
     assert ran == []
     assert state_of(request_id) is State.FAILED

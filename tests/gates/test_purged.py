@@ -72,7 +72,7 @@ def test_a_run_that_ended_and_was_purged_is_not_begun_again(each_store: Store, c
         assert reason(again)[0] == "error"
         assert again.error is not None
         assert again.error["type"] == "RunPurgedError"
-        assert "it is not begun again" in again.error["message"]
+        assert "it is not run again" in again.error["message"]
     assert len(ran) == 1
     loaded = load_run(paused.run_id)
     assert (loaded.record.state, loaded.spans, loaded.pending_approvals()) == ("ended", (), [])

@@ -192,7 +192,7 @@ def test_to_detach_from_a_run_without_a_name_withdraws_and_says_so(keys: str) ->
         assert code == 0
         assert out.startswith("ConfirmationCancelled ")
         assert "the person at the terminal left it" in out
-        assert "is withdrawn: its run has no name, so nobody could come back to it" in person.screen
+        assert "was withdrawn: its run has no name, so no program could fetch the decision later" in person.screen
         assert "still waits" not in person.screen
         assert "Traceback" not in person.screen
     assert the_request().state is State.CANCELLED
@@ -202,7 +202,7 @@ def test_whoever_learns_that_to_detach_is_to_withdraw_may_stay() -> None:
     with at_terminal(UNNAMED) as person:
         person.sees(MENU)
         person.types("d")
-        assert "to detach is to withdraw it" in person.sees("withdraw it? [y/N] ")
+        assert "detaching withdraws it" in person.sees("withdraw it? [y/N] ")
         person.types("")
         person.sees(MENU)
         assert the_request().state is State.PENDING
@@ -359,7 +359,7 @@ def test_a_long_value_has_to_be_seen_whole_before_it_can_be_approved() -> None:
             person.types(letter)
             assert "v shows the whole" in person.sees(MENU)
         person.types("v")
-        person.sees("more lines: enter goes on, e prints to the end, q stops -- ")
+        person.sees("more lines: enter continues, e prints to the end, q stops -- ")
         person.types("q")
         person.sees(MENU)
         person.types("a")

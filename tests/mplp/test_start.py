@@ -262,7 +262,7 @@ def test_the_approval_of_another_target_starts_neither(memory: MemoryStore, chan
     read = read_confirm(confirm.confirm_id)
     assert (read.status, read.decisions[0].status) == ("rejected", "rejected")
     seen: list[Any] = []
-    with pytest.raises(errors.AlteredRequestError, match="was submitted; not run"):
+    with pytest.raises(errors.AlteredRequestError, match="was submitted; the call was not run"):
         start(read, seen.append)
     assert seen == []
     assert read_confirm(confirm.confirm_id).status == "rejected"

@@ -133,9 +133,9 @@ def test_the_settings_file_that_the_environment_names_counts_in_every_folder(
         f"{pinned} lets calls through that no person sees, such as this one of refund"
     ]
     monkeypatch.setenv("SAYSO_CONFIG", " ")
-    with pytest.raises(errors.ConfigError, match="names no file"):
+    with pytest.raises(errors.ConfigError, match="is set but empty"):
         gated()("A-1", 40, "DE02")
-    with pytest.raises(errors.ConfigError, match="names no file"):
+    with pytest.raises(errors.ConfigError, match="is set but empty"):
         config.address_nearby()
     monkeypatch.setenv("SAYSO_CONFIG", str(tmp_path / "gone.toml"))
     with pytest.raises(errors.ConfigError, match=r"gone.toml, which is not there"):

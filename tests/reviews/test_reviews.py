@@ -182,13 +182,13 @@ REFUSALS: list[tuple[Case, type[errors.DecisionRefusedError], dict[str, Any], st
     (own_request, errors.OwnRequestError, {"by": "ada"}, "cannot decide it; somebody else must"),
     (missing_role, errors.MissingRoleError, {"by": "ada", "roles": ("board", "finance")},
      "needs the role 'board' or 'finance'"),
-    (already_voted, errors.AlreadyVotedError, {"by": "ADA", "missing": 2}, "2 more, by somebody else, still needed"),
+    (already_voted, errors.AlreadyVotedError, {"by": "ADA", "missing": 2}, "approvals by others still needed: 2"),
     (claimed, errors.ClaimedError, {"by": "bob"}, "was claimed by 'bob' 3 min ago; nothing was decided"),
     (not_claimed, errors.NotClaimedError, {}, "is not claimed by anybody"),
     (stale, errors.StaleViewError, {}, "was changed since you looked"),
     (wrong_kind, errors.WrongKindError, {"kind": "call", "verb": "answer"}, "takes no answer; use approve"),
     (invalid_changes, errors.InvalidChangesError, {}, "nothing was decided"),
-    (grant_refused, errors.GrantRefusedError, {}, "no grant from"),
+    (grant_refused, errors.GrantRefusedError, {}, "no grant was made from"),
     (invalid_answer, errors.InvalidAnswerError, {}, "still waits"),
     (reason_missing, errors.ReasonMissingError, {}, "needs a reason; nothing was decided"),
     (not_unknown, errors.NotUnknownError, {"state": "done"}, "its outcome is not unknown"),
@@ -246,7 +246,7 @@ def test_request_ends_at_its_very_instant(
         getattr(review, verb)(request_id, *words)
         assert review.get(request_id).state is not State.EXPIRED
         return
-    with pytest.raises(errors.RequestExpiredError, match="must ask anew"):
+    with pytest.raises(errors.RequestExpiredError, match="must ask again"):
         getattr(review, verb)(request_id, *words)
     assert review.get(request_id).state is State.EXPIRED
     assert held(pay, 5).confirmation_id != request_id

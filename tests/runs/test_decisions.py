@@ -289,7 +289,7 @@ async def test_what_is_no_no_decides_nothing_while_another_worker_has_the_run(
     busy = Busy(ran)
     worker = await busy.begun()
     output = await busy.said({busy.pay: given})
-    assert "nothing was done here" in output.status.message
+    assert "nothing was done" in output.status.message
     assert sayso.Review().get(busy.pay).state == "pending"
     busy.go.set()
     assert (ids(await worker), ran) == ([busy.pay], [])

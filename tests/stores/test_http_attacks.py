@@ -731,7 +731,7 @@ def test_one_program_has_no_more_than_its_share_open_over_all_runs_and_hinders_n
     for one in (program, again):  # tokens of one name are one program
         fault = refusal(errors.TooManyOpenForTokenError, lambda one=one: one.ask(sample_call("run_new")))
         assert (fault.name, fault.limit) == ("flood", 6)
-        assert "let people decide some of them first; nothing was asked" in str(fault)
+        assert "decided some of them; nothing was asked" in str(fault)
     assert program.ask(sample_call("run_0", {"amount": 3})) == asked[3]  # it is found, and not asked
     assert stage.program("other").ask(sample_call("run_other")).state is State.PENDING
     assert stage.store.count(Filter()) == 7

@@ -436,7 +436,7 @@ def test_a_server_without_a_token_is_refused_and_says_where_to_get_one(monkeypat
 
 def test_a_token_goes_to_the_server_that_it_was_given_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     sayso.configure(store="https://one.example", token="sst_x")
-    with pytest.raises(errors.ConfigError, match="wants a token"):
+    with pytest.raises(errors.ConfigError, match="needs a token"):
         config.open_store("https://two.example")
     with pytest.raises(errors.ConfigError, match="give its address"):
         sayso.configure(token="sst_x")
@@ -455,7 +455,7 @@ def test_another_token_for_the_same_server_takes_the_place_of_the_first(server: 
 def test_a_folder_cannot_name_the_server_that_decides(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "sayso.toml").write_text('store = "https://host"')
     monkeypatch.setenv("SAYSO_TOKEN", "sst_x")
-    with pytest.raises(errors.ConfigError, match="whoever wrote the folder"):
+    with pytest.raises(errors.ConfigError, match="whoever can write this file"):
         config.default_store()
 
 

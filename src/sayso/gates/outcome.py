@@ -239,7 +239,8 @@ def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool
     hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried by itself"
     note = (
         f"sayso: the outcome of {request_id} is unknown: the call was started, and this error does not say whether it"
-        f" took effect; {hint}. Find out, then `sayso resolve {request_id} --happened` or `--did-not`"
+        f" took effect; {hint}. Find out whether it took effect, then run `sayso resolve {request_id} --happened` or"
+        " `--did-not`"
     )
     with suppress(Exception):  # an error may not allow changes
         error.add_note(note)

@@ -65,7 +65,7 @@ class ConfirmNotFoundError(SaysoError):
     """
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"no Confirm, plan or request {wanted!a} in this store; `sayso ls --all` lists what is there")
+        super().__init__(f"no Confirm, plan or request {wanted!a} in this store; `sayso ls --all` lists all requests")
         self.wanted = wanted
 
 

@@ -27,7 +27,7 @@ _WORDS: dict[type[errors.SaysoError], str] = {
     errors.AlreadyDecidedError: later(
         "It is %(state)s already, by %(by)s (%(channel)s, %(ago)s). Nothing was changed."
     ),
-    errors.RequestExpiredError: later("It expired %(ago)s. Nothing was decided; the program must ask anew."),
+    errors.RequestExpiredError: later("It expired %(ago)s. Nothing was decided; the program must ask again."),
     errors.OwnRequestError: later("You asked for this, or it was asked on your behalf. Somebody else must decide."),
     errors.MissingRoleError: later("To decide this, you need the role %(roles)s."),
     errors.AlreadyVotedError: later("You have approved it already; somebody else must, too."),

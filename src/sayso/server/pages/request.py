@@ -57,7 +57,7 @@ _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
 _MOST_COMPARED = 300  # decided calls that are looked through for the same customer each time a page is drawn
 _MOST_SIMILAR = 50  # of the newest calls of a function, with which a pending one is compared
-_GONE = later("program gone: it ended, its run has no name, and nobody comes back for the decision")
+_GONE = later("program gone: it has ended and its run has no name, so no program will fetch the decision")
 
 
 @dataclass(frozen=True)
