@@ -222,7 +222,7 @@ def test_a_scrubbed_file_says_the_same_to_every_process(tmp_path: Path) -> None:
 def test_nothing_that_lives_is_purged(scene: Scene) -> None:
     requests = [request for request in in_every_state(scene) if request.state not in FINAL]
     for request in requests:
-        with pytest.raises(errors.PurgeRefusedError, match=f"is {request.state}, and something can still happen"):
+        with pytest.raises(errors.PurgeRefusedError, match=f"is {request.state}, and can still change"):
             scene.store.purge(request.id, ADA, before=scene.clock() + 9 * DAY, channel="test")
         assert scene.store.get(request.id) == request
     assert {request.state for request in requests} == {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}

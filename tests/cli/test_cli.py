@@ -373,7 +373,7 @@ def test_edit_opens_the_masked_arguments_with_their_types(tmp_path: Path) -> Non
         ("text = text.replace('320.0', '900')", "the maximum of 500"),
         ("text = text.replace('320.0', '')", "this is no JSON"),
         ("text = '[1]'", "a JSON object"),
-        ("text = text.replace('reason', 'order_id')", "names a key twice"),
+        ("text = text.replace('reason', 'order_id')", "has a duplicate key"),
         ("sys.exit()", "nothing was saved"),
     ],
 )

@@ -254,7 +254,7 @@ def test_masked_elements_that_were_moved_are_refused(login: Callable[..., None],
     pause = held(login, **REAL)
     assert pause.tool_call is not None
     moved = [pause.tool_call.args["hosts"][1], {"name": "h3", "token": "***"}]
-    with pytest.raises(errors.InvalidChangesError, match="not certain whose secret"):
+    with pytest.raises(errors.InvalidChangesError, match="unclear which secret"):
         sayso.Review().approve(pause.confirmation_id, by="ada", changes={"hosts": moved})
     with pytest.raises(sayso.ConfirmationRequired):
         login(**REAL)

@@ -113,7 +113,7 @@ class Parcel:
 
 
 def test_a_call_that_no_other_process_could_run_is_refused_when_asked(memory: Store) -> None:
-    pay = sayso.gate(wait="raise")(echo)  # its annotations do not lead to the class
+    pay = sayso.gate(wait="raise")(echo)  # no annotation mentions the class
     with pytest.raises(errors.ArgumentError):
         pay(Parcel(3))
 

@@ -98,7 +98,9 @@ def test_feedback_may_be_answered_with_a_changed_call(review: sayso.Review) -> N
     _, request_id = asked()
     review.feedback(request_id, "only on Mondays")
     text = told(request_id)
-    assert text.startswith('pay was not run: ada sent it back, in these words: "only on Mondays". Take these words')
+    assert text.startswith(
+        'pay was not run: ada sent it back, in these words: "only on Mondays". Take this into account'
+    )
     assert "call it again only if changed" in text
 
 

@@ -210,7 +210,7 @@ def test_a_call_that_returns_what_is_to_run_later_is_not_called_done(
 
 def test_a_context_manager_is_refused_at_the_decoration() -> None:
     for function in [contextmanager(one_by_one), functools.partial(contextmanager(one_by_one)), as_block]:
-        with pytest.raises(TypeError, match="no single moment to hold"):
+        with pytest.raises(TypeError, match="cannot be gated"):
             sayso.gate(function, name="act")
         with pytest.raises(TypeError, match="runs after its call has ended"):
             sayso.Tool(function, name="act")

@@ -91,6 +91,6 @@ def test_again_is_a_bool_and_needs_a_reason_and_an_effect(store: Store) -> None:
         review.approve(second.id, again="no")  # type: ignore[arg-type]
     with pytest.raises(errors.ReasonMissingError, match="nothing was decided"):
         review.approve(second.id, again=True)
-    with pytest.raises(errors.DecisionRefusedError, match="names no effect"):
+    with pytest.raises(errors.DecisionRefusedError, match="has no effect"):
         review.approve(store.ask(sample_call()).id, again=True, comment="why not")
     assert store.get(second.id).state is State.PENDING

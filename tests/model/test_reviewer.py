@@ -40,7 +40,7 @@ def test_the_refusal_says_which_character_it_is() -> None:
 
 
 def test_a_mark_cannot_stand_on_what_comes_before_the_name() -> None:
-    with pytest.raises(ValueError, match="begins with a mark"):
+    with pytest.raises(ValueError, match="begins with a combining mark"):
         Reviewer("\u0301ada")
 
 

@@ -794,8 +794,8 @@ def test_without_the_code_a_class_that_checks_itself_is_passed_on_and_not_built(
     real = {"a": Checked(amount=2), "b": Span(first=1, last=2), "c": Raises(1)}
     assert encode(shape.validate(real)) == encode(real)
     assert problems(lambda: shape.validate({**real, "a": {"amount": 2}, "c": {"amount": 1}})) == [
-        "a: can only be changed where the program's code is, because Checked checks itself",
-        "c: can only be changed where the program's code is, because Raises checks itself",
+        "a: can only be changed in the program itself, because Checked has its own validator",
+        "c: can only be changed in the program itself, because Raises has its own validator",
     ]
 
 
@@ -876,9 +876,7 @@ def test_an_instance_that_annotations_do_not_lead_to_is_a_problem() -> None:
     found = problems(lambda: BY_TYPES["pay"].validate({"amount": 1, "to": Line("a", Decimal(1))}))
     assert found == ['to: Input is not of type "string"']
     found = problems(lambda: BY_TYPES["beyond"].validate({**BEYOND, "anything": [Line("a", Decimal(1))]}))
-    assert found == [
-        "anything[0]: is of class bank:Line, which the annotations do not lead to; annotate the parameter with it"
-    ]
+    assert found == ["anything[0]: is of class bank:Line, which no annotation mentions; annotate the parameter with it"]
 
 
 def test_subclasses_that_are_known_by_now_may_be_passed() -> None:
@@ -1073,9 +1071,9 @@ def test_a_typed_text_becomes_a_json_value(
         ("scalars", "flag", "1", 'flag: Input is not of type "boolean"'),
         ("scalars", "flag", "0.0", 'flag: Input is not of type "boolean"'),
         ("containers", "a", "[1, true]", 'a[1]: Input is not of type "integer"'),
-        ("beyond", "anything", "{bad", "anything: Input begins like JSON and is none"),
-        ("beyond", "anything", ' ["a",', "anything: Input begins like JSON and is none"),
-        ("beyond", "anything", '"open', "anything: Input begins like JSON and is none"),
+        ("beyond", "anything", "{bad", "anything: Input looks like JSON but is not valid"),
+        ("beyond", "anything", ' ["a",', "anything: Input looks like JSON but is not valid"),
+        ("beyond", "anything", '"open', "anything: Input looks like JSON but is not valid"),
     ],
 )
 def test_a_typed_text_that_does_not_fit_is_refused(
@@ -1086,7 +1084,7 @@ def test_a_typed_text_that_does_not_fit_is_refused(
 
 def test_a_part_of_an_argument_is_given_as_a_whole() -> None:
     found = problems(lambda: REAL["classes"].parse("order.lines.0.price", "3"))
-    assert found[0].endswith("; give the whole of order as JSON")
+    assert found[0].endswith("; give all of order as JSON")
 
 
 # -- answers ---------------------------------------------------------------------------------------------------

@@ -90,10 +90,13 @@ def test_what_is_not_approved_is_not_started() -> None:
     [
         ([], "steps: Input has less than 1 item"),
         ([{"description": ""}], "steps[0].description: Input is shorter than 1 character"),
-        ([{"description": "  "}], "steps: no step says what is to be done"),
+        ([{"description": "  "}], "steps: no step has a description"),
         ([{"step_id": "s1", "description": "a"}], "steps[0].step_id: should be a UUID v4 in lower case"),
-        ([{"step_id": id_of("a"), "description": "a"}] * 2, "steps[1].step_id: is the id of another step already"),
-        ([{"description": "a", "dependencies": [id_of("step", 0)]}], "steps[0].dependencies[0]: there is no such step"),
+        ([{"step_id": id_of("a"), "description": "a"}] * 2, "steps[1].step_id: is already the id of another step"),
+        (
+            [{"description": "a", "dependencies": [id_of("step", 0)]}],
+            "steps[0].dependencies[0]: is not the id of a step",
+        ),
         ([{"description": "a", "order_index": -1}], "steps[0].order_index: Input is less than the minimum of 0"),
         ([{"description": "a", "status": "PENDING"}], "steps[0].status: Input should be one of "),
         ([{"description": "a", "who": "b"}], "steps[0].who: there is no such field"),

@@ -907,7 +907,7 @@ MUTANTS = [
     ),
     Mutant(
         "no grant is drawn from an always gate", "model/grant.py",
-        'raise refuse("its gate wants a person for every call (always=True)")', 'pass',
+        'raise refuse("its gate requires a person for every call (always=True)")', 'pass',
         "stores/test_contract.py::TestMemory::test_no_grant_is_drawn_from_a_gate_that_wants_a_person_always",
     ),
     Mutant(

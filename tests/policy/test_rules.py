@@ -303,7 +303,7 @@ def test_a_rule_allows_within_its_budget_which_its_tools_share(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("more", "verdict", "message"),
     [
-        ("name = 'r'\nbudget = 'sum(amount) < 3'\n", "allow", "is no budget"),
+        ("name = 'r'\nbudget = 'sum(amount) < 3'\n", "allow", "is not a budget"),
         ("budget = 'count() <= 3 per 1h'\n", "allow", "needs a name"),
         ("name = 'r'\nbudget = 'count() <= 3 per 1h'\n", "hold", "this rule says hold"),
         ("name = 'r'\nbudget = 3\n", "allow", "takes a list of texts"),

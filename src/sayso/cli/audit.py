@@ -48,7 +48,7 @@ from sayso.cli.context import (
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.escaping import escape
-from sayso.model.redaction import told_apart
+from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import brief
 from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
@@ -347,7 +347,7 @@ def _drawn(body: dict[str, Any], part: str) -> str:
     if body["request"]["kind"] == "question":
         return f"question {brief(text, _ROOM)}"
     name = str(body["request"]["tool"]).rpartition(":")[2]
-    return line(name, cast("dict[str, Any]", told_apart(canonical.load(text))), _ROOM)
+    return line(name, cast("dict[str, Any]", mark_secrets(canonical.load(text))), _ROOM)
 
 
 _JOURNAL_STAYS = "the journal keeps its rows, with names, times, fingerprints and people's words"

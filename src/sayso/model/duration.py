@@ -17,7 +17,7 @@ _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 
 _FORM = re.compile(
     " *".join(rf"(?:(?P<{unit}>[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?) ?{unit}(?![a-z]))?" for unit in _MICROSECONDS)
 )
-_FORMS = "write a timedelta or a text like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
+_FORMS = "write a timedelta or a string like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
 
 
 def option(name: str, value: timedelta | str) -> timedelta:
@@ -25,7 +25,7 @@ def option(name: str, value: timedelta | str) -> timedelta:
     try:
         return parse(value)
     except ConfigError as error:
-        raise ConfigError(f"{name}= takes a span of time: {error}") from None
+        raise ConfigError(f"{name}= takes a duration: {error}") from None
 
 
 def parse(value: timedelta | str) -> timedelta:
@@ -60,7 +60,9 @@ def until(value: datetime | timedelta | str, now: datetime) -> datetime:
             return value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC)
         return now + parse(value)
     except (OverflowError, ConfigError):
-        raise ConfigError(f"{_brief(value)} is no time and no span, as '2026-01-31 09:00' (UTC) and '3d' are") from None
+        raise ConfigError(
+            f"{_brief(value)} is neither a time like '2026-01-31 09:00' (UTC) nor a duration like '3d'"
+        ) from None
 
 
 def text(delta: timedelta) -> str:

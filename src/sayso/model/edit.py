@@ -56,7 +56,7 @@ def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any])
     if request.call.tool != TARGET_TOOL:
         return []
     changed = [name for name in _FIXED if dump(before.get(name)) != dump(after.get(name))]
-    fixed = "is what this Confirm is about, and stays as it is; to use another target, reject this one with a reason"
+    fixed = "is the target of this Confirm and cannot be changed; to use another target, reject this one with a reason"
     return [f"{name}: {fixed}" for name in changed]
 
 
@@ -76,22 +76,22 @@ def wrong_steps(arguments: Mapping[str, Any]) -> list[str]:
 
 def _wrong(steps: list[dict[str, Any]]) -> Iterator[str]:
     if not any(str(step.get("description", "")).strip() for step in steps):
-        yield "steps: no step says what is to be done"
+        yield "steps: no step has a description"
     known = [step.get("step_id") for step in steps]
     for index, step in enumerate(steps):
         own, needs = step.get("step_id"), step.get("dependencies")
         if own is not None and _ID.fullmatch(str(own)) is None:
             yield f"steps[{index}].step_id: should be a UUID v4 in lower case; leave it out, and the step gets one"
         if own is not None and own in known[:index]:
-            yield f"steps[{index}].step_id: is the id of another step already"
+            yield f"steps[{index}].step_id: is already the id of another step"
         for place, needed in enumerate(cast("list[Any]", needs) if isinstance(needs, list) else ()):
             if needed not in known:
-                yield f"steps[{index}].dependencies[{place}]: there is no such step in this plan"
+                yield f"steps[{index}].dependencies[{place}]: is not the id of a step in this plan"
 
 
 def _unclear(where: str) -> SchemaError:
     """Return the error for an edit of a masked list or text in which a mask cannot be matched to its secret."""
-    what = "what has masked values in it was added, removed or moved, so it is not certain whose secret"
+    what = "a value with masked parts was added, removed or moved, so it is unclear which secret"
     return SchemaError([f"{where or 'arguments'}: {what} {MASK} stands for; write the secrets out"])
 
 

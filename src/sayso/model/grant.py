@@ -120,17 +120,17 @@ class Grant:
     def lacks(self, request: Request) -> str | None:
         """Return why a request does not fit the grant's own terms; None if it fits."""
         if request.always:
-            return "its gate wants a person for every call"
+            return "its gate requires a person for every call"
         if not isinstance(request.subject, Call) or request.subject.tool != self.tool:
             return "it is another tool"
         if request.subject.schema_digest != self.schema_digest:
             return "the tool has changed since"
         if not request.requester.is_same(self.requester) or request.acts_for != self.acts_for:
-            return "another program, or a program for somebody else, asks"
+            return "another program asks, or on behalf of somebody else"
         if self.run is not None and request.run_id != self.run:
             return "it is another run"
         if request.risk != self.risk or request.retries > self.retries or request.idempotent is not self.idempotent:
-            return "its gate has other terms"
+            return "its gate has another risk, or allows more starts"
         differing = self.differing(request)
         if not differing:
             return None
@@ -187,11 +187,11 @@ class Grant:
         """
         refuse = partial(errors.GrantRefusedError, request.id)
         if request.always:
-            raise refuse("its gate wants a person for every call (always=True)")
+            raise refuse("its gate requires a person for every call (always=True)")
         if type(count) is not int or not 1 <= count <= MOST_CALLS:
             raise refuse(f"a grant allows 1 to {MOST_CALLS:,} calls, not {count!r}")
         if until <= now:
-            raise refuse("it would have ended already")
+            raise refuse("it would end in the past")
         grant_id = new_grant_id()
         fields, masked = _fields(request, call), dict(_leaves(call.shown))
         left_out = tuple(dict.fromkeys(without))
@@ -228,7 +228,7 @@ class Grant:
             return _codec().validate_python({**body, "id": grant_id})
         except (TypeError, ValueError) as error:
             raise errors.StoreCorruptError(
-                f"the grant {grant_id} cannot be read: its record was altered; revoke it and grant anew"
+                f"the grant {grant_id} cannot be read: its record was altered; revoke it and make a new one"
             ) from error
 
     def vote(self, grantor: Grantor, now: datetime) -> Decision:
@@ -305,11 +305,11 @@ def _tightened(refuse: Callable[[str], Exception], path: str, drawn: Condition |
     except errors.ArgumentError:  # NaN, infinity, or not a JSON value
         number = None
     if number is None or number < 0:
-        raise refuse(f"the bound of {path!r} is a number from 0, not {bound!r}")
+        raise refuse(f"the bound of {path!r} must be a number from 0, not {bound!r}")
     if drawn is None or drawn.kind != "at_most":
-        raise refuse(f"{path!r} is no number with an upper bound here, so it cannot be given one")
+        raise refuse(f"{path!r} is not a number that the grant limits, so it takes no bound")
     if number > Decimal(drawn.value):
-        raise refuse(f"{path!r} was {drawn.value} in this call, so a grant drawn from it allows no more than that")
+        raise refuse(f"{path!r} was {drawn.value} in this call, so a grant made from it cannot allow more")
     return Condition("at_most", str(number))
 
 
@@ -396,11 +396,11 @@ class Budget:
         found = _FORM.fullmatch(self.text.strip()) if isinstance(self.text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if found is None:
             raise errors.ConfigError(
-                f"{self.text!r} is no budget; write `sum(args.amount) <= 1000 per 24h per agent` or"
+                f"{self.text!r} is not a budget; write `sum(args.amount) <= 1000 per 24h per agent` or"
                 " `count() <= 20 per 1h per run`"
             )
         if self.name is not None and (not isinstance(self.name, str) or not self.name.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise errors.ConfigError(f"the name of a budget is a text, not {self.name!r}")
+            raise errors.ConfigError(f"the name of a budget must be a string, not {self.name!r}")
         derived = {
             "limit": Decimal(found["limit"]), "span": duration.parse(found["span"].replace(" ", "")),
             "path": found["path"], "per": found["per"],

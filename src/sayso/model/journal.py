@@ -194,9 +194,9 @@ class Trail(NamedTuple):
             return "asked a second time" if self.states else f"{event} before it was asked"
         before = _COMES_FROM.get(event)
         if before is not None and not before & self.states:
-            return f"{event}, and it was {' or '.join(sorted(self.states))}"
+            return f"{event} while it was {' or '.join(sorted(self.states))}"
         if event == "started" and _text(read, "fingerprint") != self.approved:
-            return "started with another call than the one that was approved"
+            return "started with another call than the approved one"
         return None
 
 
@@ -248,10 +248,11 @@ def purged(request: Request, by: Identity, *, before: datetime, channel: str, no
         PurgeRefusedError: The request is not final, or ended later.
     """
     if not request.is_final:
-        raise errors.PurgeRefusedError(request.id, f"is {request.state}, and something can still happen to it")
+        raise errors.PurgeRefusedError(request.id, f"is {request.state}, and can still change")
     if ended_at(request) >= before:
         raise errors.PurgeRefusedError(
-            request.id, f"ended on {ended_at(request):%Y-%m-%d %H:%M:%S}Z, which is not before"
+            request.id,
+            f"ended on {ended_at(request):%Y-%m-%d %H:%M:%S}Z, which is not before {before:%Y-%m-%d %H:%M:%S}Z",
         )
     if request.purged_at is not None:
         return None

@@ -232,7 +232,7 @@ class JsonEdits:
     def _write(self, node: Any, tree: Json, path: tuple[str | int, ...]) -> Json:
         self._left -= 1
         if self._left < 0:
-            raise Misfit((path, "is too much to be checked"))
+            raise Misfit((path, "is too large to be checked"))
         node = resolved(self._tree, node)
         parts: list[Any] = node.get("anyOf") or node.get("oneOf") or []
         kind, _, name = str(node.get("x-sayso-type", "")).partition(" ")
@@ -314,7 +314,7 @@ class JsonEdits:
         """Write an instance of a class with the defaults of its fields, or without them if the program builds it."""
         if self._builds and "x-sayso-code" in node:
             short = name.rpartition(":")[2]
-            raise Misfit((path, f"can only be changed where the program's code is, because {short} checks itself"))
+            raise Misfit((path, f"can only be changed in the program itself, because {short} has its own validator"))
         if kind == "root":
             inner = self._write({word: part for word, part in node.items() if word != "x-sayso-type"}, tree, path)
             return {"$model": [name, {"root": inner}]} if self._builds else inner

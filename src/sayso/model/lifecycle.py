@@ -201,7 +201,7 @@ def _must_have_reason(request: Request, decision: Decision) -> None:
     from sayso.model.escaping import is_blank  # most decisions need no reason
 
     if is_blank(decision.comment or ""):
-        what = [] if is_no else ["the approval to let the effect happen again"]
+        what = [] if is_no else ["an approval that lets the effect happen again"]
         raise errors.ReasonMissingError(request.id, *what)
 
 
@@ -232,7 +232,7 @@ def decide(
         _must_have_reason(request, decision)
     if decision.again and (verb != "approve" or request.effect is None):
         raise errors.DecisionRefusedError(
-            request.id, f"request {request.id} names no effect that could be let happen again; nothing was decided"
+            request.id, f"request {request.id} has no effect, so `again` does not apply; nothing was decided"
         )
     must_be_allowed(request, decision.by, roles, now)
     current = request.current_fingerprint
@@ -295,7 +295,7 @@ def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Tran
     if undone is None or undone.verb != "approve":
         raise errors.NotUndoneError(request.id, reason=f"the request is {request.state}")
     if not by.is_same(undone.by):
-        raise errors.NotUndoneError(request.id, reason=f"it is a decision of {str(undone.by)!r}")
+        raise errors.NotUndoneError(request.id, reason=f"it was made by {str(undone.by)!r}")
     if undone.held_for is None or now >= undone.at + undone.held_for:
         raise errors.NotUndoneError(request.id, reason="the time to undo it is over; cancel it if it has not started")
     new = _evolve(
@@ -348,10 +348,10 @@ def resolve(
     is_forced = force and request.state is State.RUNNING
     if (request.state is not State.UNKNOWN and not is_forced) or execution is None:
         is_running = request.state is State.RUNNING
-        hint = "wait for it, or say --force if its worker is surely gone" if is_running else "nothing changed"
+        hint = "wait until it ends, or use --force if its worker is certainly gone" if is_running else "nothing changed"
         raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
     if token is not None and token != execution.token:
-        hint = "it was started again since it was looked into; nothing changed"
+        hint = "it was started again after it was checked; nothing changed"
         raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
     if roles is not None:
         must_be_allowed(request, by, roles, now)
@@ -497,7 +497,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     if execution is None or execution.token != token or request.state not in {State.RUNNING, State.UNKNOWN}:
         raise errors.StartRefusedError(
             request.id,
-            f"the outcome of {request.id} stands already as {request.state}; {outcome.state} was not recorded",
+            f"request {request.id} is {request.state} and takes no outcome; {outcome.state} was not recorded",
         )
     detail: dict[str, Any] = {"attempt": execution.attempt}
     if outcome.state == "suspended":  # this start does not count as an attempt; earlier ones do

@@ -34,8 +34,8 @@ class Signature:
     def __init__(self, function: Callable[..., Any]) -> None:
         if runs_later(function):
             raise TypeError(
-                "a generator, or a context manager made of one, has no single moment to hold; gate the functions that"
-                " it calls"
+                "a generator, or a context manager made of one, runs in several parts and cannot be gated; gate the"
+                " functions that it calls"
             )
         self._signature = inspect.signature(function)
         if next(iter(self._signature.parameters), None) in {"self", "cls"}:
@@ -150,7 +150,7 @@ class Signature:
         if self._stars is not None:
             more = rest.pop(self._stars, {})
             if not rest.keys().isdisjoint(more):
-                raise TypeError(f"{self._stars} holds a name that is a parameter of its own")
+                raise TypeError(f"{self._stars} contains a name that is also a parameter")
             rest |= more
         return args, rest
 
@@ -184,8 +184,9 @@ def method_refusal(function: object) -> str:
     whole = str(getattr(function, "__qualname__", "it")).rpartition("<locals>.")[2]
     name = whole.rpartition(".")[2]
     return (
-        f"{whole} is a method, and no reviewer could see which object it acts on; gate it on an object, by a name that"
-        f" says which one: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…'). Nothing was gated"
+        f"{whole} is a method, and a reviewer could not see which object it acts on; gate it on an object, with a"
+        f" name that says which one: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…'). Nothing"
+        " was gated"
     )
 
 
@@ -290,8 +291,8 @@ def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mappi
         if parameter.annotation is inspect.Parameter.empty and not _is_field(parameter.default):
             continue
         known = hints() if known is None else known
-        stands = Any if isinstance(parameter.annotation, str) else parameter.annotation
-        hint = known.get(parameter.name, stands)
+        fallback = Any if isinstance(parameter.annotation, str) else parameter.annotation
+        hint = known.get(parameter.name, fallback)
         if _is_field(parameter.default) or _has_field(hint):
             found[parameter.name] = _field(module.FieldInfo, hint, parameter.default)
     return found

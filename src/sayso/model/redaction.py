@@ -206,7 +206,7 @@ class Redaction:
         own = [keys] if isinstance(keys, str) else list(keys)
         for key in own:
             if not isinstance(key, str) or not words_of(key):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigError(f"{key!r} cannot name a secret; give names of arguments or fields as texts")
+                raise ConfigError(f"{key!r} cannot name a secret; give names of arguments or fields as strings")
         object.__setattr__(self, "keys", DEFAULT_KEYS.union(own))
         object.__setattr__(self, "_own", tuple(own))
         object.__setattr__(self, "is_secret", lru_cache(maxsize=4096)(partial(is_marked, ends_of(own))))
@@ -324,7 +324,7 @@ def agrees(shown: Json, real: Json) -> bool:
     return shown == MASK or (type(shown) is type(real) and shown == real)
 
 
-def told_apart(shown: Json, real: Json = None) -> Json:
+def mark_secrets(shown: Json, real: Json = None) -> Json:
     """Return `shown` with each `MASK` that hides something in `real` replaced by a secret.
 
     A text of three stars that `real` has too stays a text; one that a redactor produced is a mask. If `real` is not
@@ -332,10 +332,10 @@ def told_apart(shown: Json, real: Json = None) -> Json:
     """
     if isinstance(shown, dict):
         known = real if isinstance(real, dict) else {}
-        return {name: told_apart(value, known.get(name)) for name, value in shown.items()}
+        return {name: mark_secrets(value, known.get(name)) for name, value in shown.items()}
     if isinstance(shown, list):
         others = real if isinstance(real, list) and len(real) == len(shown) else [None] * len(shown)
-        return [told_apart(value, other) for value, other in zip(shown, others, strict=True)]
+        return [mark_secrets(value, other) for value, other in zip(shown, others, strict=True)]
     return {"$secret": None} if shown == MASK != real else shown
 
 
@@ -475,7 +475,7 @@ def words(error: BaseException, secrets: Collection[str]) -> str:
     try:
         return fit(str(error), secrets)
     except Exception:  # noqa: BLE001  `__str__` of an error is user code too
-        return "(its words could not be read)"
+        return "(its message could not be read)"
 
 
 def quotes(error: BaseException, secrets: Collection[str]) -> bool:

@@ -18,7 +18,7 @@ from sayso.model import canonical
 from sayso.model.canonical import MASK
 from sayso.model.escaping import escape
 from sayso.model.ids import fingerprint, shown_digest
-from sayso.model.redaction import Redaction, scrub, told_apart
+from sayso.model.redaction import Redaction, mark_secrets, scrub
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
 
@@ -58,7 +58,7 @@ class Call:
         return (
             self.shown
             if self.masked is None
-            else cast("dict[str, Any]", told_apart(self.shown, canonical.load(self.form)))
+            else cast("dict[str, Any]", mark_secrets(self.shown, canonical.load(self.form)))
         )
 
     @property
@@ -456,16 +456,16 @@ def _ending(request: Request) -> Iterator[str]:
         case State.REJECTED:
             yield f"{undone}: {who} rejected it{words}. {final}"
         case State.FEEDBACK:
-            yield f"{undone}: {who} sent it back{words}. Take these words into account; call it again only if changed."
+            yield f"{undone}: {who} sent it back{words}. Take this into account; call it again only if changed."
         case State.CANCELLED:
             yield f"{undone}: {who} cancelled it{words}. {final}"
         case State.EXPIRED:
-            why = "nobody decided in time" if request.decision is None else "its approval ended before it was used"
-            yield f"{undone}: {why}, which is a no. {final}"
+            why = "nobody decided in time" if request.decision is None else "its approval expired before it was used"
+            yield f"{undone}: {why}, which counts as a rejection. {final}"
         case State.UNKNOWN:
             yield (
                 f"{name} was started, and nobody knows whether it took effect: it may or may not have happened"
-                f"{f' ({error})' if error else ''}. Do not repeat this call. Tell the user that somebody has to find"
+                f"{f' ({error})' if error else ''}. Do not repeat this call. Tell the user that a person must find"
                 f" out ({request.id})."
             )
         case State.FAILED if finder is not None:

@@ -34,7 +34,7 @@ def _checked(text: str, what: str) -> str:
     if hidden:
         raise ValueError(f"{what} {text!a} contains control or invisible characters ({', '.join(hidden[:6])})")
     if unicodedata.category(text[0])[0] == "M":
-        raise ValueError(f"{what} {text!a} begins with a mark that needs a letter before it")
+        raise ValueError(f"{what} {text!a} begins with a combining mark")
     return text
 
 
@@ -66,7 +66,7 @@ class Identity:
 
     def __post_init__(self) -> None:
         if ":" in _folded(_checked(self.issuer, "issuer")):
-            raise ValueError(f"issuer {self.issuer!r} contains a colon, which ends it where identities are written")
+            raise ValueError(f"issuer {self.issuer!r} contains a colon, which separates the parts of an identity")
         _checked(self.subject, "subject")
 
     @property
@@ -132,7 +132,7 @@ class Reviewer:
 
     def __post_init__(self) -> None:
         if isinstance(self.roles, str):
-            raise TypeError(f"roles is a collection of names, not the text {self.roles!r}")
+            raise TypeError(f"roles= takes a collection of names, not {self.roles!r}")
         object.__setattr__(self, "roles", frozenset(_checked(role, "role") for role in self.roles))
         object.__setattr__(self, "identity", Identity(self.issuer, self.subject))
 
@@ -178,7 +178,7 @@ class Quorum:
         if type(self.count) is not int or self.count < 1:
             raise ValueError(f"a quorum needs at least one reviewer, not {self.count!r}")
         if isinstance(self.roles, str):
-            raise TypeError(f"roles is a collection of names, not the text {self.roles!r}")
+            raise TypeError(f"roles= takes a collection of names, not {self.roles!r}")
         object.__setattr__(self, "roles", frozenset(self.roles))
 
     def admits(self, roles: Collection[str]) -> bool:
@@ -229,9 +229,9 @@ class Escalation:
 
     def __post_init__(self) -> None:
         if self.after <= timedelta(0):
-            raise ValueError(f"an escalation comes some time after the question, not after {self.after}")
+            raise ValueError(f"after= of an escalation must be positive, not {self.after}")
         if isinstance(self.roles, str):
-            raise TypeError(f"roles is a collection of names, not the text {self.roles!r}")
+            raise TypeError(f"roles= takes a collection of names, not {self.roles!r}")
         if not self.roles and not self.people:
             raise ValueError("an escalation names at least one role or person")
         object.__setattr__(self, "roles", frozenset(self.roles))
@@ -247,17 +247,17 @@ class Escalation:
             return None
         if after is None or isinstance(to, str) or not to:
             raise ConfigError(
-                f"escalate_after= takes a time and escalate_to= a collection of roles (texts) and reviewers, both or"
-                f" neither; not {after!r} and {to!r}"
+                "escalate_after= (a duration) and escalate_to= (a collection of role names and reviewers) must be"
+                f" given together, not {after!r} and {to!r}"
             )
         roles = [one for one in to if isinstance(one, str)]
         people = [one.identity for one in to if isinstance(one, Reviewer)]
         if len(roles) + len(people) != len(to) or not all(role and role == role.strip() for role in roles):
-            raise ConfigError(f"escalate_to= takes roles (texts) and sayso.Reviewer objects, not {to!r}")
+            raise ConfigError(f"escalate_to= takes names of roles and sayso.Reviewer objects, not {to!r}")
         try:
             span = duration.parse(after)
         except ConfigError as error:
-            raise ConfigError(f"escalate_after= takes a span of time: {error}") from None
+            raise ConfigError(f"escalate_after= takes a duration: {error}") from None
         return cls(span, frozenset(roles), tuple(people))
 
     def admits(self, by: Identity, roles: Collection[str]) -> bool:

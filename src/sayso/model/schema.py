@@ -293,7 +293,7 @@ class Schema:
         if not node.keys() - _WORDS - {"default", "x-sayso-code", "x-sayso-alias"}:  # it may be anything
             if not parsed and text.strip()[:1] in {"{", "[", '"'}:
                 raise SchemaError(
-                    [f"{name}: Input begins like JSON and is none; give such a text in JSON's own quotes"]
+                    [f"{name}: Input looks like JSON but is not valid; to enter it as text, write it in double quotes"]
                 )
             readings = [*parsed, text]
         elif any(part.get("type") == "string" and "x-sayso-type" in part for part in parts):
@@ -405,7 +405,7 @@ class Schema:
             return f"{place(where)}: {what}"
         name, whole = str(where[0]), str(where[0]).partition(".")[0]
         listed = f"there are {', '.join(self.names)}" if self.names else "it takes none"
-        more = f"; give the whole of {whole} as JSON" if whole != name and whole in self.properties else ""
+        more = f"; give all of {whole} as JSON" if whole != name and whole in self.properties else ""
         return f"{ascii(name)[1:-1]}: there is no such argument ({listed}){more}"
 
 
@@ -446,7 +446,7 @@ def _from_text(text: str) -> Schema:
     # Cached, because compiling validators is slow and a list of requests uses the same few schemas.
     given = json.loads(text)
     if not isinstance(given, dict) or "$schema" not in given:
-        raise ValueError("this is not the text of a schema that this version of sayso knows")
+        raise ValueError("this is not a schema that this version of sayso can read")
     return Schema(None, cast("Node", given))
 
 

@@ -174,7 +174,7 @@ def _check_steps(tree: Node, value: Any) -> None:
             total *= 2  # evaluated in a second pass, after the alternatives
         total += sum(steps(part, inner) for part, inner in _below(schema, value))
         if max(total, len(known)) > MOST_STEPS:
-            raise ValueError("it has too many alternatives inside of alternatives")
+            raise ValueError("it has too many nested alternatives")
         known[at] = total
         return total
 
@@ -235,11 +235,11 @@ def foreign(schema: Mapping[str, Any], option: str) -> Node:
         Checker(tree)
         mapped(tree, lambda node: {**node, "followed": [*_in_place(tree, node)]})  # raises if it cannot be
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{option} is no JSON Schema that can be held to: {error}. Nothing was asked") from None
+        raise ConfigError(f"{option} cannot be used as a JSON Schema: {error}. Nothing was asked") from None
     if '"x-sayso-' in text:
         raise ConfigError(f"{option} has keywords that begin with x-sayso-, which are sayso's own. Nothing was asked")
     if len(text) > LARGEST:
-        raise ConfigError(f"{option} has {len(text):,} characters; {LARGEST:,} are the most. Nothing was asked")
+        raise ConfigError(f"{option} has {len(text):,} characters; the maximum is {LARGEST:,}. Nothing was asked")
     return tree
 
 

@@ -43,7 +43,7 @@ def copy_of(value: Any) -> Any:
 def _dict(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, Any]", value))
-    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 class _NotStrict(ValueError):
@@ -53,12 +53,12 @@ class _NotStrict(ValueError):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _NotStrict("an object names a key twice")
+        raise _NotStrict("an object has a duplicate key")
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _NotStrict(f"{name} is no number in JSON")
+    raise _NotStrict(f"{name} is not a number in JSON")
 
 
 def _finite(digits: str) -> float:
@@ -83,7 +83,7 @@ def _check_values(content: Any) -> None:
                 case list():
                     below += value
                 case str() if _SURROGATE.search(value):
-                    raise _NotStrict("a text has half of a surrogate pair")
+                    raise _NotStrict("a string has a lone surrogate")
                 case _:
                     pass
         if not below:

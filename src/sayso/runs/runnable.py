@@ -22,7 +22,7 @@ from sayso.effects import until_done
 from sayso.gates import scope
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
-from sayso.model.redaction import told_apart
+from sayso.model.redaction import mark_secrets
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, RunState
 from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution, resolutions_of
@@ -183,7 +183,7 @@ def _is_blank(run: Run) -> bool:
 
 
 def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
-    return line(run.runnable.name, cast("dict[str, Any]", told_apart(plain(run.runnable.shown(arguments)))))
+    return line(run.runnable.name, cast("dict[str, Any]", mark_secrets(plain(run.runnable.shown(arguments)))))
 
 
 def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> OutputEvent:

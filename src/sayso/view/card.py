@@ -15,7 +15,7 @@ from sayso.model.canonical.decode import fields_of
 from sayso.model.canonical.tags import Json
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
-from sayso.model.redaction import Redaction, masked_besides, told_apart
+from sayso.model.redaction import Redaction, mark_secrets, masked_besides
 from sayso.model.rendering import brief
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
@@ -155,7 +155,7 @@ def outcome_rows(request: Request) -> Iterator[str]:
         return
     if execution.result is not None:
         result = canonical.load(execution.result).get("result")
-        yield "  " + say("returned %(value)s", value=brief(told_apart(result), _RESULT_ROOM))
+        yield "  " + say("returned %(value)s", value=brief(mark_secrets(result), _RESULT_ROOM))
     if execution.error is not None:
         yield "  " + say("error %(value)s", value=brief(execution.error, _RESULT_ROOM))
     if execution.resolved_by is not None:
@@ -282,7 +282,7 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
     """Return the texts of a request by origin, unverified ones first; pages use the same headings."""
     unsure = {"title", "waits again", *unverified(request)}
     given = {name: getattr(request, name) for name in _WORDS if getattr(request, name) is not None}
-    given |= {"context": told_apart(request.context)} if "context" in given else {}
+    given |= {"context": mark_secrets(request.context)} if "context" in given else {}
     if request.returned is not None and request.state is State.PENDING:
         given["waits again"] = request.returned
     parts = {

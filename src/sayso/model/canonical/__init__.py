@@ -186,7 +186,7 @@ class _Writer:
         unset: list[str] = sorted(fields.keys() - value.__pydantic_fields_set__)
         if not (fields.keys().isdisjoint(extra) and private.keys().isdisjoint(extra)):
             # Possible through an alias. A reader would see one value in place of the other.
-            raise Unfit(f"is a {kind.__name__} with an extra field that has the name of one of its own")
+            raise Unfit(f"is a {kind.__name__} with an extra field that has the same name as one of its fields")
         payload: list[Json] = [self._text(class_name(kind)), self._members(fields)]
         rest: dict[str, Json] = {}
         if extra:
@@ -224,7 +224,7 @@ class _Writer:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                self._refuse("contains a lone surrogate, which is no character")
+                self._refuse("contains a lone surrogate, which is not a character")
         return value
 
     def _count(self, members: int, least: int) -> None:
@@ -283,11 +283,11 @@ def load(text: str) -> dict[str, Json]:
     try:
         tree, end = _scan(text, 0)  # `decode` would skip white space, which stored texts do not have
     except (ValueError, RecursionError, StopIteration) as error:
-        raise ArgumentError("arguments", "are stored as a text that is not JSON") from error
+        raise ArgumentError("arguments", "are stored as text that is not JSON") from error
     if end != len(text):
-        raise ArgumentError("arguments", "are stored as a text with something behind it")
+        raise ArgumentError("arguments", "are stored as text with trailing data")
     if type(tree) is not dict:
-        raise ArgumentError("arguments", "are stored as a text that is not an object")
+        raise ArgumentError("arguments", "are stored as JSON that is not an object")
     return tree  # pyright: ignore[reportUnknownVariableType]  # a cast would be a function call, in each start
 
 
@@ -349,4 +349,4 @@ def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
     members = cast("dict[str, Json]", tree.get("$dict", tree))
     for (name, value), before in zip(values.items(), members.values(), strict=True):
         if dump(form_of(value)) != dump(before):
-            raise ArgumentError(place([name]), "does not come back from its stored form as it is")
+            raise ArgumentError(place([name]), "cannot be restored unchanged from its stored form")

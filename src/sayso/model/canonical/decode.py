@@ -262,17 +262,17 @@ class Reader:
     def _class(self, name: str) -> type:
         found = self._classes.get(name)
         if found is None:
-            self.refuse(f"is of class {name}, which the annotations do not lead to; annotate the parameter with it")
+            self.refuse(f"is of class {name}, which no annotation mentions; annotate the parameter with it")
         return found
 
     def _member(self, cls: type, name: str) -> object:
         member = cls.__members__.get(name) if issubclass(cls, Enum) else None
-        return member if member is not None else self.refuse(f"is not a member of {cls.__name__} as it is now")
+        return member if member is not None else self.refuse(f"is not a member of the current {cls.__name__}")
 
     def _dataclass(self, cls: type, tree: dict[str, Json]) -> object:
         names = dataclass_fields(cls)
         if names is None or set(names) != set(tree):
-            self.refuse(f"does not have the fields of {cls.__name__} as it is now")
+            self.refuse(f"does not have the fields of the current {cls.__name__}")
         value = self._bare(cls)
         for name, field in self.fields(tree).items():
             object.__setattr__(value, name, field)
@@ -282,11 +282,11 @@ class Reader:
         try:
             return object.__new__(cls)
         except TypeError:
-            self.refuse(f"is a {cls.__name__}, which builds on a builtin and cannot be put together again")
+            self.refuse(f"is a {cls.__name__}, which extends a builtin type and cannot be restored")
 
     def _model(self, cls: type, tree: dict[str, Json], rest: dict[str, Json]) -> object:
         if not is_model(cls) or not set(tree) <= set(cast("dict[str, object]", cls.model_fields)):
-            self.refuse(f"does not have the fields of {cls.__name__} as it is now")
+            self.refuse(f"does not have the fields of the current {cls.__name__}")
         match rest.get("extra"), rest.get("private"), rest.get("unset", []):
             case None | dict() as extra, None | dict() as private, list(unset) if all(
                 isinstance(name, str) and name in tree for name in unset
@@ -294,7 +294,7 @@ class Reader:
                 pass
             case _:
                 self.refuse("has a malformed $model")
-        self._must_be_told_apart(tree, extra or {}, private or {})
+        self._must_have_distinct_names(tree, extra or {}, private or {})
         extras = None if extra is None else self.fields(extra)
         fields = self.fields(tree)
         value: object = object.__new__(cls)
@@ -310,9 +310,9 @@ class Reader:
             object.__setattr__(value, name, part)
         return value
 
-    def _must_be_told_apart(self, *parts: dict[str, Json]) -> None:
+    def _must_have_distinct_names(self, *parts: dict[str, Json]) -> None:
         # `encode` writes no such model: a reviewer would see one of the two values, and the other would run.
         if any(not name.startswith("_") for name in parts[-1]):
-            self.refuse("has a private attribute that is none")
+            self.refuse("has a private attribute without a leading underscore")
         if len(set[str]().union(*parts)) < sum(map(len, parts)):
             self.refuse("has one name for two values")

@@ -27,7 +27,7 @@ from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
 from sayso.model.duration import ago
 from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
-from sayso.model.redaction import told_apart
+from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
 from sayso.model.words import later, say
@@ -235,7 +235,7 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
         if request.returned is not None and request.state is State.PENDING:
             theirs[say("waits again")] = request.returned
         theirs |= {
-            say("context: %(name)s", name=_name(name)): value(told_apart(item))
+            say("context: %(name)s", name=_name(name)): value(mark_secrets(item))
             for name, item in (request.context or {}).items()
         }
     for source, rows in (("fact", known), ("program", words)):

@@ -21,7 +21,7 @@ from sayso.model.canonical.names import place
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
 from sayso.model.escaping import escape
 from sayso.model.lifecycle import must_be_allowed, undo
-from sayso.model.redaction import told_apart
+from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import Change, as_amount, brief, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
@@ -392,7 +392,7 @@ def _words(request: Request) -> dict[str, str]:
         del facts[MODEL_WORDS]
     if facts:
         words["context"] = "\n".join(
-            f"{escape(name)}: {shown_value(as_amount(name, told_apart(item)))}" for name, item in facts.items()
+            f"{escape(name)}: {shown_value(as_amount(name, mark_secrets(item)))}" for name, item in facts.items()
         )
     return words
 

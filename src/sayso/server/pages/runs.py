@@ -20,7 +20,7 @@ from sayso.clock import instant, now
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK
 from sayso.model.escaping import escape
-from sayso.model.redaction import Redaction, scrub, told_apart, words_of
+from sayso.model.redaction import Redaction, mark_secrets, scrub, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunState
@@ -166,7 +166,7 @@ def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> 
 
 
 def _in_short(tree: Any) -> str:
-    return brief(told_apart(tree), _ROOM)
+    return brief(mark_secrets(tree), _ROOM)
 
 
 def _short(tree: Any, hidden: frozenset[str]) -> str:
