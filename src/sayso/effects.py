@@ -80,7 +80,7 @@ class HookCall:
             close = getattr(value, "close", None)
             if close is not None:
                 close()  # otherwise Python would warn elsewhere that the coroutine was never awaited
-            raise TypeError("is async, which needs an async function behind the gate")
+            raise TypeError("is async, so the gated function must be async too")
         return value
 
     async def arun(self) -> Any:

@@ -211,7 +211,7 @@ def test_by_hand_a_call_is_started_once_and_its_result_is_for_all() -> None:
     with pytest.raises(TimeoutError):
         held().result(timeout=0.01)
     call.finish({"bytes": 3})
-    with pytest.raises(errors.StartRefusedError, match=r"said before how the call of .* ended"):
+    with pytest.raises(errors.StartRefusedError, match=r"already reported how the call of .* ended"):
         call.finish({"bytes": 4})
     assert held().result() == {"bytes": 3}
 
@@ -422,7 +422,7 @@ def test_a_gate_that_asks_for_more_than_a_keyed_request_leaves_it_as_it_is(store
     for approved in (False, True):
         if approved:
             approve(call)
-        with pytest.raises(errors.KeyReusedError, match="the gate wants 2"):
+        with pytest.raises(errors.KeyReusedError, match="the gate now requires 2"):
             sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k", quorum=2)
         assert store.get(str(call.id)).state is (State.APPROVED if approved else State.PENDING)
     assert call.once(lambda given: given["order"]) == "A-1"

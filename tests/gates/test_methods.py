@@ -101,7 +101,7 @@ def test_a_tool_of_a_bound_method_is_called_like_it_and_keeps_two_objects_apart(
     tool = sayso.Tool(ours.refund, requires_approval=True)
     assert (tool.name, tool.description) == ("refund", "Pay money back.")
     sayso.Review().approve(held(tool.call, 5).confirmation_id, by="ada")
-    with pytest.raises(errors.ConfigError, match=r"give each a name= of its own\. The call was not run"):
+    with pytest.raises(errors.ConfigError, match=r"give each its own name=\. The call was not run"):
         sayso.Tool(theirs.refund, requires_approval=True).call(5)
     assert tool.call(5) == "eu sent 5"
     assert (ours.sent, theirs.sent) == ([5], [])

@@ -58,7 +58,7 @@ def test_request_that_was_asked_for_less_is_closed_and_asked_anew(
     assert (ran, new != old, state_of(old), state_of(new)) == ([], True, State.CANCELLED, State.PENDING)
     told = [entry for entry in store.journal(request_id=old) if entry.event == "withdrawn"]
     assert len(told) == 1
-    assert "the gate wants" in told[0].detail
+    assert "the gate now requires" in told[0].detail
     with pytest.raises(errors.DecisionRefusedError):
         sayso.Review().approve(old, by="zoe")
 
@@ -79,7 +79,7 @@ def test_what_no_person_has_looked_at_is_asked_anew_where_the_gate_wants_one_now
         if run == "a":
             sayso.Review(store).grant(str(new.id), by="ada", count=9, lasts="1h")
     ask("d", key="k", **budget)
-    with pytest.raises(errors.KeyReusedError, match="no person has looked at it"):
+    with pytest.raises(errors.KeyReusedError, match="no person has approved it"):
         ask("d", key="k", always=True)
 
 
@@ -288,7 +288,7 @@ def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store,
         assert len(taken) < 50
         yield from ()
         return store.withdraw(
-            request.id, request.requester, "it was asked of 1 reviewer, and the gate wants another now"
+            request.id, request.requester, "it requires 1 reviewer, and the gate now requires another"
         )
 
     monkeypatch.setattr(Waiter, "until_decided", until_decided)
@@ -297,6 +297,6 @@ def test_program_whose_request_is_taken_back_again_and_again_stops(store: Store,
     def pay(amount: int) -> None:
         raise AssertionError("nobody approved")
 
-    with pytest.raises(sayso.ConfirmationRejected, match="the gate wants another"):
+    with pytest.raises(sayso.ConfirmationRejected, match="the gate now requires another"):
         pay(5)
     assert 1 < len(taken) < 10

@@ -110,8 +110,11 @@ def test_ctrl_c_in_a_nameless_run_withdraws_the_request_and_says_so(text: str) -
         person.presses(b"\x03")
         assert person.ends()[0] == -signal.SIGINT
     after = person.screen[person.screen.index(MENU) :]
-    assert f"> ^C\nsayso  {short()} is withdrawn: nobody waits for it any more, and its run has no name" in after
-    assert "a new start asks anew" in after
+    assert (
+        f"> ^C\nsayso  {short()} was withdrawn: its run has no name, so no program could fetch the decision later"
+        in after
+    )
+    assert "a new start asks again" in after
     assert "decide with" not in after
     assert the_request().state is State.CANCELLED
 
@@ -256,7 +259,10 @@ def test_sigterm_says_what_is_left_behind_and_the_program_dies_of_it(text: str) 
 def test_sigterm_in_a_nameless_run_asks_nobody_to_decide(text: str) -> None:
     code, said = ended_by_sigterm(text)
     assert code == -signal.SIGTERM
-    assert said == f"sayso  stopped while {short()} waited; nobody comes back for it, a new start asks anew\n"
+    assert (
+        said
+        == f"sayso  stopped while {short()} waited; no program will fetch its decision, and a new start asks again\n"
+    )
 
 
 def test_sigterm_names_each_request_that_its_tasks_wait_for() -> None:

@@ -191,7 +191,7 @@ def test_to_detach_from_a_run_without_a_name_withdraws_and_says_so(keys: str) ->
         code, out = person.ends()
         assert code == 0
         assert out.startswith("ConfirmationCancelled ")
-        assert "the person at the terminal left it" in out
+        assert "the person at the terminal detached" in out
         assert "was withdrawn: its run has no name, so no program could fetch the decision later" in person.screen
         assert "still waits" not in person.screen
         assert "Traceback" not in person.screen

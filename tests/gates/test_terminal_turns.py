@@ -211,7 +211,7 @@ def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.Captu
 
 def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     notices.say_what_waits(store, ask(run=None))
-    assert "a new start asks anew" in said(capsys)[2]
+    assert "a new start asks again" in said(capsys)[2]
 
 
 # -- whose turn it is ------------------------------------------------------------------------------------------

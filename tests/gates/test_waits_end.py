@@ -257,7 +257,7 @@ def test_a_wait_ends_without_a_start_although_the_withdrawal_cannot_be_written(
             (request,) = waiting_in(store)
             monkeypatch.setattr(store, "withdraw", gone)
         assert isinstance(threads.end()[0], sayso.ConfirmationCancelled)
-    assert f"{request.id} could not be withdrawn (the disk is full); it starts nothing any more" in caplog.text
+    assert f"{request.id} could not be withdrawn (the disk is full); no call waits for it any more" in caplog.text
     sayso.Review().approve(request.id, by="ada")
     assert disk.deleted == []
 

@@ -219,7 +219,9 @@ def test_a_changed_call_whose_rule_is_gone_is_not_run() -> None:
 
 def test_an_effect_that_both_name_is_refused() -> None:
     in_effect()
-    with pytest.raises(errors.PolicyError, match="larger refunds of refund names an effect, and the gate has effect="):
+    with pytest.raises(
+        errors.PolicyError, match="larger refunds of refund names an effect, but the gate has its own effect="
+    ):
         gated(effect="{order}")("A-1", 400, "DE02")
 
 

@@ -109,7 +109,7 @@ def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) ->
     (rule("roles = 'finance'"), 4, 1, "roles takes a list of texts, not 'finance'"),
     (rule("expires = 'soon'"), 4, 1, "expires: "),
     (rule("escalate_after = '1h'"), 4, 1, "escalate_after= takes a time and escalate_to= a collection"),
-    (rule("summary = '{amount'"), 4, 1, "summary is no template: "),
+    (rule("summary = '{amount'"), 4, 1, "summary is not a valid template: "),
     (rule("effect = 'x{a.__class__}'"), 4, 1, "effect names 'a.__class__', which is no argument"),
     (rule("channels = ['Ops!']"), 4, 1, "'Ops!' is no channel's name; [channels.ops] is called 'ops'"),
     (rule("when = 3"), 4, 1, "when takes a condition in CEL, as a text, not 3"),

@@ -143,7 +143,7 @@ def test_a_worker_that_is_late_changes_nothing_that_a_person_said(address: str) 
         child.send_signal(signal.SIGCONT)
         out, err = child.communicate(timeout=60)
         assert out.strip() == "paid"
-        assert "after it was taken for broken off" in err
+        assert "its worker was presumed dead" in err
         assert store.get(request_id).state is State.FAILED
         late = [row for row in store.journal(run_id="order") if row.event == "late"]
         assert [json.loads(row.detail)["agrees"] for row in late] == [False]

@@ -37,7 +37,7 @@ def _nothing_made() -> None:
     [
         ("idempotent", "no", "idempotent= takes True or False, not 'no'"),
         ("verify", 3, "verify= takes a callable, not 3"),
-        ("risk", 7, "risk= takes a text, not 7"),
+        ("risk", 7, "risk= takes a string, not 7"),
         ("description", 5, "description= takes a text, not 5"),
         ("approval_prompt", 3, "approval_prompt= takes a text or a callable, not 3"),
         ("approval_description", 3, "approval_description= takes a text or a callable, not 3"),
@@ -53,7 +53,11 @@ def _nothing_made() -> None:
         ("verify", lambda b: b, "verify= asks for 'b', which make does not take"),
         ("approval_description", lambda b: b, "approval_description= asks for 'b', which make does not take"),
         ("approval_ui", lambda b: b, "approval_ui= asks for 'b', which make does not take"),
-        ("approval_redact_keys", ["iban"], "approval_redact_keys= names 'iban', which nothing in make is called"),
+        (
+            "approval_redact_keys",
+            ["iban"],
+            "approval_redact_keys= names 'iban', but no argument or field of make has that name",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_where_the_tool_is_declared(

@@ -244,7 +244,7 @@ def human_in_the_loop(
     duration.option("expires", expires)
     quorum_of(1, roles)
     if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise ConfigError(f"risk= takes a text, not {risk!r}")
+        raise ConfigError(f"risk= takes a string, not {risk!r}")
 
     async def ask_human(question: str) -> str:
         """Ask a person a question and wait for the answer."""

@@ -242,9 +242,9 @@ def _checked(
 ) -> tuple[timedelta, Quorum]:
     """Check the options before anything is asked."""
     if not isinstance(question, str):
-        raise ConfigError(f"ask() takes a question as a text, not {question!r}")
+        raise ConfigError(f"ask() takes a question as a string, not {question!r}")
     if risk is not None and not isinstance(risk, str):
-        raise ConfigError(f"risk= takes a text, not {risk!r}")
+        raise ConfigError(f"risk= takes a string, not {risk!r}")
     config.check_store(store)
     return duration.option("expires", expires), quorum_of(1, roles)
 
@@ -252,7 +252,7 @@ def _checked(
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:
     if choices is None:
         if isinstance(type, str):  # pydantic would take it for a forward reference, and accept anything
-            raise ConfigError(f"type= takes a type, not the text {type!r}; nothing was asked")
+            raise ConfigError(f"type= takes a type, not the string {type!r}; nothing was asked")
         return str if type is None else type
     if type is not None:
         raise TypeError("ask() takes type= or choices=, not both; nothing was asked")
@@ -266,6 +266,6 @@ def _schema(answer_type: Any) -> Schema:
     node = schema.resolved(schema.properties["answer"])
     if node.get("x-sayso-type") == "set" or node.keys() == {"x-sayso-code"}:
         raise ConfigError(
-            f"type= {answer_type!r} cannot be asked for: it has no form in which an answer could be kept and checked"
+            f"type= {answer_type!r} cannot be used: an answer of this type could be neither stored nor checked"
         )
     return schema

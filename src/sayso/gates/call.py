@@ -207,15 +207,17 @@ def _is_taken_back(
     under = None if request.decision is None else request.decision.under
     is_held = verdict is not None and (verdict.always or (under == "budget" and not verdict.budgets))
     if lack is None and under is not None and (gate.always or is_held):
-        lack = "no person has looked at it, and the gate wants one now"
+        lack = "no person has approved it, and the gate now requires one"
     if lack is None and gate.effect is not None and request.edited is None:
         effect = yield from effect_of(gate, canonical.decode(request.call.form, gate.schema.classes))
         if effect != request.effect:
-            lack = f"it was asked for the effect {request.effect!r}, and the gate names {effect!r} now"
+            lack = f"it has the effect {request.effect!r}, and the gate now gives {effect!r}"
     if lack is None:
         return False
     if request.key is not None:
-        raise errors.KeyReusedError(request.run_id, request.key, request_id=request.id, what=f"less asked for: {lack}")
+        raise errors.KeyReusedError(
+            request.run_id, request.key, request_id=request.id, what=f"weaker requirements: {lack}"
+        )
     yield StoreCall(store.withdraw, request.id, requester(), lack)
     return True
 
@@ -247,8 +249,8 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
 
 
 def _moved(effect: str, request: Request) -> str:
-    there_is = f"these arguments have the effect {effect!r}, and {request.effect!r} was asked for"
-    return f"effect: {there_is}; let the program ask for that call"
+    there_is = f"these arguments have the effect {effect!r}, but the request is for {request.effect!r}"
+    return f"effect: {there_is}; let the program ask for that call instead"
 
 
 # -- find or record ----------------------------------------------------------------------------------------------
@@ -533,8 +535,8 @@ def end(
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
     except BaseException as error:  # usually Ctrl-C: if the process goes on, the call would stay `running`
         with suppress(errors.SaysoError):
-            told = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
-            yield StoreCall(store.finish, request.id, start.token, told, None)
+            outcome = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
+            yield StoreCall(store.finish, request.id, start.token, outcome, None)
         raise
     try:
         yield StoreCall(store.finish, request.id, start.token, outcome, saved)
@@ -566,11 +568,9 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
         raise errors.AlteredRequestError(request.id)
     is_drawn = call.masked is None or is_as_shown(gate, call, call.masked)
     if (call.tool, call.name) != (gate.tool, gate.name) or not is_drawn:
-        raise errors.AlteredRequestError(request.id, "what people are shown of the call is not what would run")
+        raise errors.AlteredRequestError(request.id, "what is shown of the call is not what would run")
     if request.missing_votes:
-        raise errors.AlteredRequestError(
-            request.id, f"it shows fewer approvals than the {request.quorum} it was asked of"
-        )
+        raise errors.AlteredRequestError(request.id, f"it has fewer approvals than required ({request.quorum})")
     if wanted is None:
         wanted = Occasion(
             (), {}, request.acts_for, quorum=request.quorum, escalation=request.escalation, retries=gate.retries,

@@ -163,7 +163,7 @@ def started_before(request: Request) -> errors.AlreadyStartedError:
 def not_found_again(what: str, pool: str) -> errors.ConfigError:
     """Return the error for a call that would raise `ConfirmationRequired` where no program could come back to it."""
     return errors.ConfigError(
-        f"{what} would wait for a person in a thread of a pool ({pool}) outside of any run; nothing was asked and "
-        "nothing ran. Such a thread serves one caller after another, so nobody could come back for the decision. Name "
-        'the run around it, inside of the thread: with sayso.run("order-4721"): ...'
+        f"{what} would wait for a person in a thread pool ({pool}) outside of a named run, where no later call could"
+        " find the decision; nothing was asked and nothing ran. Enter a run inside the thread: "
+        'with sayso.run("order-4721"): ...'
     )

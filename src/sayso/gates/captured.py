@@ -68,8 +68,8 @@ class CapturedValues:
         asked = _asked.setdefault(request_id, self)
         if asked is not self and not asked.is_same(self):
             raise ConfigError(
-                f"two functions are gated as {tool!r}, with different objects around them, and the other one asked for"
-                f" {request_id}; give each a name= of its own. The call was not run"
+                f"two functions are gated as {tool!r}, that capture different objects, and the other one asked for"
+                f" {request_id}; give each its own name=. The call was not run"
             )
         if len(_asked) > _MOST:
             _asked.pop(next(iter(_asked.keys())), None)

@@ -366,12 +366,12 @@ def _first_line(function: Callable[..., Any]) -> str | None:
 def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Reject at decoration what would fail at the first call."""
     kinds = {
-        "description": (str | None, "a text"), "risk": (str | None, "a text"), "idempotent": (bool, "True or False"),
-        "notify_arguments": (bool, "True or False"),
+        "description": (str | None, "a string"), "risk": (str | None, "a string"),
+        "idempotent": (bool, "True or False"), "notify_arguments": (bool, "True or False"),
     }  # fmt: skip
-    for name, (kind, said) in kinds.items():
+    for name, (kind, expected) in kinds.items():
         if name in options and not isinstance(options[name], kind):
-            raise ConfigError(f"{name}= takes {said}, not {options[name]!r}")
+            raise ConfigError(f"{name}= takes {expected}, not {options[name]!r}")
     retries = options.get("retries", 0)
     if type(retries) is not int or retries < 0:
         raise ConfigError(f"retries= takes a whole number from 0, not {retries!r}")
@@ -382,8 +382,8 @@ def _check_hooks(options: dict[str, Any], *, may_be_async: bool) -> None:
     for name in ("prompt", "redactor", "verify"):
         hook = options.get(name)
         if hook is not None and not callable(hook) and not (name == "prompt" and isinstance(hook, str)):
-            said = "a text or a callable" if name == "prompt" else "a callable"
-            raise ConfigError(f"{name}= takes {said}, not {hook!r}")
+            expected = "a string or a callable" if name == "prompt" else "a callable"
+            raise ConfigError(f"{name}= takes {expected}, not {hook!r}")
     for name in ("when", "prompt", "verify"):
         if inspect.iscoroutinefunction(options.get(name)) and not may_be_async:
-            raise ConfigError(f"{name}= is async, which needs an async function behind the gate")
+            raise ConfigError(f"{name}= is async, so the gated function must be async too")

@@ -122,7 +122,11 @@ class HeldBase:
         if request is None:
             return (yield from self._once_allowed(function))
         if self._started is not None:
-            raise errors.StartRefusedError(request.id, f"this handle has started {request.id}: say how it ended first")
+            raise errors.StartRefusedError(
+                request.id,
+                f"this handle has started {request.id}; report how that ended first, with finish(), fail() or"
+                " unknown()",
+            )
         own = self._attempt
         if request.state is State.DONE and request.key is None and own is not None and own.raised is None:
             return own
@@ -146,7 +150,7 @@ class HeldBase:
         if self._attempt is not None:
             return self._attempt
         if running is not mine and self in _inside.get():
-            raise errors.SaysoError(f"the call of {self._gate.name} asks for its own result: it would wait for itself")
+            raise errors.SaysoError(f"the call of {self._gate.name} waits for its own result, which would never come")
         if running is not mine:
             return (yield _Awaited(running))
         mine.set_running_or_notify_cancel()  # cancelling a task that waits must not cancel this
@@ -196,7 +200,8 @@ class HeldBase:
             started, request_id = self._started, self._request.id
             if started is None and self._attempt is not None:
                 raise errors.StartRefusedError(
-                    request_id, f"this handle has said before how the call of {request_id} ended; nothing was recorded"
+                    request_id,
+                    f"this handle has already reported how the call of {request_id} ended; nothing was recorded",
                 )
             if started is None:
                 raise errors.StartRefusedError(
@@ -211,7 +216,9 @@ class HeldBase:
         self._must_not_be_denied()
         if self._request is None:
             if self._attempt is None:
-                raise errors.ValueNotKeptError(self._gate.name, "is not there: it was allowed, and has not run here")
+                raise errors.ValueNotKeptError(
+                    self._gate.name, "does not exist yet: the call was allowed and has not run here"
+                )
             return self._attempt.unwrap()
         waiter, span = Waiter(self._run, self._store, stays=True), _span(timeout)
         yield from self._waiting(timeout)
@@ -302,7 +309,7 @@ class _OnceCaller(Waiter):
 def _ended(store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
     after = yield from until_ended(store, request.id, waiter)
     if after.state is State.RUNNING:
-        raise TimeoutError(f"the call of {request.id} still runs; nothing was started here")
+        raise TimeoutError(f"the call of {request.id} is still running; nothing was started here")
     return after
 
 

@@ -157,10 +157,10 @@ def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mappi
     if key is not None and (
         not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or key != key.strip()
     ):
-        raise errors.ConfigError(f"key= takes a text of 1 to 200 characters without spaces around them, not {key!r}")
+        raise errors.ConfigError(f"key= takes a string of 1 to 200 characters without surrounding spaces, not {key!r}")
     for name in ("title", "description"):
         if texts[name] is not None and not isinstance(texts[name], str):
-            raise errors.ConfigError(f"{name}= takes a text, not {texts[name]!r}")
+            raise errors.ConfigError(f"{name}= takes a string, not {texts[name]!r}")
     check_text("effect", texts["effect"], str(tool), tuple(arguments))
 
 
@@ -179,7 +179,7 @@ def _schema(schema: Mapping[str, Any] | str | None) -> Schema:
         try:
             tree = json.loads(schema)
         except ValueError as error:
-            raise errors.ConfigError(f"schema= is no JSON: {error}; nothing was asked") from None
+            raise errors.ConfigError(f"schema= is not JSON: {error}; nothing was asked") from None
     if not isinstance(tree, Mapping):
-        raise errors.ConfigError(f"schema= takes a JSON Schema as a dict or text, not {tree!r}; nothing was asked")
+        raise errors.ConfigError(f"schema= takes a JSON Schema as a dict or string, not {tree!r}; nothing was asked")
     return Schema.of_json(cast("Mapping[str, Any]", tree))

@@ -155,7 +155,7 @@ class _Template(string.Formatter):
         value, first = super().get_field(field_name, args, kwargs)
         if self._is_name and (not isinstance(value, _ONE_VALUE) or value == ""):
             kind = "empty" if value is None or value == "" else f"a {type(value).__name__}"
-            raise ValueError(f"{field_name} is {kind}, of which no name can be made")
+            raise ValueError(f"{field_name} is {kind}, which cannot be part of a name")
         return value, first
 
 
@@ -170,8 +170,8 @@ def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects
         return None
     if not occasion.has_name:
         raise errors.ConfigError(
-            f"the key of {gate.name} counts in a run with a name, and this one has none: with sayso.run('order-4721'):"
-            " ..., or run= where a call is held by hand. Nothing was asked and nothing ran"
+            f"the key of {gate.name} needs a named run, and this run has none: use `with sayso.run('order-4721'):`"
+            " or pass run= to hold(). Nothing was asked and nothing ran"
         )
     if occasion.key is not None:
         return occasion.key
@@ -198,7 +198,7 @@ def text_of(
 def must_show_no_secret(gate: Gate, option: str, text: str, secrets: Collection[str]) -> None:
     """Reject a key or effect that would show a secret: it must be the same in every process, so it is not masked."""
     if redaction.scrub(text, secrets) != text:
-        raise errors.PolicyError(f"{option}= of {gate.name}", "holds a secret argument, and would be shown as it is")
+        raise errors.PolicyError(f"{option}= of {gate.name}", "contains a secret argument, and would be shown unmasked")
 
 
 def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Effects[str]:
@@ -210,7 +210,7 @@ def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, i
     except Exception as error:  # noqa: BLE001  user code: a call without a text is not asked
         refuse(gate, f"{option}=", error, arguments)
     if not isinstance(text, str):
-        raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a text")
+        raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a string")
     return text
 
 
@@ -218,7 +218,7 @@ def _must_be_name(gate: Gate, option: str, text: str) -> str:
     if not 0 < len(text) <= _LONGEST or not text.isprintable() or text != text.strip():
         raise errors.PolicyError(
             f"{option}= of {gate.name}",
-            f"gave no text of 1 to {_LONGEST} characters that can be seen, without spaces around them",
+            f"did not give 1 to {_LONGEST} printable characters without surrounding spaces",
         )
     return text
 

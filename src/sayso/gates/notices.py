@@ -22,7 +22,7 @@ from sayso.view.summary import short, time_left, token
 INDENT = "       "
 _NOW = "just now"
 _LEFT_OF_MANY = [
-    f"{INDENT}those of named runs still wait, and the same calls find them at the next start; others are withdrawn"
+    f"{INDENT}those of named runs stay pending: the same calls find them at the next start. Others are withdrawn"
 ]
 
 
@@ -53,7 +53,7 @@ def announce(store: Store, request: Request) -> None:
         f"sayso  waiting for a person  {call}   {name}   {waits}"
         if asked == _NOW
         else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
-        *(f"{INDENT}warning: {said}" for said in card.cautions(request)),
+        *(f"{INDENT}warning: {warning}" for warning in card.cautions(request)),
         *_where_to_read(store, request),
         INDENT + _where(store, request),
     )
@@ -89,7 +89,7 @@ def rows_at_sigterm(store: Store, request: Request) -> list[str]:
     """Return the rows about a pending request to print when SIGTERM ends the program. Takes no lock."""
     name = short(request.id)
     if _is_in_memory(store) or is_random(request.run_id):
-        return [f"sayso  stopped while {name} waited; nobody comes back for it, a new start asks anew"]
+        return [f"sayso  stopped while {name} waited; no program will fetch its decision, and a new start asks again"]
     first, *others = _still_waits(store, request)
     return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
 
@@ -100,8 +100,8 @@ def rows_when_left(store: Store, request: Request) -> list[str]:
         return _still_waits(store, request)
     what = "call" if request.kind == "call" else "question"
     return [
-        f"sayso  {short(request.id)} is withdrawn: nobody waits for it any more, and its run has no name",
-        f'{INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
+        f"sayso  {short(request.id)} was withdrawn: its run has no name, so no program could fetch the decision later",
+        f'{INDENT}a new start asks again; with sayso.run("a name"): around the {what}, it would find this request',
     ]
 
 
@@ -113,9 +113,9 @@ def _still_waits(store: Store, request: Request) -> list[str]:
         return [waits, INDENT + where]
     if is_random(request.run_id):
         return [
-            f"{waits}, and counts only while this program lives, because its run has no name",
+            f"{waits}, and only this process can use the decision, because its run has no name",
             f"{INDENT}until then {where}",
-            f'{INDENT}a new start asks anew; with sayso.run("a name"): around the {what}, it would find this one',
+            f'{INDENT}a new start asks again; with sayso.run("a name"): around the {what}, it would find this request',
         ]
     run = token(request.run_id)
     return [

@@ -46,7 +46,9 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
     if not callable(function):
         raise TypeError(f"a gate takes a function, not {function!r}; nothing was gated")
     if isinstance(function, type):
-        raise TypeError(f"{function.__name__} is a class, and a gate holds calls; gate a function that builds one")
+        raise TypeError(
+            f"{function.__name__} is a class, and a gate needs a function; gate a function that creates one"
+        )
     if inspect.iscoroutinefunction(type(function).__call__):
         raise TypeError("an object with an async __call__ looks like a plain function; gate its __call__, with name=")
     if name is None:
@@ -55,9 +57,9 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
             raise TypeError(f"{kind}, so two of them look the same; {_way_out(function)}. Nothing was gated")
         return canonical.function_name(function)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"name= takes a text of 1 to {_LONGEST_NAME} characters, not {name!r}")
+        raise ConfigError(f"name= takes a string of 1 to {_LONGEST_NAME} characters, not {name!r}")
     if not name.isprintable() or name != name.strip():
-        raise ConfigError(f"name= takes characters that can be seen, without spaces around them, not {name!r}")
+        raise ConfigError(f"name= takes printable characters without surrounding spaces, not {name!r}")
     return name
 
 
@@ -68,9 +70,9 @@ def has_own_name(function: Callable[..., Any]) -> bool:
 
 def _way_out(function: Callable[..., Any]) -> str:
     if not _is_bound(function):
-        return "gate a plain function, or say name="
+        return "gate a plain function, or give name="
     name = getattr(function, "__name__", "method")
-    return f"say which object it is: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…')"
+    return f"name the object: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…')"
 
 
 def _nameless(function: Callable[..., Any]) -> str | None:
@@ -131,10 +133,10 @@ def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
     if type(quorum) is not int or quorum < 1:
         raise ConfigError(f"quorum= takes a number of people from 1, not {quorum!r}")
     if isinstance(roles, str) or not isinstance(roles, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"roles= takes a collection of texts, such as {{'finance'}}, not {roles!r}")
+        raise ConfigError(f"roles= takes a collection of strings, such as {{'finance'}}, not {roles!r}")
     strange = [role for role in roles if not isinstance(role, str) or not role or role != role.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
     if strange:
-        raise ConfigError(f"roles= takes texts without spaces around them, not {strange[0]!r}")
+        raise ConfigError(f"roles= takes strings without surrounding spaces, not {strange[0]!r}")
     return Quorum(quorum, frozenset(roles))
 
 
@@ -147,7 +149,9 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
     span = None if timeout is None else duration.option("timeout", timeout)
     match wait, on_expiry:
         case "raise", ("reject" | "ask") if span is not None:
-            raise ConfigError("timeout= is how long to stand at the gate, and wait='raise' does not stand there")
+            raise ConfigError(
+                "timeout= is how long a call waits, and with wait='raise' no call waits; leave out one of them"
+            )
         case "raise", ("reject" | "ask"):
             return None
         case "block", ("reject" | "ask"):
@@ -177,11 +181,13 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
             continue
         if parameter.name not in names:
             raise ConfigError(
-                f"{option}= asks for {parameter.name!r}, which {tool} does not take ({_there_are(names)})"
-                f"{_meant(parameter.name, names)}"
+                f"{option}= has a parameter {parameter.name!r}, which is not an argument of {tool}"
+                f" ({_there_are(names)}){_meant(parameter.name, names)}"
             )
         if parameter.kind not in _BY_NAME:
-            raise ConfigError(f"{option}= gets its arguments by name and takes {parameter.name!r} by place alone")
+            raise ConfigError(
+                f"{option}= gets its arguments by name, so {parameter.name!r} must not be positional-only"
+            )
 
 
 def redact_names(redact: Collection[str]) -> tuple[str, ...]:
@@ -190,7 +196,7 @@ def redact_names(redact: Collection[str]) -> tuple[str, ...]:
         raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
     strange = [name for name in redact if not isinstance(name, str) or not name.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
     if strange:
-        raise ConfigError(f"redact= takes names of arguments or fields as texts, not {strange[0]!r}")
+        raise ConfigError(f"redact= takes names of arguments or fields as strings, not {strange[0]!r}")
     return tuple(redact)
 
 
@@ -212,18 +218,18 @@ def check_text(
     if text is None or callable(text):
         return
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError(f"{option}= takes a text, a template or a callable, not {text!r}")
+        raise ConfigError(f"{option}= takes a string, a template or a callable, not {text!r}")
     try:
         fields = template_fields(text)
     except ValueError as error:
-        raise ConfigError(f"{option}= {text!r} is no template: {error}; write {{{{ for a brace") from None
+        raise ConfigError(f"{option}= {text!r} is not a valid template: {error}; write {{{{ for a brace") from None
     for part in fields:
         name = part.partition(".")[0].partition("[")[0]
         if name not in names or "._" in part:
             listed = ", ".join(names) or "nothing"
             raise ConfigError(f"{option}= {text!r} names {part!r}, which {tool} does not take (it takes {listed})")
         if is_secret is not None and any(map(is_secret, part.replace("[", ".").replace("]", "").split("."))):
-            raise ConfigError(f"{option}= {text!r} names {part!r}, which is secret; it would be shown as it is")
+            raise ConfigError(f"{option}= {text!r} names {part!r}, which is secret; it would be shown unmasked")
 
 
 def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
@@ -240,7 +246,8 @@ def check_redact(function: Callable[..., Any], redact: Collection[str], tool: st
     for key in redact:
         if "" not in names and not any(marks(key, name.removeprefix(".")) for name in names):
             raise ConfigError(
-                f"{option} names {key!r}, which nothing in {tool} is called ({_there_are(names)}){_meant(key, names)}"
+                f"{option} names {key!r}, but no argument or field of {tool} has that name"
+                f" ({_there_are(names)}){_meant(key, names)}"
             )
 
 
@@ -359,7 +366,10 @@ class Gate:
             check_text(option, text, tool, signature.names, is_secret=is_secret)
         check_redact(function, self.redact, tool, f"{self.option_name('redact')}=")
         if self.escalation is not None and self.escalation.after >= self.expires:
-            raise ConfigError(f"escalate_after= of {tool} comes when its requests have expired; let them wait longer")
+            raise ConfigError(
+                f"escalate_after= of {tool} is not shorter than expires=, so nobody would be asked; make expires="
+                " longer"
+            )
         derived = {
             "tool": tool,
             "name": self.named or getattr(function, "__name__", type(function).__name__),
@@ -407,7 +417,7 @@ class Gate:
         names = tuple(name for name in verdict.redact if name not in self.redact)
         if verdict.effect is not None and self.effect is not None and verdict.effect != self.effect:
             raise PolicyError(
-                f"{verdict.rule or self.rule} of {self.name}", "names an effect, and the gate has effect="
+                f"{verdict.rule or self.rule} of {self.name}", "names an effect, but the gate has its own effect="
             )
         redaction = self.redaction.also(names)
         for name, node in self.schema.properties.items() if names else ():
@@ -452,7 +462,7 @@ class Gate:
 
     def _misfit(self, problem: str) -> ArgumentError:
         where, _, reason = problem.partition(": ")
-        return ArgumentError(where, f"does not fit {self.name}'s own types ({reason})")
+        return ArgumentError(where, f"does not fit the types of {self.name} ({reason})")
 
     @property
     def schema(self) -> Schema:

@@ -125,7 +125,7 @@ def is_ambiguous(
         handled: The error that the caller was handling when it made the call; earlier errors are not judged.
     """
     try:
-        return bool(_Judge(also, handled).told([error]))
+        return bool(_Judge(also, handled).judge([error]))
     except Exception:  # noqa: BLE001  reading an error may run user code; if that fails, nothing is known
         return True
 
@@ -141,12 +141,12 @@ class _Judge(NamedTuple):
     also: tuple[type[BaseException], ...]
     handled: BaseException | None
 
-    def told(self, errors: Iterable[BaseException]) -> bool | None:
+    def judge(self, errors: Iterable[BaseException]) -> bool | None:
         """Return the judgement of several errors together."""
         met = set[tuple[int, bool]]()
-        return _together([self._told_by(error, met, is_explained=False) for error in errors])
+        return _together([self._judge_one(error, met, is_explained=False) for error in errors])
 
-    def _told_by(self, error: BaseException, met: set[tuple[int, bool]], *, is_explained: bool) -> bool | None:
+    def _judge_one(self, error: BaseException, met: set[tuple[int, bool]], *, is_explained: bool) -> bool | None:
         """Return the judgement of one error; `is_explained`: an error around it says that there was no connection."""
         key, name = (id(error), is_explained), _known_name(error)
         if key in met or name == _NOT_EXECUTED:
@@ -156,7 +156,7 @@ class _Judge(NamedTuple):
             return True
         inside = list(_inside(error, name, self.handled))
         if name in _EITHER:
-            return self.told(inside) is not False
+            return self.judge(inside) is not False
         is_before = name in _NOT_SENT or (name in _SOCKET and _was_connecting(error.__traceback__))
         is_after = name in _SENT or (name in _SOCKET and not is_explained) or _is_open_rpc(name, error)
         if is_after and not is_before:
@@ -164,16 +164,16 @@ class _Judge(NamedTuple):
         # If there was no connection, the members of a group are attempts to connect.
         if isinstance(error, BaseExceptionGroup) and not is_explained:
             members: Sequence[BaseException] = cast("Any", error).exceptions
-            if any(self.told([member]) for member in members):
+            if any(self.judge([member]) for member in members):
                 return True
         # The context of a socket's own error is an earlier attempt, which nothing here explains.
         explains = name.partition(".")[0] not in _STANDARD and (is_explained or name in _OURS or is_before)
-        told = _together([self._told_by(one, met, is_explained=explains) for one in inside])
-        return False if told is None and is_before else told
+        judgement = _together([self._judge_one(one, met, is_explained=explains) for one in inside])
+        return False if judgement is None and is_before else judgement
 
 
-def _together(told: Collection[bool | None]) -> bool | None:
-    return True if True in told else False if False in told else None
+def _together(judgements: Collection[bool | None]) -> bool | None:
+    return True if True in judgements else False if False in judgements else None
 
 
 def _known_name(error: BaseException) -> str:
@@ -230,13 +230,13 @@ def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[Base
         if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise errors.ConfigError(f"{option} takes exception classes, not {one!r}")
         if issubclass(one, NotExecuted):
-            raise errors.ConfigError(f"{option} cannot take {one.__name__}, which says that surely nothing happened")
+            raise errors.ConfigError(f"{option} cannot take {one.__name__}, which means that the call had no effect")
     return tuple(several)
 
 
 def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool) -> None:
     """Note on an error that the outcome of its call is unknown, for readers and for the enclosing run."""
-    hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried by itself"
+    hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried automatically"
     note = (
         f"sayso: the outcome of {request_id} is unknown: the call was started, and this error does not say whether it"
         f" took effect; {hint}. Find out whether it took effect, then run `sayso resolve {request_id} --happened` or"
@@ -276,7 +276,7 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
         return attempt
     # Nobody here learns how that ends, and the call would be recorded as done.
     what, has_begun = left
-    text = f"{gate.name} returned {what}, which was to do the work after the call; gate the async function that does it"
+    text = f"{gate.name} returned {what}, whose work would run after the call; gate the async function that does it"
     return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
 
 
@@ -307,8 +307,8 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
         return Outcome("suspended")
     text = redaction.error_text(attempt.raised, secrets_known(gate, request))
     if isinstance(attempt.raised, ConfirmationRequired):
-        why = "a call or a question inside of it waits for a person"
-        text = f"it stopped where {why}; what it did before is done ({text})"
+        why = "a call or a question inside it waits for a person"
+        text = f"it stopped because {why}; what it did before is done ({text})"
     if len(text) > _ERROR_LIMIT:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
@@ -318,7 +318,7 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
 def warn_of_late_end(request: Request, outcome: Outcome) -> bool:
     """Log that a call ended after its lease was lost and somebody had resolved it; return True."""
     logging.getLogger("sayso").warning(
-        "the call of %s ended here as %s, after it was taken for broken off and somebody had said how it ended; the"
-        " request stays as it is, and its journal says so", request.id, outcome.state,
+        "the call of %s ended here as %s, but its worker was presumed dead and somebody has resolved its outcome; the"
+        " request is unchanged, and its journal records this", request.id, outcome.state,
     )  # fmt: skip
     return True

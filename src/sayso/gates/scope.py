@@ -74,16 +74,16 @@ class Occasion(NamedTuple):
     def lack_of(self, request: Request) -> str | None:
         """Return why an open or approved request has less than is required; None if it has enough."""
         if request.quorum is not self.quorum and not request.quorum.covers(self.quorum):
-            return f"it was asked of {request.quorum}, and the gate wants {self.quorum} now"
+            return f"it requires {request.quorum}, and the gate now requires {self.quorum}"
         if self.quorum.roles and self._is_too_open(request):
-            return f"it is, or will be, open to {request.escalation} too, and the gate does not want that now"
+            return f"its escalation lets {request.escalation} decide, and the gate's does not"
         if request.execution is not None and (lacks := self._no_start_left(request, request.execution)) is not None:
             return lacks
         if not self.acts_for:
             return None
         if request.state is State.PENDING:
             new = [person for person in self.acts_for if person not in request.acts_for]
-            return f"the program acts for {', '.join(map(str, new))} now, who could decide it" if new else None
+            return f"the program now acts for {', '.join(map(str, new))}, who could decide it" if new else None
         deciders = [vote.by for vote in request.votes]
         if request.decision is not None:
             deciders.append(request.decision.by)
@@ -105,7 +105,7 @@ class Occasion(NamedTuple):
         allowed = min(request.retries, self.retries)
         if before <= allowed:
             return None
-        return f"it was started {before} time{'s' if before > 1 else ''}, and the gate allows {allowed + 1} now"
+        return f"it was started {before} time{'s' if before > 1 else ''}, and the gate now allows {allowed + 1}"
 
     def asking_for(
         self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
@@ -492,8 +492,8 @@ def _leave(scope: Scope, token: Token[Scope | None]) -> None:
         if isinstance(sys.exc_info()[1], GeneratorExit):
             return  # a coroutine may be closed in a context without it
         raise ConfigError(
-            f"the run {scope.run_id!r} was left in another context than it was entered in, and what was called in"
-            " between was not in it; as a dependency of FastAPI, or a fixture, write the function that opens it as"
+            f"the run {scope.run_id!r} was left in another context than it was entered in, so the calls in between were"
+            " not in the run; if a FastAPI dependency or a fixture enters it, make that function"
             " `async def`"
         ) from None
 
@@ -511,12 +511,12 @@ def checked_name(name: str) -> str:
         ValueError: The name cannot be stored or displayed.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise TypeError(f"a run's name is a text, not {name!r}")
+        raise TypeError(f"a run's name is a string, not {name!r}")
     if not name or name != name.strip() or len(name) > _LONGEST_NAME:
         raise ValueError(f"a run's name has 1 to {_LONGEST_NAME} characters and no white space around it, not {name!r}")
     is_plain = name.isascii() and name.isprintable()  # usually true, and then no character needs to be looked up
     if not is_plain and any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
-        raise ValueError(f"a run's name must not hold invisible characters, as {name!r} does")
+        raise ValueError(f"a run's name must not contain invisible characters, as {name!r} does")
     return name
 
 

@@ -229,10 +229,10 @@ def _how_to_go_on(request: Request) -> list[str]:
     name, verb = short(request.id), "approve" if request.kind == "call" else "answer"
     if is_random(request.run_id):
         return [
-            f"nothing was run; {name} waits for this program alone, because its run has no name",
+            f"nothing was run; only this process can use the decision on {name}, because its run has no name",
             'with sayso.run("a name"): around it, a new start would find the request and its decision',
         ]
-    return [f"nothing was run; {name} waits. `sayso {verb} {name}`, then make the same call in the same run"]
+    return [f"nothing was run; {name} is pending. Run `sayso {verb} {name}`, then make the same call in the same run"]
 
 
 def _question_of(request: Request) -> str:

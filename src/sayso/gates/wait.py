@@ -227,7 +227,7 @@ class Waiter(Caller):
         withdrawn.
         """
         if self.run.pool is not None:
-            self.end(f'nobody decided within {waited}, and without sayso.run("a name") nobody can come back to it')
+            self.end(f'nobody decided within {waited}, and without sayso.run("a name") no later call can find it')
             return signals.not_awaited(request, self.reason or "", signals.ConfirmationExpired)
         if self.run.owner is not None:
             self.run.open_calls[request.subject.digest] = request.id
@@ -245,7 +245,7 @@ class Waiter(Caller):
         try:
             yield from withdraw(self._store, request.id, why, error)
         except errors.SaysoError as fault:
-            _log.warning("%s could not be withdrawn (%s); it starts nothing any more", request.id, fault)
+            _log.warning("%s could not be withdrawn (%s); no call waits for it any more", request.id, fault)
 
     def _leave_request(self) -> bool:
         """Stop waiting for the request; return whether another call of this process waits for it."""
@@ -290,7 +290,7 @@ class Waiter(Caller):
             telemetry.log("heard", after)
         self.raise_if_ended(after)
         if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
-            self.end("the person at the terminal left it, and nobody can come back to a run without a name")
+            self.end("the person at the terminal detached, and no later call can find it in a run without a name")
             self.raise_if_ended(after)
         if after.state is State.PENDING:
             raise self.come_back_later(after, f"timeout={block.timeout}")
@@ -326,14 +326,14 @@ class Waiter(Caller):
             self._undo.pop()()
 
 
-_told: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was last reported
+_reported: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was last reported
 
 
 def _say_once_what_waits(store: Store, request: Request) -> None:
     """Print what waits when Ctrl-C cancels the tasks of a loop; only the first of these tasks prints it."""
     runner = threads.interrupted_runner()
-    if runner is not None and not (_told and _told[0]() is runner):
-        _told[:] = [weakref.ref(runner)]
+    if runner is not None and not (_reported and _reported[0]() is runner):
+        _reported[:] = [weakref.ref(runner)]
         notices.say_how_many_wait(store, request, len(_waits))
 
 
@@ -356,7 +356,7 @@ def _warn_in_event_loop(request: Request) -> None:
         frame = frame.f_back
     name = request.call.name if request.kind == "call" else "sayso.ask"
     text = (
-        f"{name}() waits for a person, and the event loop of this thread stands still until then; make it `async def`"
+        f"{name}() waits for a person, and blocks the event loop of this thread until then; make it `async def`"
         f" and await it (for a question: sayso.aio.ask), or `await asyncio.to_thread({name}, ...)`, or wait='raise'"
     )
     warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, registry=_warned)
@@ -551,7 +551,7 @@ def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Reques
     """
     if any(running.id == request_id for running in scope.executing.get()):
         raise errors.StartRefusedError(
-            request_id, f"the call of {request_id} runs here, and asks for its own result: it would wait for itself"
+            request_id, f"the call of {request_id} runs here, and waits for its own result, which would never come"
         )
     request: Request = yield StoreCall(store.get, request_id)
     waiter.wait_for(request)

@@ -444,7 +444,7 @@ class _Reader:
         try:
             fields = template_fields(text or "")
         except ValueError as error:
-            self.wrong((*place, key), f"{key} is no template: {error}; write {{{{ for a brace")
+            self.wrong((*place, key), f"{key} is not a valid template: {error}; write {{{{ for a brace")
             return
         hidden = [one for one in fields if "._" in one or not one]
         if hidden:
