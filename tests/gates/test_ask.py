@@ -160,7 +160,7 @@ def test_types_own_validator_has_the_last_word_where_the_program_is(file_store: 
         sayso.Review().answer(pause.confirmation_id, 3, by="ada")
     answer = "import sys, sayso; sayso.Review(sys.argv[1]).answer(sys.argv[2], int(sys.argv[3]), by='ada')"
     running(program(answer, file_store.url, pause.confirmation_id, "3"))
-    with pytest.raises(errors.InvalidAnswerError, match="ask anew"):
+    with pytest.raises(errors.InvalidAnswerError, match="ask again"):
         sayso.ask("How many?", type=even_number, wait="raise")
     again = held(sayso.ask, "How many?", type=even_number, wait="raise")
     running(program(answer, file_store.url, again.confirmation_id, "4"))

@@ -138,7 +138,7 @@ def test_the_settings_file_that_the_environment_names_counts_in_every_folder(
     with pytest.raises(errors.ConfigError, match="is set but empty"):
         config.address_nearby()
     monkeypatch.setenv("SAYSO_CONFIG", str(tmp_path / "gone.toml"))
-    with pytest.raises(errors.ConfigError, match=r"gone.toml, which is not there"):
+    with pytest.raises(errors.ConfigError, match=r"gone.toml, which does not exist"):
         config.address_nearby()
     assert RAN == [41, 42]
 
