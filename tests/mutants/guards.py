@@ -937,7 +937,7 @@ MUTANTS = [
     ),
     Mutant(
         "a grant that has ended starts nothing", "stores/grants.py",
-        'if row is None:\n        return f"the grant {grant_id} is gone"', 'if row is not None:\n        return None\n    if row is None:\n        return f"the grant {grant_id} is gone"',
+        'if row is None:\n        return f"the grant {grant_id} no longer exists"', 'if row is not None:\n        return None\n    if row is None:\n        return f"the grant {grant_id} no longer exists"',
         "stores/test_contract.py::TestMemory::test_a_grant_that_was_revoked_stops_what_has_not_started",
     ),
     Mutant(
@@ -1628,7 +1628,7 @@ MUTANTS = [
     ),
     Mutant(
         "a stop that was taken away still stops", "stores/grants.py",
-        "return None if newest is None else _stop_told(newest)", "return None",
+        "return None if newest is None else _stop_in_entry(newest)", "return None",
         "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
     ),
     Mutant(

@@ -396,7 +396,7 @@ class AlteredRecordContract(GrantContract, BudgetContract):
         assert other.drop("stop", "stop")
         fault = refusal(errors.StoppedError, lambda: self.store.start(request.id, "t"))
         assert fault.by == "ada"
-        assert "taken away by hand" in str(fault)
+        assert "deleted by hand" in str(fault)
         assert [one.run_id for one in audit.verify(self.store).broken] == ["sayso:starts"]
         for page in (2, 3, 1000):  # however many rows are read at once
             with patch.object(grants, "_PAGE", page):

@@ -217,7 +217,7 @@ def test_a_torn_last_line_does_not_count_and_is_cut_off_wherever_it_was_torn(
         caplog.clear()
         store = JsonlStore(path)
         refusal(errors.RequestNotFoundError, lambda store=store: store.get(request.id))
-        assert [record.message.count("line 6 is not whole") for record in caplog.records] == [1]
+        assert [record.message.count("line 6 is incomplete") for record in caplog.records] == [1]
         assert path.read_bytes() == whole + torn[:cut]  # who only reads cuts nothing off
         asked = store.ask(sample_call())
         assert "cut off" in caplog.records[-1].message

@@ -137,7 +137,7 @@ def test_what_may_have_been_committed_and_leaves_no_trace_is_said(url: str, prox
     with closing(PostgresStore(through(proxy, url))) as store:
         store.keep(Record("note", "a", {}))
         proxy.cut("after", "COMMIT\0")
-        with pytest.raises(errors.StoreUnavailableError, match="may be there or not"):
+        with pytest.raises(errors.StoreUnavailableError, match="may or may not be stored"):
             store.keep(Record("note", "b", {}), only_new=True)
         assert store.record("note", "b") is not None
 

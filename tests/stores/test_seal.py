@@ -187,7 +187,7 @@ def test_a_server_with_the_key_says_what_was_written_without_it_and_doctor_mends
         words = refused.out + refused.err
         assert refused.code == 1
         assert "the token record" in words
-        assert "`sayso doctor --seal` seals" in words
+        assert "run `sayso doctor --seal`" in words
     assert sayso(*store, "doctor", "--seal", SAYSO_KEY=KEY).code == 0
     assert "bot" in sayso(*store, "token", "ls", SAYSO_KEY=KEY).out
 

@@ -258,7 +258,7 @@ def test_a_read_only_folder_is_refused(open_folder: Path) -> None:
     told = as_nobody(lambda: try_both(path)).splitlines()
     assert {line.partition(":")[0] for line in told} <= {"StoreReadOnlyError", "StoreUnavailableError"}
     assert len(told) == 2
-    assert f"its folder {open_folder} cannot, where SQLite makes files beside it" in told[0]
+    assert f"SQLite must also be able to write to its folder, {open_folder}" in told[0]
 
 
 @POSIX

@@ -84,4 +84,4 @@ def _leaving_altered(done: str) -> Generator[None]:
     try:
         yield
     except errors.StoreCorruptError as error:
-        logging.getLogger("sayso").warning("not %s: %s", done, error)
+        logging.getLogger("sayso").warning("a request was not %s: %s", done, error)

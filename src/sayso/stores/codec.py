@@ -25,7 +25,7 @@ from sayso.stores.filter import notes_of, search_text
 _MARK = "sealed:1:"
 _ANY = "sealed:"
 _NONCE = 12
-_HOW = "`sayso doctor --seal` seals what was written before the key was set, if nobody else wrote it"
+_HOW = "if it was written before the key was set and nobody altered it, run `sayso doctor --seal`"
 
 
 class Seal:
@@ -72,7 +72,8 @@ class Seal:
             return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], _place(owner, column).encode()).decode()
         except Exception as error:  # the cipher's own error class must not be imported without the extra
             raise errors.StoreSealedError(
-                f"{_owner(owner, column)} does not open with this SAYSO_KEY: another key sealed it, or it was altered"
+                f"{_owner(owner, column)} cannot be decrypted with this SAYSO_KEY: it was sealed with another key, or"
+                " altered"
             ) from error
 
 
@@ -317,7 +318,7 @@ def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
         return errors.AlteredRequestError(request_id, "its row does not match the journal")
     return errors.StoreCorruptError(
         f"the row of request {request_id} does not match the journal: it was altered; nothing was changed and nothing"
-        " ran. `sayso log --verify` names what differs; restore the store from a copy, or ask anew in another run"
+        " ran. `sayso log --verify` names what differs; restore the store from a copy, or ask again in another run"
     )
 
 
@@ -393,7 +394,7 @@ _identity = lru_cache(maxsize=1024)(Identity)  # cached, because a long list nam
 @lru_cache(maxsize=64)
 def _quorum(count: int, *roles: str) -> Quorum:
     if not all(type(role) is str for role in roles):
-        raise TypeError("a role that is no text")
+        raise TypeError("a role that is not a string")
     return Quorum(count, frozenset(roles))
 
 
@@ -429,7 +430,7 @@ def request_of(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         return _read(row, seal, schema)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise errors.StoreCorruptError(
-            f"request {row.id!r} cannot be read ({type(error).__name__}): its row does not match the journal, it was"
+            f"request {row.id!r} cannot be read ({type(error).__name__}): its row does not match the journal, so it was"
             " altered; nothing was changed and nothing ran. `sayso log --verify` names what differs"
         ) from error
 

@@ -29,9 +29,9 @@ def read(row: RecordRow) -> Delegation:
         by, to = (Identity(*map(str, record.body[name])) for name in ("by", "to"))
         found = Delegation(by, to, clock.instant(record.body["since"]), record.due or clock.instant(0))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise errors.StoreCorruptError(f"who is away ({row.key!r}) cannot be read: its row was altered") from error
+        raise errors.StoreCorruptError(f"the delegation of {row.key!r} cannot be read: its row was altered") from error
     if found.by.folded != row.key:
-        raise errors.StoreCorruptError(f"who is away ({row.key!r}) is somebody else in its row: it was altered")
+        raise errors.StoreCorruptError(f"the delegation of {row.key!r} names somebody else: its row was altered")
     return found
 
 
@@ -47,7 +47,7 @@ def delegate(
     if to.is_same(by):
         raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
     if until <= now:
-        raise ValueError(f"{clock.written(until)} is past; nothing was changed")
+        raise ValueError(f"{clock.written(until)} is in the past; nothing was changed")
     drop_ended(tx, now)
     body: dict[str, Any] = {
         "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),

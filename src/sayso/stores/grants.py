@@ -174,7 +174,7 @@ def take(tx: Transaction, request: Request, under: str, now: datetime) -> None:
 def _take_from_grant(tx: Transaction, request: Request, grant_id: str, now: datetime) -> str | None:
     grant, is_first = _standing(tx, grant_id), request.execution is None
     if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):
-        return f"the record of the grant {grant_id} is not as the journal says: it was altered"
+        return f"the record of the grant {grant_id} does not match the journal: it was altered"
     if grant is None:
         return _why_ended(tx, grant_id, now, is_first=is_first)
     if _ended_by_time(tx, grant):
@@ -192,7 +192,7 @@ def _take_from_grant(tx: Transaction, request: Request, grant_id: str, now: date
 def _why_ended(tx: Transaction, grant_id: str, now: datetime, *, is_first: bool) -> str | None:
     row = tx.find_record(ENDED_GRANT, grant_id)
     if row is None:
-        return f"the grant {grant_id} is gone"
+        return f"the grant {grant_id} no longer exists"
     try:
         grant = Grant.from_body(grant_id, record_of(row).body)
     except errors.StoreCorruptError:
@@ -243,7 +243,7 @@ def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) ->
     """Return why a call has no room in a budget; None if it has, or was charged already."""
     amount = budget.amount(request)
     if takings is None:
-        return f"the account of the budget {budget} is not as the journal says, or cannot be read"
+        return f"the account of the budget {budget} does not match the journal, or cannot be read"
     if amount is None:
         return f"the budget {budget} needs a number from 0 in args.{budget.path}"
     if _has_taken(takings, request):
@@ -385,7 +385,7 @@ class GrantVerbs(RecordVerbs):
             last = rows[-1]
             if len(rows) < _PAGE:
                 break
-        return None if last is None else _stop_told(last)
+        return None if last is None else _stop_in_entry(last)
 
     @abstractmethod
     def journal(
@@ -416,8 +416,8 @@ def _granted(
 
 def _altered(grant_id: str) -> errors.StoreCorruptError:
     return errors.StoreCorruptError(
-        f"the record of the grant {grant_id} is not as the journal says: it was altered; nobody agreed to it. Revoke it"
-        f" (`sayso grants revoke {grant_id}`) and grant anew"
+        f"the record of the grant {grant_id} does not match the journal: it was altered; nothing was agreed to."
+        f" Revoke it (`sayso grants revoke {grant_id}`) and make a new one"
     )
 
 
@@ -492,14 +492,14 @@ def _stop_in(tx: Transaction) -> Stop | None:
     if row is not None:
         return _stop_of(record_of(row))
     newest = tx.newest(CHAIN)
-    return None if newest is None else _stop_told(newest)
+    return None if newest is None else _stop_in_entry(newest)
 
 
-def _stop_told(newest: Entry) -> Stop | None:
+def _stop_in_entry(newest: Entry) -> Stop | None:
     """Return the stop that a chain's newest entry records, if it is one."""
     if newest.event != "stopped":
         return None
-    reason = "its record was taken away by hand; `sayso go` ends it, and `sayso log --verify` names what differs"
+    reason = "its record was deleted by hand; `sayso go` ends the stop, and `sayso log --verify` names what differs"
     return Stop(Identity.named(newest.by), instant(newest.at), reason)
 
 

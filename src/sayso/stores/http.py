@@ -108,7 +108,7 @@ class HttpStore(Store):
 
     def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
         if seen is not None:
-            raise _on_the_server("whether a start is due is looked into there")
+            raise _on_the_server("seen= can be given on the server only")
         me = worker.current() if by is None else by
         try:
             started = self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
@@ -216,12 +216,12 @@ class HttpStore(Store):
         limit: int = 1000,
     ) -> Sequence[Entry]:  # fmt: skip
         if run_id is None and request_id is None:
-            raise _on_the_server("the whole journal is read there")
+            raise _on_the_server("read the journal on the server")
         message = messages.Journal.of(run_id=run_id, request_id=request_id, after=after, limit=limit)
         return self._look(message, messages.Entries, request_id or run_id or "").entries
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
-        raise _on_the_server("whether its journal is whole is looked into there, with `sayso log --verify`")
+        raise _on_the_server("run `sayso log --verify` on the server")
 
     def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
         remove = self._bell.add(request_id, wake)
@@ -312,15 +312,15 @@ class HttpStore(Store):
         _people_decide()
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        raise _on_the_server("what it keeps beside its requests stays there")
+        raise _on_the_server("records can be read on the server only")
 
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        raise _on_the_server("what it keeps beside its requests stays there")
+        raise _on_the_server("records can be read on the server only")
 
 
 def _on_the_server(what: str) -> errors.StoreForbiddenError:
     return errors.StoreForbiddenError(
-        f"this store is a sayso server, and a program's token opens its own requests; {what}"
+        f"this store is a sayso server, and a program's token is only for the program's own requests; {what}"
     )
 
 

@@ -59,26 +59,26 @@ def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
         case "run_not_found":
             return errors.RunNotFoundError(about)
         case "rate_limited":
-            return errors.StoreBusyError(f"the sayso server has heard enough of this token for now: {detail}")
+            return errors.StoreBusyError(f"the sayso server limits the rate of this token: {detail}")
         case _:
             kind = _kind(code)
     if kind is not None:
         return _rebuilt(kind, detail, facts)
     if status == _NOT_KNOWN:
         return errors.StoreForbiddenError(
-            "the server does not know SAYSO_TOKEN: revoked, ended or mistyped; nothing runs, make another one with"
-            " `sayso token new` on the server"
+            "the server does not know SAYSO_TOKEN: it was revoked, has expired or is mistyped; nothing ran. Run"
+            " `sayso token new` on the server to make another"
         )
     if status == _NOT_LET_IN:
-        return errors.StoreForbiddenError(f"the sayso server does not let this token do that: {detail}")
+        return errors.StoreForbiddenError(f"the sayso server does not allow this token to do that: {detail}")
     if status >= 500:
-        return errors.StoreUnavailableError(f"the sayso server failed ({detail}); nothing runs that it did not allow")
+        return errors.StoreUnavailableError(f"the sayso server failed ({detail}); no call starts without its answer")
     if not code:
         words = escape(" ".join(content[:_LONGEST_WORDS].decode(errors="replace").split()))
-        said = f"{detail}: {words}" if words and not words.startswith("<") else detail  # "<": a proxy's page
-        hint = "; let SAYSO_STORE be the server's own base_url, on its machine too" if status == _MISDIRECTED else ""
-        return errors.StoreError(f"this address does not answer as a sayso server ({said}); look at SAYSO_STORE{hint}")
-    return errors.StoreError(f"the sayso server did not take what was sent ({code}: {detail})")
+        found = f"{detail}: {words}" if words and not words.startswith("<") else detail  # "<": a proxy's page
+        hint = "; set it to the server's base_url, on the server's machine too" if status == _MISDIRECTED else ""
+        return errors.StoreError(f"this address is not a sayso server ({found}); check SAYSO_STORE{hint}")
+    return errors.StoreError(f"the sayso server rejected the message ({code}: {detail})")
 
 
 @contextmanager
@@ -174,7 +174,7 @@ class Transport:
         self._host, self._path = parts.netloc, parts.path.rstrip("/") + _API
         self._is_tls = _must_be_safe(address)
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise errors.ConfigError("the token is not one that `sayso token new` made; nothing was sent")
+            raise errors.ConfigError("the token was not made by `sayso token new`; nothing was sent")
         self._url = address
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "sayso"}
         self._headers["Content-Type"] = "application/json"
@@ -246,8 +246,8 @@ class Transport:
             except BROKEN as error:
                 if time.monotonic() + wait > began + patience or isinstance(error, ssl.SSLCertVerificationError):
                     raise errors.StoreUnavailableError(
-                        f"the sayso server {self._url} cannot be reached ({error or type(error).__name__}); nothing"
-                        " runs that it did not allow before, try again when it answers"
+                        f"the sayso server {self._url} cannot be reached ({error or type(error).__name__}); no call"
+                        " starts without its answer. Try again when it can be reached"
                     ) from error
                 lost = AnswerLostError(str(error))
                 if isinstance(error, _StaleError):
@@ -273,7 +273,7 @@ class Transport:
 
     def _exchanged(self, path: str, body: bytes, until: float, timeout: float) -> _Answer:
         if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
-            raise TimeoutError("too many verbs of this program are under way")
+            raise TimeoutError("too many operations of this program are in progress")
         try:
             kept = self._taken()
             connection = kept or self.connect(timeout)
@@ -309,7 +309,7 @@ class Transport:
         response = connection.getresponse()
         content = response.read()
         if response.status < 300 and not content.startswith(b"{"):  # e.g. a proxy's page
-            raise HTTPException("this address does not answer as a sayso server")
+            raise HTTPException("this address is not a sayso server")
         return _Answer(response.status, _seconds(response.getheader("retry-after")), content)
 
     def _taken(self) -> HTTPConnection | None:
@@ -338,8 +338,8 @@ def _read(answer: type[_M], content: bytes) -> _M:
         return answer.model_validate_json(content)
     except ValidationError as error:
         raise errors.StoreCorruptError(
-            f"this address does not answer as a sayso server of this version ({error.error_count()} problems in reading"
-            " its answer); nothing runs by it: look at SAYSO_STORE, and whether both sides are of the same version"
+            f"the answer of this address cannot be read ({error.error_count()} problems); nothing ran. Check"
+            " SAYSO_STORE, and that the server and this program have the same version of sayso"
         ) from error
 
 
@@ -361,10 +361,12 @@ def _must_be_safe(address: str) -> bool:
         host = None
     if not host or parts.username or parts.query or parts.fragment or parts.scheme not in {"http", "https"}:
         shown = re.sub("//[^/]*@", "//", address)  # this part may be a token
-        raise errors.ConfigError(f"{shown!r} is no address of a sayso server; give one like https://approvals.example")
+        raise errors.ConfigError(
+            f"{shown!r} is not the address of a sayso server; give one like https://approvals.example"
+        )
     if parts.scheme == "http" and not _is_this_machine(host):
         raise errors.ConfigError(
-            f"{address!r} would send the token and the arguments in the clear; use https:// for other machines,"
+            f"{address!r} would send the token and the arguments unencrypted; use https:// for other machines,"
             " and http://127.0.0.1 for this one"
         )
     return parts.scheme == "https"

@@ -292,7 +292,7 @@ class JsonlStore(Watched, TableStore):
             is_whole = True
         except (LookupError, TypeError, ValueError) as error:
             raise errors.StoreCorruptError(
-                f"{self._path}: line {self._file.number} says what this package never writes"
+                f"{self._path}: line {self._file.number} has content that sayso never writes"
                 f" ({type(error).__name__}); nothing was changed, restore the file or name another one"
             ) from error
         finally:

@@ -66,7 +66,7 @@ class Lines:
         link = _linked(self._link, body)
         if tail != _tail(link):
             raise errors.StoreCorruptError(
-                f"{self._name}: line {self.number + 1} is not as it was written, or lines before it are missing;"
+                f"{self._name}: line {self.number + 1} was altered, or lines before it are missing;"
                 " nothing was changed, restore the file or name another one"
             )
         record: dict[str, Any] = json.loads(line.decode("ascii"))
@@ -270,7 +270,7 @@ class JsonlFile:
         self._remnant = len(rest)
         self._lines.check_remnant(rest)
         if rest and is_first:
-            text = "%s: line %d is not whole, as a crash leaves it, and does not count: no verb had returned for it"
+            text = "%s: line %d is incomplete after a crash and is ignored; its operation had not returned"
             _log.warning(text, self._path, self.number + 1)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ class JsonlFile:
         try:
             fd = self._open()
             if self._remnant:
-                said = "%s: %d bytes that a crash left behind line %d are cut off"
-                _log.warning(said, self._path, self._remnant, self.number)
+                text = "%s: a crash left %d bytes of an incomplete line after line %d; they are removed"
+                _log.warning(text, self._path, self._remnant, self.number)
                 os.ftruncate(fd, self._offset)
                 self._remnant = 0
             if self.number == 0:
@@ -360,7 +360,7 @@ def _opened(path: Path, *, may_make: bool = True) -> tuple[int, bool]:
         fd, is_made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), True
     found, why = os.fstat(fd), None
     if not stat.S_ISREG(found.st_mode):
-        why = "is no ordinary file; nothing was recorded, name another one"
+        why = "is not a regular file; nothing was recorded, name another one"
     elif found.st_nlink > 1:  # each name has its own lock, so users of two names would overwrite each other's lines
         why = f"has {found.st_nlink} names (hard links); nothing was recorded, remove all names but one"
     if why is not None:

@@ -171,7 +171,7 @@ def _snoozed(tx: Transaction, request_id: str, who: Identity, until: datetime | 
         return request
     if request.state is not State.PENDING or not now < until < request.expires_at:
         raise errors.DecisionRefusedError(
-            request_id, f"request {request_id} does not wait until then; nothing was changed"
+            request_id, f"request {request_id} is not pending until then; nothing was changed"
         )  # fmt: skip
     tx.put_record(row_of(Record(kind, request_id, {}, until)))
     return request

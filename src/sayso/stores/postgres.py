@@ -152,8 +152,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             if not self._is_reached:
                 migrate(connection, self._place)
                 self._is_reached = True
-            (told,) = connection.execute(translated(f"SELECT {CLOCK}")).fetchall()[0]
-            self._set_clock(told)
+            (micros,) = connection.execute(translated(f"SELECT {CLOCK}")).fetchall()[0]
+            self._set_clock(micros)
         except BaseException:
             connection.close()
             raise
@@ -217,11 +217,11 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             return clock.now()
         if self._clock is None:
             self._query("SELECT 1", ())
-        told, at = self._clock or (0, 0.0)
-        return clock.instant(told + int((time.monotonic() - at) * 1_000_000))
+        micros, at = self._clock or (0, 0.0)
+        return clock.instant(micros + int((time.monotonic() - at) * 1_000_000))
 
-    def _set_clock(self, told: int) -> None:
-        self._clock = told, time.monotonic()
+    def _set_clock(self, micros: int) -> None:
+        self._clock = micros, time.monotonic()
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         # The requester's clock set when it was asked and when it ends; every other time is the database's.
@@ -429,7 +429,9 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
                 verb.guess_less()
             except faults.DataError as error:
                 raise _fault(error, self._place) from error
-        raise errors.StoreBusyError(f"others changed the same in {self._place} all the time; nothing was recorded")
+        raise errors.StoreBusyError(
+            f"other processes kept changing the same rows in {self._place}; nothing was recorded, try again"
+        )
 
     def _tried(self, verb: _Verb, connection: psycopg.Connection[Any]) -> Any:
         """Run a verb once, in one statement or in a transaction."""
@@ -464,8 +466,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
     def _keep(self, verb: _Verb, tx: PostgresTransaction, result: Any) -> None:
         verb.result, verb.changed = result, tx.changed
         self._memory.committed(tx)
-        if tx.told is not None:
-            self._set_clock(tx.told)
+        if tx.server_time is not None:
+            self._set_clock(tx.server_time)
 
     def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: psycopg.Error) -> None:
         """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
@@ -473,8 +475,8 @@ class PostgresStore(SqlRequestReads, SqlTableReads, Store):
             verb.lost.append((tx, result))
         elif not tx.is_read_only:
             raise errors.StoreUnavailableError(
-                f"{self._place} went away while it was told to commit ({_said(error)}); what was to be written may be"
-                " there or not"
+                f"the connection to {self._place} was lost during a commit ({_first_line(error)}); the change may or"
+                " may not be stored"
             ) from error
 
     def _was_taken(self, verb: _Verb, connection: psycopg.Connection[Any]) -> bool:
@@ -539,28 +541,28 @@ def _parsed(url: str) -> tuple[str, bool]:
     return urlunsplit(parts._replace(query=urlencode(rest))), bool(pooler)
 
 
-def _said(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     return str(error).strip().partition("\n")[0]
 
 
 def _fault(error: psycopg.Error, place: str) -> errors.StoreError:
     """Return the error to raise for one of psycopg's."""
-    said = _said(error)
+    reason = _first_line(error)
     match error:
         case faults.QueryCanceled() | faults.LockNotAvailable():
-            return errors.StoreBusyError(f"{place} did not answer in time ({said}); nothing was recorded, try again")
+            return errors.StoreBusyError(f"{place} did not answer in time ({reason}); nothing was recorded, try again")
         case faults.DiskFull() | faults.OutOfMemory():
             return errors.StoreFullError(
-                f"no room left to write {place} ({said}); nothing was recorded, free some space"
+                f"no room left to write {place} ({reason}); nothing was recorded, free some space"
             )
         case faults.ReadOnlySqlTransaction() | faults.InsufficientPrivilege():
-            return errors.StoreReadOnlyError(f"{place} cannot be written ({said}); nothing was recorded")
+            return errors.StoreReadOnlyError(f"{place} cannot be written ({reason}); nothing was recorded")
         case faults.UndefinedTable() | faults.UndefinedColumn() | faults.DataCorrupted() | faults.IndexCorrupted():
             return errors.StoreCorruptError(
-                f"{place} is not a sayso store or is damaged ({said}); nothing was changed and nothing ran, restore it"
-                " from a copy or name another database"
+                f"{place} is not a sayso store or is damaged ({reason}); nothing was changed and nothing ran, restore"
+                " it from a copy or name another database"
             )
         case psycopg.OperationalError() | psycopg.InterfaceError():
-            return errors.StoreUnavailableError(f"{place} cannot be reached ({said}); nothing was recorded")
+            return errors.StoreUnavailableError(f"{place} cannot be reached ({reason}); nothing was recorded")
         case _:
-            return errors.StoreError(f"{place}: {said}; nothing was recorded")
+            return errors.StoreError(f"{place}: {reason}; nothing was recorded")

@@ -88,7 +88,7 @@ class Feed:
                     connection.execute("LISTEN sayso")
                 self._follow(connection)
             except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters get the error when woken
-                _log.debug("the feed of a store begins anew", exc_info=True)
+                _log.debug("the feed of changes of a store starts over", exc_info=True)
                 self._is_listening = False
                 self._bell.ring_all()
                 self._nudge.clear()

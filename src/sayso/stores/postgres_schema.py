@@ -44,10 +44,10 @@ def _scripts() -> tuple[_Script, ...]:
 
 
 def _works_from(text: str) -> int:
-    said = re.match(r"-- works from (\d+)\n", text)
-    if said is None:
+    header = re.match(r"-- works from (\d+)\n", text)
+    if header is None:
         raise RuntimeError("a migration does not say with which schema it works")
-    return int(said[1])
+    return int(header[1])
 
 
 def newest_schema() -> int:
@@ -84,7 +84,9 @@ def _version(connection: psycopg.Connection[Any], place: str) -> int:
     except (faults.UndefinedTable, faults.InvalidSchemaName):
         return 0
     except psycopg.ProgrammingError as error:
-        raise errors.StoreCorruptError(f"the schema `sayso` of {place} is not ours; nothing was changed") from error
+        raise errors.StoreCorruptError(
+            f"the schema `sayso` of {place} was not made by sayso; nothing was changed"
+        ) from error
     version, works_from = found or (0, 0)
     newest = _scripts()[-1].number
     if works_from > newest:
@@ -102,7 +104,7 @@ def _next(connection: psycopg.Connection[Any], scripts: tuple[_Script, ...], pla
         connection.execute("SET LOCAL lock_timeout = '2s'")
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
-            raise errors.StoreCorruptError(f"{place} keeps texts as {encoding}, and not as UTF8; make another database")
+            raise errors.StoreCorruptError(f"{place} uses the encoding {encoding}, not UTF8; create another database")
         connection.execute(_MAKE)
         version = _version(connection, place)
         script = next((one for one in scripts if one.number > version), None)

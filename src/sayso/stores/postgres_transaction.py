@@ -227,7 +227,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         heads, schemas: For `Memory.committed`.
         has_guessed: Whether something came from memory, or was assumed to be absent.
         has_written: Whether a statement wrote something.
-        told: The database's clock at its last answer, in microseconds.
+        server_time: The database's clock at its last answer, in microseconds.
     """
 
     find_by = f"{SqlTableWrites.find_by} FOR UPDATE"  # nobody changes it before what is written because of it
@@ -254,7 +254,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self.entries: list[Entry] = []
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
-        self.told: int | None = None
+        self.server_time: int | None = None
 
     @property
     def is_read_only(self) -> bool:
@@ -482,7 +482,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         for (found,), place in waiting:
             if found is None:
                 raise Stale
-            known, (n, self.told, *_) = self.written[place], found
+            known, (n, self.server_time, *_) = self.written[place], found
             self.written[place] = settled = known._replace(n=n)
             if self._loaded is known:
                 self._loaded = settled
@@ -524,7 +524,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def _answered(self, found: tuple[Any, ...] | None, entry: Entry, written: KnownRow) -> None:
         if found is None:
             raise Stale
-        n, self.told, *_ = found
+        n, self.server_time, *_ = found
         self._take(entry, written._replace(n=n))
 
     def _take(self, entry: Entry, written: KnownRow) -> None:

@@ -52,17 +52,17 @@ class ProgramStore(RequestStore):
         request = self.get(request_id)
         execution = request.execution
         if request.state is not State.DONE or execution is None:
-            raise errors.ValueNotKeptError(request_id, f"is not there: the request is {request.state}")
+            raise errors.ValueNotKeptError(request_id, f"is not available: the request is {request.state}")
         if execution.kept is None:
             without_key = (
-                "only that of a call with a key is" if request.key is None else "a person said that it happened"
+                "only the result of a call with a key is" if request.key is None else "a person said that it happened"
             )
             raise errors.ValueNotKeptError(request_id, f"was not kept: {execution.not_kept or without_key}")
         text = self._kept_result(request_id)
         if text is None or lifecycle.kept_digest(text) != execution.kept:
             raise errors.StoreCorruptError(
-                f"the result of request {request_id} is not the one that was recorded: it was altered or taken away;"
-                " nothing ran again. Restore the store from a copy"
+                f"the result of request {request_id} is not the one that was recorded: it was altered or deleted;"
+                " the call was not run again. Restore the store from a copy"
             )
         return text
 

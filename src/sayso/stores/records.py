@@ -44,10 +44,10 @@ class Record:
         for name, text in (("kind", self.kind), ("key", self.key)):
             if not text or not _is_writable(text):
                 raise ValueError(
-                    f"the {name} of a record is a text that can be written, not {text!a}; nothing was kept"
+                    f"the {name} of a record must be a valid, non-empty string, not {text!a}; nothing was written"
                 )
         if self.due is not None and self.due.tzinfo is None:
-            raise ValueError(f"record {self.key!r} is due at {self.due}, which has no zone; nothing was kept")
+            raise ValueError(f"record {self.key!r} is due at {self.due}, which has no time zone; nothing was written")
 
 
 def _is_writable(text: str) -> bool:
@@ -197,7 +197,7 @@ class RecordVerbs(ABC):
             ValueError: Both `due_by` and `after` are given.
         """
         if due_by is not None and after:
-            raise ValueError("records are read on after a key or by when they are due, not both")
+            raise ValueError("give due_by= or after=, not both")
         due = None if due_by is None else microseconds(due_by)
         return [record_of(row) for row in self._record_rows(kind, due, after, limit)]
 
@@ -220,7 +220,7 @@ class RecordVerbs(ABC):
             ValueError: Their kinds or keys differ.
         """
         if (before.kind, before.key) != (after.kind, after.key):
-            raise ValueError(f"{after.kind} {after.key!r} is no next version of {before.kind} {before.key!r}")
+            raise ValueError(f"{after.kind} {after.key!r} is not a next version of {before.kind} {before.key!r}")
         return self._transact(_swap, row_of(before), row_of(after), note)
 
     def drop(self, kind: str, key: str) -> bool:

@@ -195,7 +195,7 @@ def _purged_run(tx: Transaction, run_id: str, by: Identity, before: datetime, ch
     if run is None:
         raise errors.RunNotFoundError(run_id)
     if run.state is not RunState.ENDED or run.updated_at >= before:
-        raise errors.PurgeRefusedError(run_id, f"is {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
+        raise errors.PurgeRefusedError(run_id, f"has been {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
     tx.drop_steps(run_id)
     tx.note(run_id, "purged", by, channel, {"what": "steps", "before": clock.written(before)})
 

@@ -123,7 +123,7 @@ class SqlRequestReads(Store):
         if text is None:
             found = self._query(_SCHEMA, (digest,))
             if not found:
-                raise errors.StoreCorruptError(f"{self._place} misses the schema {digest[:12]} of a request")
+                raise errors.StoreCorruptError(f"{self._place}: the schema {digest[:12]} of a request is missing")
             text = self._schemas[digest] = found[0][0]
         return text
 

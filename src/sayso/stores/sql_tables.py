@@ -247,8 +247,8 @@ def _read(row: Sequence[Any]) -> RunRecord:
 
 def _altered(run_id: str, what: str) -> errors.StoreCorruptError:
     return errors.StoreCorruptError(
-        f"run {run_id!r} cannot be read: its {what} does not match the rest of its record, it was altered; nothing ran."
-        " Restore the store from a copy"
+        f"run {run_id!r} cannot be read: its {what} does not match the rest of its record, so it was altered; nothing"
+        " ran. Restore the store from a copy"
     )
 
 

@@ -67,7 +67,7 @@ def fault(error: Exception, path: str) -> errors.StoreError:
 def _why(path: str, error: Exception) -> str:
     folder = Path(path).absolute().parent
     if os.access(path, os.W_OK) and not os.access(folder, os.W_OK | os.X_OK):
-        return f"its folder {folder} cannot, where SQLite makes files beside it"
+        return f"SQLite must also be able to write to its folder, {folder}"
     return str(error)
 
 
@@ -122,12 +122,12 @@ def in_place(connection: Connection | None) -> Connection | None:
     file, log_file = _identities(connection.path, connection.log)
     if file != connection.file:
         close(connection)
-        _log.warning("%s was removed or replaced while this program used it, and is read anew", connection.path)
+        _log.warning("%s was removed or replaced while this program used it, and is opened again", connection.path)
         return None
     if log_file != connection.log_file:
         raise errors.StoreCorruptError(
             f"{connection.log} was removed or replaced while this program used {connection.path}; nothing was recorded,"
-            " end every program that uses the file, and start them anew"
+            " stop all programs that use the file, and start them again"
         )
     connection.folder = None if os.path.islink(connection.path) else seen  # noqa: PTH114  links lead elsewhere
     return connection
@@ -234,7 +234,7 @@ def _open(path: str) -> Connection:
             raise errors.StoreUnavailableError(
                 f"{path} cannot be opened here: this process was forked while a store was open, because a call was"
                 f" being recorded for more than {_PATIENCE:g} seconds or because the fork was not made by Python;"
-                " nothing was recorded, start the process anew, or open stores after the fork only"
+                " nothing was recorded. Restart the process, or open stores only after the fork"
             )
         connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64,

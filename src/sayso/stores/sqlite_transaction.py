@@ -418,7 +418,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             if self._execute(sql, values).rowcount != 1:
                 if self._is_fresh:
                     raise errors.StoreCorruptError(
-                        "the store did not take a change of a row that was read under its lock: somebody altered its"
+                        "the store did not accept a change of a row that was read under its lock: somebody altered its"
                         " file; nothing was recorded and nothing ran. `sayso log --verify` names what differs"
                     )
                 raise Stale

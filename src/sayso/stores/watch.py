@@ -70,7 +70,7 @@ class Bell:
             try:
                 wake()
             except Exception:  # noqa: BLE001  a failing `wake` neither stops the others nor ends the thread
-                _log.exception("somebody who waits for a request could not be woken")
+                _log.exception("a caller that waits for a request could not be woken")
 
     def ring_all(self) -> None:
         """Wake everybody."""

@@ -81,10 +81,10 @@ def _program(pid: int | str) -> str:
     The kernel loads each program at other addresses, and records them. A fork keeps them.
     """
     try:
-        told = Path(f"/proc/{pid}/auxv").read_bytes()
+        vector = Path(f"/proc/{pid}/auxv").read_bytes()
     except OSError:
         return ""
-    return hashlib.sha256(b"sayso/program:" + told).hexdigest()[:12] if told else ""
+    return hashlib.sha256(b"sayso/program:" + vector).hexdigest()[:12] if vector else ""
 
 
 def _is_dead(pid: int) -> bool:
@@ -113,7 +113,7 @@ def _chosen_lease() -> timedelta:
     text = os.environ.get("SAYSO_LEASE")
     span = _DEFAULT_LEASE if not text else duration.option("SAYSO_LEASE", text)
     if not _SHORTEST <= span <= _LONGEST:
-        raise errors.ConfigError(f"SAYSO_LEASE={text} is not from 1 s to 1 d; nothing ran")
+        raise errors.ConfigError(f"SAYSO_LEASE={text} must be from 1 s to 1 d; nothing ran")
     return span
 
 
@@ -286,7 +286,7 @@ class _Keeper:
             lost = set(store.renew([(held.id, secret) for secret, held in due.items()]))
         except Exception as error:  # noqa: BLE001  top of a thread: it retries as long as the lease lasts
             if not self._is_failing:
-                _log.warning("the leases of %d calls could not be renewed, and are tried again: %s", len(due), error)
+                _log.warning("the leases of %d calls could not be renewed, trying again: %s", len(due), error)
             self._is_failing, lost, after = True, set[str](), self._half / 8
         else:
             self._is_failing, after = False, self._half
@@ -294,8 +294,8 @@ class _Keeper:
             if held.id in lost:
                 self.held.pop(secret, None)
                 _log.warning(
-                    "the lease of %s was lost: it is not recorded as running here any more. What runs goes on, nothing"
-                    " starts it again, and how it ends is recorded unless a person has said so by then", held.id,
+                    "the lease of %s was lost: the call is no longer recorded as running here. It keeps running and"
+                    " is not started again; its outcome is recorded unless a person resolves it first", held.id,
                 )  # fmt: skip
             else:
                 held.due = now + after  # in place, because it may have been released meanwhile
