@@ -497,7 +497,7 @@ def test_doctor_says_which_settings_file_counts(tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "service.toml"
     monkeypatch.setenv("SAYSO_CONFIG", str(file))
     gone = sayso("doctor")
-    assert (gone.code, f"SAYSO_CONFIG names {file}, which is not there" in gone.out) == (1, True)
+    assert (gone.code, f"SAYSO_CONFIG names {file}, which does not exist" in gone.out) == (1, True)
     file.write_text('[[rules]]\ntool = "*"\nverdict = "hold"\n')
     file.chmod(0o600)
     found = sayso("doctor", "--json").data["found"]

@@ -447,7 +447,7 @@ def test_a_handle_that_has_started_by_hand_does_not_wait_for_itself() -> None:
     call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k")
     approve(call)
     call.start()
-    with pytest.raises(errors.StartRefusedError, match="say how it ended"):
+    with pytest.raises(errors.StartRefusedError, match="report how that ended first"):
         call.once(lambda _: pytest.fail("ran twice"))
     call.finish("paid")
     assert call.once(lambda _: pytest.fail("ran twice")) == "paid"

@@ -95,7 +95,7 @@ def test_names_that_models_use_themselves_are_plain_fields() -> None:
         ("a -> answer: Optional[int, str]", "with 2 types"),
         ("a -> answer: Literal[1 + 1]", "not known"),
         ("a -> answer: int[str]", "int"),
-        ("a -> answer: " + "list[" * 300 + "int" + "]" * 300, "in each other"),
+        ("a -> answer: " + "list[" * 300 + "int" + "]" * 300, "nested brackets"),
         ("a -> answer: " + "|".join(["a"] * 900), "nested too deeply|not known"),
         ("a -> " + "b" * 20_000, "at most 2,000"),
     ],

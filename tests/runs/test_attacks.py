@@ -242,7 +242,7 @@ def test_a_decision_with_a_misspelt_field_decides_nothing(
     each_store: Store, ran: list[Any], pay: Tool, given: Any
 ) -> None:
     paused = started(pay, amount=77)
-    with pytest.warns(UserWarning, match="was not taken"):
+    with pytest.warns(UserWarning, match="was not recorded"):
         output = pay(resume={ids(paused)[0]: given}).run()
     assert reason(output) == ("cancelled", "approval_required")
     assert ran == []

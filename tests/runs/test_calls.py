@@ -120,7 +120,7 @@ def test_a_run_that_is_thrown_away_before_it_began_warns_at_its_line(
 ) -> None:
     runnable, given = kind
     with pytest.warns(
-        RuntimeWarning, match=f"the run of {runnable.name!r} was never begun.*nothing was called"
+        RuntimeWarning, match=f"the run of {runnable.name!r} was never started.*nothing was called"
     ) as told:
         thrown_away(runnable, given)
     (warning,) = told

@@ -54,11 +54,11 @@ def test_an_address_or_nothing_is_passed_on() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (Custom(), "has no verb `claim_approval`"),
+        (Custom(), "has no method `claim_approval`"),
         (Custom, "is no sayso.stores.base.Store"),
         (object(), "object is no sayso.stores.base.Store"),
         (3, "int is no"),
-        (Unprotected(), "has no verb `start`"),
+        (Unprotected(), "has no method `start`"),
         (MemoryStore, "give a store made from it"),
         (compat.JsonlTracingProvider, "configured(_path="),
         (compat.SqliteTracingProvider, "configured(_path="),

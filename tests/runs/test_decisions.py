@@ -41,7 +41,7 @@ def test_unknown_ids_warn_and_change_nothing(each_store: Store, ran: list[Any], 
 
 def test_other_input_for_a_run_that_goes_on_warns_and_changes_nothing(ran: list[Any], pay: Tool) -> None:
     paused = started(pay, amount=1)
-    with pytest.warns(IgnoredInputWarning, match=r"goes on as pay\(.*1.*9.*is ignored"):
+    with pytest.warns(IgnoredInputWarning, match=r"resumes as pay\(.*1.*9.*is ignored"):
         output = pay(amount=9, parent_id=paused.run_id, resume=yes(paused)).run()
     assert (output.status.code, ran) == ("success", [1])
     assert pay(amount=1, parent_id=paused.run_id).run().output == output.output  # the same input warns of nothing
@@ -257,7 +257,7 @@ async def test_a_no_is_recorded_while_another_worker_has_the_run(
     worker = await busy.begun()
     output = await busy.said({busy.pay: no}, **({"parent_id": busy.run_id} if names_the_run else {}))
     assert reason(output) == ("cancelled", "approval_already_claimed")
-    assert f"the no to {busy.pay} was recorded" in output.status.message
+    assert f"the rejection of {busy.pay} was recorded" in output.status.message
     assert sayso.Review().get(busy.pay).state == state
     busy.go.set()
     await worker
@@ -273,10 +273,13 @@ async def test_a_no_that_comes_too_late_is_told_while_another_worker_has_the_run
     worker = await busy.begun()
     with pytest.warns(IgnoredDecisionWarning, match="was not recorded"):
         output = await busy.said({busy.slow: False})
-    assert f"the no to {busy.slow} was not recorded: request {busy.slow} was already approved" in output.status.message
+    assert (
+        f"the rejection of {busy.slow} was not recorded: request {busy.slow} was already approved"
+        in output.status.message
+    )
     with pytest.warns(IgnoredDecisionWarning, match="was not recorded"):
         output = await busy.said({busy.pay: {"approved": False, "expires_at": 1}})
-    assert f"the no to {busy.pay} was not recorded: it counted until" in output.status.message
+    assert f"the rejection of {busy.pay} was not recorded: it was valid only until" in output.status.message
     busy.go.set()
     assert ids(await worker) == [busy.pay]
 

@@ -85,7 +85,7 @@ def test_a_decision_for_one_input_does_not_run_it_for_another(
 ) -> None:
     make, name = kind
     staging = started(make(), **on(name, "staging"))
-    with pytest.warns(IgnoredDecisionWarning, match=f"{staging.run_id}.*staging.*begins anew.*parent_id"):
+    with pytest.warns(IgnoredDecisionWarning, match=f"{staging.run_id}.*staging.*starts a new run.*parent_id"):
         production = make()(**on(name, "production"), approval_decisions=yes(staging)).run()
     assert (reason(production), ran) == (("cancelled", "approval_required"), [])
     assert "production" in str(production.metadata["pending_approvals"][0]["input"])

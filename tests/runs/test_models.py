@@ -209,7 +209,7 @@ def test_model_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("given", [None, 5, ["openai/gpt-5"], ScriptedModel, dict])
 def test_what_cannot_be_a_model_is_refused_at_once(given: object) -> None:
-    with pytest.raises(ConfigError, match="no model"):
+    with pytest.raises(ConfigError, match="not a model"):
         model_of(given)
 
 

@@ -73,7 +73,7 @@ def test_module_without_a_half_is_told_which_it_lacks() -> None:
         Nothing()()
     with pytest.raises(NotImplementedError, match="Nothing has neither forward nor aforward"):
         asyncio.run(Nothing().aforward())
-    with pytest.raises(NotImplementedError, match="go on by resume_state="):
+    with pytest.raises(NotImplementedError, match="resume with resume_state="):
         Nothing().resume("yes", ConfirmationRequired("?"))
 
 

@@ -38,12 +38,12 @@ def _nothing_made() -> None:
         ("idempotent", "no", "idempotent= takes True or False, not 'no'"),
         ("verify", 3, "verify= takes a callable, not 3"),
         ("risk", 7, "risk= takes a string, not 7"),
-        ("description", 5, "description= takes a text, not 5"),
-        ("approval_prompt", 3, "approval_prompt= takes a text or a callable, not 3"),
-        ("approval_description", 3, "approval_description= takes a text or a callable, not 3"),
+        ("description", 5, "description= takes a string, not 5"),
+        ("approval_prompt", 3, "approval_prompt= takes a string or a callable, not 3"),
+        ("approval_description", 3, "approval_description= takes a string or a callable, not 3"),
         ("approval_redactor", "a", "approval_redactor= takes a callable, not 'a'"),
         ("approval_redact_keys", "a", "approval_redact_keys= takes a collection of names, not 'a'"),
-        ("approval_kind", 3, "approval_kind= takes a text, not 3"),
+        ("approval_kind", 3, "approval_kind= takes a string, not 3"),
         ("approval_ui", 3, "approval_ui= takes a dict, a pydantic model or a callable, not 3"),
         ("default_params", [("a", 1)], "default_params= takes a dict of arguments by name"),
         ("name", "", "name= takes 1 to 64 letters"),
@@ -147,7 +147,7 @@ def test_an_object_that_is_called_async_is_refused_and_its_method_is_taken() -> 
 
 
 def test_a_handler_whose_arguments_python_cannot_tell_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cannot tell the arguments"):
+    with pytest.raises(ConfigError, match="cannot be determined"):
         Tool(dict)
 
 
@@ -227,7 +227,7 @@ def test_a_pause_of_a_question_says_the_question() -> None:
 async def test_a_run_that_was_not_begun_says_how_to_begin_it() -> None:
     tool = Tool(make)
     run = tool(a=1)
-    assert repr(run) == "<Run of 'make', not begun: .run(), await .collect() or async for>"
+    assert repr(run) == "<Run of 'make', not started: .run(), await .collect() or async for>"
     await run.collect()
     assert repr(run) == "<Run of 'make'>"
     assert repr(tool) == "<Tool 'make'>"

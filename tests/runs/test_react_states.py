@@ -279,7 +279,7 @@ def test_what_react_did_not_save_is_refused(context: dict[str, Any], delete: Too
 
 def test_tool_that_is_gone_is_named_and_nothing_is_decided(disk: Disk, delete: Tool) -> None:
     first = paused(agent_of(Script([("delete_file", {"path": "/a"})]), delete))
-    with pytest.raises(errors.ConfigError, match="'delete_file' of this pause is gone"):
+    with pytest.raises(errors.ConfigError, match="'delete_file' of this pause no longer exists"):
         agent_of(Script()).resume("yes", save(first))
     assert state_of(first.confirmation_id) is State.PENDING
 

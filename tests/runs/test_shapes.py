@@ -229,7 +229,7 @@ def test_a_loaded_run_has_the_status_and_output_of_the_run(each_store: Store, ra
     decided = load_run(paused.run_id)
     assert decided.status is not None
     assert (decided.status.reason, decided.pending_approvals()) == ("approval_required", [])
-    assert "approved, and the run has not gone on" in (decided.status.message or "")
+    assert "approved, and the run has not continued" in (decided.status.message or "")
     assert paused.run_id in (decided.status.message or "")
     done = flow(parent_id=paused.run_id).run()
     stored = load_run(paused.run_id)

@@ -361,7 +361,7 @@ def test_a_handler_that_exits_ends_its_own_run_only(store: Store) -> None:
 @pytest.mark.parametrize(
     ("runnables", "options", "said"),
     [
-        ([], {}, "something to go on with"),
+        ([], {}, "at least one runnable"),
         ([gated(name="one"), gated(name="one")], {}, "two runnables are called 'one'"),
         ([gated()], {"concurrency": 0}, "concurrency"),
         ([gated()], {"concurrency": True}, "concurrency"),

@@ -461,7 +461,9 @@ def test_a_folder_cannot_name_the_server_that_decides(place: Path, monkeypatch: 
 
 def test_a_token_that_ended_opens_nothing_and_the_program_is_told(server: Serving, there: Store) -> None:
     here = HttpStore(server.of(there), "sst_" + "0" * 16 + "_" + "0" * 64)
-    with pytest.raises(errors.StoreForbiddenError, match="does not know SAYSO_TOKEN: it was revoked, has expired or is mistyped") as no:
+    with pytest.raises(
+        errors.StoreForbiddenError, match="does not know SAYSO_TOKEN: it was revoked, has expired or is mistyped"
+    ) as no:
         here.ask(sample_call())
     assert "Authorization" not in str(no.value)
     assert "sst_" not in repr(here) + repr(vars(here)["url"])

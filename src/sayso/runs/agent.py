@@ -142,7 +142,7 @@ class Agent(Runnable):
         if type(max_iters) is not int or max_iters < 1:
             raise errors.ConfigError(f"max_iters= takes a whole number from 1, not {max_iters!r}")
         if system_prompt is not None and not isinstance(system_prompt, str) and not callable(system_prompt):
-            raise errors.ConfigError(f"system_prompt= takes a text or a callable, not {system_prompt!r}")
+            raise errors.ConfigError(f"system_prompt= takes a string or a callable, not {system_prompt!r}")
         checked_name(name)
         self.model = model_of(model)
         self.system_prompt, self.max_iters = system_prompt, max_iters

@@ -69,10 +69,12 @@ def _refusal(given: object) -> str:
         return f"{kind.__name__} needs a file; give {kind.__name__}.configured(_path=...)"
     if isinstance(given, type) and issubclass(kind, Store):
         return f"{kind.__name__} is a class; give a store made from it"
-    lacks = "has no verb `start`" if issubclass(kind, Store) else "is no sayso.stores.base.Store"
+    lacks = "has no method `start`" if issubclass(kind, Store) else "is not a sayso.stores.base.Store"
     if not issubclass(kind, Store) and not hasattr(kind, "claim_approval"):
-        lacks += " and has no verb `claim_approval`"
-    return f"{kind.__name__} {lacks}: nothing keeps a call from starting twice (see docs/guides/write-a-store.md)"
+        lacks += " and has no method `claim_approval`"
+    return (
+        f"{kind.__name__} {lacks}: it could not prevent a call from starting twice (see docs/guides/write-a-store.md)"
+    )
 
 
 def claim_approval(parent_id: str, approval_id: str, run_id: str, *, store: object = None) -> bool:

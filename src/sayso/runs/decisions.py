@@ -68,9 +68,9 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
     """
     step = current_context.get()
     if step is None:
-        raise RuntimeError("suspend() asks in a run; call it inside the handler of a Tool")
+        raise RuntimeError("suspend() works only in a run; call it in the handler of a Tool")
     if not step.is_running:  # it would take the number, and so the answer, of a question of the handler
-        raise RuntimeError("suspend() asks inside a handler; a rule, a prompt or a default parameter cannot")
+        raise RuntimeError("suspend() can be called in a handler only, not in a rule, a prompt or a default parameter")
     number, step.suspensions = step.suspensions, step.suspensions + 1
     if number in step.answers:
         return step.answers[number]
@@ -84,9 +84,9 @@ def _must_be_json(payload: object) -> None:
     try:
         json.dumps(payload, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the payload of suspend() holds what JSON has no form for: {error}") from None
+        raise ConfigError(f"the payload of suspend() cannot be written as JSON: {error}") from None
     if not isinstance(payload, dict):
-        raise ConfigError(f"the payload of suspend() is a dict, not {type(payload).__name__}")
+        raise ConfigError(f"the payload of suspend() must be a dict, not {type(payload).__name__}")
 
 
 def ask_user(question: str, options: list[str] | None = None) -> str:
@@ -284,7 +284,7 @@ class Resolution:
         kind = type(self.given).__name__
         if kind != "dict":
             raise TypeError(
-                "a decision about a call is True, False, an ApprovalResolution or a dict with the same fields,"
+                "a decision on a call must be True, False, an ApprovalResolution or a dict with the same fields,"
                 f" not {kind}"
             )
         return ApprovalResolution.model_validate(self.given, strict=True)
@@ -312,7 +312,7 @@ def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
     for values in given:
         if values is not None:
             if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-                raise TypeError(f"decisions are given by id, in a dict, not as {type(values).__name__}")
+                raise TypeError(f"decisions must be a dict by request id, not {type(values).__name__}")
             for request_id, value in values.items():
                 if request_id in found and found[request_id].given != value:
                     raise ValueError(f"{request_id} is decided twice, by approval_decisions= and by resume=")
@@ -439,14 +439,14 @@ class DecisionTaker:
             if isinstance(no, Cancel):
                 self._review.cancel(request.id, no.reason)
             elif no.is_expired():
-                raise ValueError("it counted until its expires_at only")  # noqa: TRY301  reported below, like any other error
+                raise ValueError("it was valid only until its expires_at")  # noqa: TRY301  reported below, like any other error
             else:
                 self._review.reject(request.id, _reason_of(no), by=no.approver_id)
         except (errors.SaysoError, TypeError, ValueError) as error:
-            self.refusals.append(f"the no to {request.id} was not recorded: {error}")
+            self.refusals.append(f"the rejection of {request.id} was not recorded: {error}")
             _warn(self.refusals[-1])
             return
-        self.refusals.append(f"the no to {request.id} was recorded")
+        self.refusals.append(f"the rejection of {request.id} was recorded")
 
     def _ignored(self, request: Request) -> str:
         run_id = request.run_id
@@ -454,7 +454,7 @@ class DecisionTaker:
             return f"{request.id} is a request of another run; its decision is ignored"
         return (
             f"{request.id} is a request of another run, {run_id} {self.others[run_id]}; its decision is ignored,"
-            f" and this call begins anew. To go on with that run, give parent_id={run_id!r}"
+            f" and this call starts a new run. To resume that run, pass parent_id={run_id!r}"
         )
 
     def _take(self, request: Request, history: RunHistory) -> Body | None:
@@ -467,8 +467,8 @@ class DecisionTaker:
                 _warn(str(error))
             return None
         except (errors.DecisionRefusedError, TypeError, ValueError) as error:
-            text = f"it is no decision: {_problems(error)}" if isinstance(error, ValidationError) else str(error)
-            _warn(f"the decision of {request.id} was not taken: {text}")
+            text = f"it is not a decision: {_problems(error)}" if isinstance(error, ValidationError) else str(error)
+            _warn(f"the decision on {request.id} was not recorded: {text}")
             return {"refused": text}
 
     def _decided(self, request: Request, resolution: Resolution, history: RunHistory) -> Body | None:

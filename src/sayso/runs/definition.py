@@ -96,18 +96,18 @@ class _Option(NamedTuple):
 
 
 _OPTIONS: Mapping[str, _Option] = MappingProxyType({
-    "description": _Option(None, "a text", str | None),
+    "description": _Option(None, "a string", str | None),
     "requires_approval": _Option(False, "True, False, a callable or a sayso.policy.Policy", bool | Policy, True),
     "always": _Option(False, "True or False", bool),
-    "approval_prompt": _Option(None, "a text or a callable", str | None, True),
-    "approval_description": _Option(None, "a text or a callable", str | None, True),
+    "approval_prompt": _Option(None, "a string or a callable", str | None, True),
+    "approval_description": _Option(None, "a string or a callable", str | None, True),
     "approval_redact_keys": _Option((), "a collection of names", Collection),
     "approval_redactor": _Option(None, "a callable", type(None), True),
     "approval_ui": _Option(None, "a dict, a pydantic model or a callable", dict | BaseModel | None, True),
-    "approval_kind": _Option(None, "a text", str | None),
+    "approval_kind": _Option(None, "a string", str | None),
     "default_params": _Option(None, "a dict of arguments by name", Mapping | None),
     "expires": _Option("24h"), "approval_expires": _Option("24h"), "quorum": _Option(1), "roles": _Option(()),
-    "risk": _Option(None, "a text", str | None),
+    "risk": _Option(None, "a string", str | None),
     "idempotent": _Option(False, "True or False", bool),
     "verify": _Option(None, "a callable", type(None), True),
     "store": _Option(None), "tracing_provider": _Option(None),
@@ -146,7 +146,7 @@ def check_handler(handler: Callable[..., Any]) -> None:
     try:
         inspect.signature(handler)
     except ValueError:
-        raise ConfigError(f"Python cannot tell the arguments of {handler!r}; wrap it in a function") from None
+        raise ConfigError(f"the parameters of {handler!r} cannot be determined; wrap it in a function") from None
 
 
 def options_of(runnable: type) -> frozenset[str]:
@@ -224,7 +224,7 @@ class Definition:
         """
         taken = sorted(set(RESERVED).intersection(self.signature.names))
         if taken:
-            raise ConfigError(f"{self.name} takes an argument {taken[0]!r}, a word of the run; rename it")
+            raise ConfigError(f"{self.name} has a parameter {taken[0]!r}, a name that is reserved for runs; rename it")
         strange = sorted(set(self.default_params) - set(self.signature.names))
         if self.signature.takes_any:
             return
@@ -351,7 +351,7 @@ class Definition:
             try:
                 found[name] = (yield HookCall(value, {})) if callable(value) else value
             except Exception as error:
-                text = f"the default of {name!r} could not be made: {error}"
+                text = f"the default parameter {name!r} could not be computed: {error}"
                 raise Failed(type(error).__name__, text, error) from error
         return found
 
@@ -431,13 +431,13 @@ def _named(option: str) -> Generator[None]:
 
 def _text(description: Any) -> str:
     if not isinstance(description, str):
-        raise TypeError(f"approval_description gives a text, not {type(description).__name__}")
+        raise TypeError(f"approval_description must return a string, not {type(description).__name__}")
     return description
 
 
 def _card(ui: Any) -> Any:
     if ui is not None and not isinstance(ui, BaseModel | dict):
-        raise TypeError(f"approval_ui gives a dict or a pydantic model, not {type(ui).__name__}")
+        raise TypeError(f"approval_ui must return a dict or a pydantic model, not {type(ui).__name__}")
     return plain(ui)
 
 
@@ -484,7 +484,7 @@ def _verdict(answer: Any) -> Any:
             answer = ApprovalPolicyDecision.model_validate(answer, strict=True)
         except ValidationError as error:
             raise TypeError(
-                f"returned a dict that is no ApprovalPolicyDecision: {error.error_count()} problem(s)"
+                f"returned a dict that is not an ApprovalPolicyDecision: {error.error_count()} problem(s)"
             ) from None
     if not isinstance(answer, ApprovalPolicyDecision):
         return answer

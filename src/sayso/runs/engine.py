@@ -167,7 +167,7 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
         history.put(step.place, body)
         return body
     if gate.holds_all:
-        text = f"the run's record says that {step.path} was done, and no request says so; it is not believed"
+        text = f"the run's record says that {step.path} was done, but no request confirms it; it is not trusted"
         raise Halt("error", None, text, error={"type": "AlteredRequestError", "message": text})
     return known  # its rule allowed it
 

@@ -160,13 +160,13 @@ def _pause_of(request: Request) -> RunStatus:
     is_call, text = request.kind == "call", f"{request.id} is {request.state.value}"
     match request.state:
         case State.UNKNOWN:
-            return RunStatus(code="error", reason="outcome_unknown", message=f"{text}: a person must say how it ended")
+            return RunStatus(code="error", reason="outcome_unknown", message=f"{text}: a person must resolve it")
         case State.RUNNING:
             return RunStatus(code="cancelled", reason="approval_already_claimed", message=text)
         case State.PENDING:
             message = f"{request.id} waits for a person"
         case _:
-            message = f"{text}, and the run has not gone on yet; go on with it by parent_id={request.run_id!r}"
+            message = f"{text}, and the run has not continued yet; resume it with parent_id={request.run_id!r}"
     return RunStatus(code="cancelled", reason="approval_required" if is_call else "input_required", message=message)
 
 

@@ -139,7 +139,9 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
             fields = cast("Mapping[str, Any]", given)
             strange = sorted(set(fields) - {"text", "calls", "usage"})
             if strange:
-                raise ModelError(model, f"replied with {strange}, where `text`, `calls` and `usage` are known")
+                raise ModelError(
+                    model, f"replied with the unknown fields {strange}; the known ones are `text`, `calls` and `usage`"
+                )
             text, calls, usage = fields.get("text") or "", fields.get("calls") or [], fields.get("usage") or {}
         case _:
             if isinstance(given, ModelCall | Mapping) or _pair(given) is not None:
@@ -149,7 +151,7 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
             model, f"replied with {kind_of(cast('object', given))}, where text or a list of calls is needed"
         )
     if not text.isascii() and text.encode(errors="ignore").decode() != text:
-        raise ModelError(model, "replied with half a surrogate pair, which is no text")
+        raise ModelError(model, "replied with a lone surrogate, which is not valid text")
     read: list[ModelCall] = []
     if calls:
         turn = 1 + sum(message.get("role") == "assistant" for message in messages)
@@ -187,11 +189,11 @@ async def reply_to(
     for label, tool, arguments in calls:
         is_right = is_right and isinstance(label, str) and isinstance(tool, str) and isinstance(arguments, dict)
     if not is_right or not set(map(type, reply.usage.values())) <= {int}:
-        raise ModelError(name, "gave a reply whose text, calls or usage are not of the types of `Reply`")
+        raise ModelError(name, "gave a reply whose text, calls or usage do not have the types of `Reply`")
     try:
         json.dumps([reply.provider, calls], allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ModelError(name, f"gave a reply that has no form as JSON: {error}") from error
+        raise ModelError(name, f"gave a reply that cannot be written as JSON: {error}") from error
     return reply
 
 
@@ -211,7 +213,7 @@ def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
     try:
         read: object = strict_json.loads(given) if isinstance(given, str) else strict_json.copy_of(given)
     except ValueError as error:
-        return {}, f"the arguments are no JSON: {error}"
+        return {}, f"the arguments are not JSON: {error}"
     if not isinstance(read, dict):
         return {}, "the arguments must be a JSON object"
     return cast("dict[str, Any]", read), None
@@ -229,12 +231,12 @@ def _call_of(given: object, label: str, model: str) -> ModelCall:
         case _:
             pair = _pair(given)
             if pair is None:
-                raise ModelError(model, f"asked for {given!r}, which is no call: give a name and its arguments")
+                raise ModelError(model, f"asked for {given!r}, which is not a call: give a name and its arguments")
             name, arguments = pair
     try:
         read, found = read_arguments(arguments)
     except TypeError as error:
-        raise ModelError(model, f"called {name} with arguments that JSON has no form for ({error})") from error
+        raise ModelError(model, f"called {name} with arguments that cannot be written as JSON ({error})") from error
     return ModelCall(str(label), name, read, problem or found)
 
 

@@ -34,7 +34,7 @@ class CallableModel:
             async with aclosing(cast("AsyncGenerator[object]", answer)) as pieces:
                 async for piece in pieces:
                     if final is not None:
-                        raise ModelError(self.name, "went on after its reply")
+                        raise ModelError(self.name, "sent more after its reply")
                     if isinstance(piece, str):
                         streamed += piece
                         yield piece
@@ -43,7 +43,7 @@ class CallableModel:
         elif inspect.isawaitable(answer):
             final = await answer
         else:
-            raise ModelError(self.name, f"returned {kind_of(answer)} at once: make it an `async def`")
+            raise ModelError(self.name, f"returned {kind_of(answer)} without being async: make it an `async def`")
         reply = reply_of(streamed if final is None and streamed else final, messages, model=self.name)
         if reply.text and not streamed:
             yield reply.text
@@ -61,12 +61,12 @@ def model_of(given: object) -> Model:
         ConfigError: It is none of these, the name is unknown, or a package is not installed.
     """
     if isinstance(given, type):
-        raise ConfigError(f"the class {given.__name__} is no model; give an instance of it")
+        raise ConfigError(f"the class {given.__name__} is not a model; give an instance of it")
     if isinstance(given, Model):
         return given
     if isinstance(given, str) and find_spec("pydantic_ai") is None:
         raise ConfigError(
-            f"the model {given!r} is reached through pydantic-ai, which is not installed: "
+            f"the model {given!r} needs pydantic-ai, which is not installed: "
             'pip install "sayso[agent]" (an async function as the model needs no package)'
         )
     if isinstance(given, str) or any(kind.__module__.startswith("pydantic_ai.models") for kind in type(given).__mro__):
@@ -75,4 +75,4 @@ def model_of(given: object) -> Model:
         return ProviderModel(cast("Any", given))
     if callable(given):
         return CallableModel(given)
-    raise ConfigError(f"{kind_of(given)} is no model: give a name, a pydantic-ai model, or an async function")
+    raise ConfigError(f"{kind_of(given)} is not a model: give a name, a pydantic-ai model, or an async function")

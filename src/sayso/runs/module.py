@@ -177,7 +177,7 @@ class Signature:
         pair = tuple(cast("list[object]", given)) if isinstance(given, tuple | list) else ()
         models = [one for one in pair if isinstance(one, type) and issubclass(one, BaseModel)]
         if len(pair) != 2 or len(models) != 2:
-            raise ConfigError(f"a signature is text or a pair of pydantic models, not {given!r}")
+            raise ConfigError(f"a signature must be text or a pair of pydantic models, not {given!r}")
         if not all(model.model_fields for model in models):
             raise ConfigError("a signature needs at least one field on each side")
         return cls(Fields.of_model(models[0]), Fields.of_model(models[1]))
@@ -187,7 +187,7 @@ def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse the fields on both sides of the arrow; a `Literal` may also contain `->`."""
     depth = max(accumulate((letter in "([{") - (letter in ")]}") for letter in text), default=0)
     if len(text) > _MOST or depth > _DEEPEST:
-        raise ConfigError(f"a signature has at most {_MOST:,} characters, and {_DEEPEST} brackets in each other")
+        raise ConfigError(f"a signature has at most {_MOST:,} characters, and {_DEEPEST} nested brackets")
     refusal: ConfigError | None = None
     for arrow in (place for place in range(len(text)) if text.startswith("->", place)):
         try:
@@ -200,7 +200,7 @@ def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if both:
             raise ConfigError(f"the signature {text!r} has {both[0]!r} on both sides")
         return takes, gives
-    raise refusal or ConfigError(f"the signature {text!r} has no '->' between what goes in and what comes out")
+    raise refusal or ConfigError(f"the signature {text!r} has no '->' between inputs and outputs")
 
 
 def _fields(side: str, text: str) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _constant(node: ast.expr) -> Any:
 
 def _unknown(node: ast.expr) -> ConfigError:
     return ConfigError(
-        f"the type {ast.unparse(node)!r} is not known in a signature's text; there are {', '.join(_PLAIN_TYPES)},"
+        f"the type {ast.unparse(node)!r} is not known in a signature's text; known are {', '.join(_PLAIN_TYPES)},"
         " containers of them, Optional, Union and Literal. For types of your own, give a pair of pydantic models"
     )
 
@@ -357,14 +357,15 @@ def check_shown(signal: ConfirmationRequired, request: Request) -> None:
     )
     if not is_same:
         raise errors.DecisionRefusedError(
-            request.id, f"the pause does not show what waits as {request.id}; look again, nothing was decided"
+            request.id,
+            f"the pause shows another call than request {request.id}; nothing was decided, look at the request again",
         )
 
 
 def respond(saved: Any, response: Response) -> None:
     """Record a response in the thread or task that makes the same call again, so that it finds the decision."""
     if not isinstance(saved, ConfirmationRequired):
-        raise TypeError(f"cannot go on from {type(saved).__name__}: a pause is a ConfirmationRequired or a ResumeState")
+        raise TypeError(f"cannot resume from {type(saved).__name__}: pass a ConfirmationRequired or a ResumeState")
     request_id = saved.confirmation_id
     store = config.store_with(request_id)
     if store is None:
@@ -503,7 +504,7 @@ class Module:
 
     def _must_have(self, *names: str) -> None:
         if not _overrides(self, *names):
-            more = "; or go on by resume_state=" if "resume" in names else ""
+            more = "; or resume with resume_state=" if "resume" in names else ""
             raise NotImplementedError(f"{type(self).__name__} has neither {' nor '.join(names)}{more}")
 
     def _sync(self, name: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -143,7 +143,7 @@ class ProviderModel:
         try:
             json.dumps(dumped, ensure_ascii=False, allow_nan=False).encode()
         except ValueError as error:
-            raise ModelError(self.name, f"gave a reply that has no form in JSON ({error})") from error
+            raise ModelError(self.name, f"gave a reply that cannot be written as JSON ({error})") from error
         return Reply(text, calls, counters, {_KEY: dumped[0]})
 
     @contextmanager
@@ -198,7 +198,7 @@ def _known(name: str) -> str:
     try:
         infer_provider_class(provider)
     except ValueError:
-        raise ConfigError(f"the model {name!r} names the provider {provider!r}, which nobody knows") from None
+        raise ConfigError(f"the model {name!r} names the unknown provider {provider!r}") from None
     except ImportError as error:
         raise ConfigError(f"the model {name!r} cannot be used: {error}") from error
     return written

@@ -139,7 +139,7 @@ class ReAct(Module):
         signal, response = read_resume_state(saved, user_response)
         if not isinstance(signal, ConfirmationRequired):
             raise errors.ConfigError(
-                f"cannot go on from {type(signal).__name__}: a pause is a ConfirmationRequired, or its to_dict()"
+                f"cannot resume from {type(signal).__name__}: pass a ConfirmationRequired or its to_dict()"
             )
         state = ReActState.from_context(signal.context)
         store, request = await self._request(state, state.waiting[0])
@@ -186,7 +186,7 @@ class ReAct(Module):
     def _answer(self, state: ReActState, call: ModelCall) -> dict[str, Any] | None:
         """Return the typed answer of a `finish` call; problems with it go back to the model."""
         if state.waiting:
-            why = "not taken: calls of the same turn had no result yet. Call `finish` when you have seen the results"
+            why = "not accepted: calls of the same turn had no result yet. Call `finish` when you have seen the results"
             state.add_result(call.id, FINISH, why, is_error=True)
             return None
         try:
@@ -273,7 +273,7 @@ class ReAct(Module):
             withdraw = partial(store.withdraw, is_brief=True)
             await verb(store, withdraw, waiting.request, scope.requester(), "the run has ended")
         except errors.SaysoError as error:
-            _log.warning("%s could not be withdrawn after a no: %s", waiting.request, error)
+            _log.warning("%s could not be withdrawn after a rejection: %s", waiting.request, error)
 
     # -- waiting calls -----------------------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class ReAct(Module):
         """Return the store with the request: the tool's, or that of a function that its handler called."""
         tool = self.tools.get(waiting.tool)
         if tool is None:
-            raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause is gone; nothing was run")
+            raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause no longer exists; nothing was run")
         own = config.default_store() if waiting.tool == ASK else tool.store
         return await verb(own, _having, own, waiting.request)
 
@@ -378,7 +378,7 @@ class ReAct(Module):
             *words,
             f"You are given {', '.join(takes)}; work out {', '.join(gives)}.",
             "Call tools as you need them and read their results before you decide what comes next.",
-            "Some calls wait for a person, who may change them, refuse them or send them back with words; heed these.",
+            "Some calls wait for a person, who may change or reject them, or send them back with feedback; follow it.",
             *([ask] if ask else []),
             f"When you know enough, call `{FINISH}`.",
         ])  # fmt: skip
@@ -407,7 +407,7 @@ def _recorded(request: Request) -> _Observation:
     if done is not None and done.resolved_by is not None:
         return _Observation(words)
     if done is None or done.result is None:
-        return _below(words, "it was run; what it returned is not kept")
+        return _below(words, "it was run; its result was not kept")
     return _below(words, text_of(result_shown(request)))
 
 
@@ -424,7 +424,7 @@ def _tool_of(given: Any) -> Tool:
         description = getattr(given, "desc", None) or getattr(given, "description", None)
         return Tool(handler, name=given.name, description=description)
     if not callable(given):
-        raise errors.ConfigError(f"{given!r} is no tool: give a Tool, a function, or an object with name and func")
+        raise errors.ConfigError(f"{given!r} is not a tool: give a Tool, a function, or an object with name and func")
     return Tool(given)
 
 

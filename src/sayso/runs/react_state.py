@@ -182,9 +182,9 @@ class ReActState:
             state = cls(str(context["run_id"]), dict(context["input_args"]), messages, waiting, occasions)
             is_whole = bool(waiting) and state.turns > 0
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise errors.ConfigError(f"this pause holds no state of ReAct ({type(error).__name__}: {error})") from None
+            raise errors.ConfigError(f"this pause has no state of ReAct ({type(error).__name__}: {error})") from None
         if not is_whole:
-            raise errors.ConfigError("this pause holds a state of ReAct in which nothing waits")
+            raise errors.ConfigError("this pause has a state of ReAct in which no call waits")
         return state
 
 

@@ -56,7 +56,7 @@ def _changes(known: Mapping[str, Any], runnable: Runnable) -> list[str]:
     now, problems = _fingerprints(runnable), list[str]()
     for path, digest in known["code"].items():
         if path not in now:
-            problems.append(f"{path} is gone since the run was begun")
+            problems.append(f"{path} no longer exists")
         elif now[path] != digest:
             problems.append(f"{path} takes other arguments than when the run was begun")
     return problems
@@ -197,7 +197,10 @@ def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> Outpu
         return step.output_event(RunStatus(code="error", reason=_reason(error), message=message), error=fault)
     if refusals:
         refused = "; ".join(refusals)
-        message = f"run {run_id!r} is in other hands; {refused}. Nothing else was done, wait until it pauses or ends"
+        message = (
+            f"run {run_id!r} is being executed by another process; {refused}. Nothing else was done, wait until it"
+            " pauses or ends"
+        )
     reason = "approval_already_claimed"
     status = RunStatus(code="cancelled", reason=reason, message=message)
     return step.output_event(status, ended_output(reason, next(iter(run.resolutions), None)))
@@ -227,11 +230,11 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
     if calls is not None and run.parent_id is None:
         message = (
             f"run {history.run_id!r} is {calls[0]}, and this call is {calls[1]}; nothing was run."
-            " To go on with that run, give its input or none; for a new call, give another run_id="
+            " To resume that run, pass its input or none; for a new call, pass another run_id="
         )
         raise Halt("error", "input_changed", message)
     if calls is not None and not _is_blank(run):
-        text = f"run {history.run_id!r} goes on as {calls[0]}; the input given with parent_id=, {calls[1]}, is ignored"
+        text = f"run {history.run_id!r} resumes as {calls[0]}; the input passed with parent_id=, {calls[1]}, is ignored"
         warnings.warn(text, IgnoredInputWarning, stacklevel=2)
     return canonical.decode(known["given"], runnable.shape.classes)
 
@@ -287,7 +290,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
             withdraw = partial(history.store.withdraw, is_brief=True)
             await verb(history.store, withdraw, request_id, scope.requester(), "the run has ended")
     except errors.SaysoError:
-        _log.exception("what the run %s still asked could not be taken back", history.run_id)
+        _log.exception("the pending requests of the run %s could not be withdrawn", history.run_id)
     if not _has_ended(step):
         live = None if output.output is None else live_value(output.output, step.runnable.function)
         history.put(step.place, step.record(output.status, value=live, error=output.error))
@@ -298,7 +301,7 @@ async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | No
     try:
         await history.leave(state)
     except errors.SaysoError as error:
-        _log.exception("the run %s could not be handed back", history.run_id)
+        _log.exception("the run %s could not be released", history.run_id)
         return error
     return None
 
@@ -308,7 +311,7 @@ def _end_not_saved(output: OutputEvent, error: errors.SaysoError) -> OutputEvent
     ending = output.status.code if output.status.reason is None else output.status.reason
     message = (
         f"the run ended ({ending}), and its end could not be recorded: {error}."
-        f" Resume it by parent_id={output.run_id!r}; what is recorded is not done again"
+        f" Resume it with parent_id={output.run_id!r}; recorded steps are not repeated"
     )
     status = RunStatus(code="error", reason="store_failed", message=message)
     return output.model_copy(
@@ -370,14 +373,14 @@ class Run:
     def __del__(self) -> None:
         if not getattr(self, "is_begun", True):
             text = (
-                f"the run of {self.runnable.name!r} was never begun, so nothing was called and nobody was asked;"
+                f"the run of {self.runnable.name!r} was never started, so nothing was called and nobody was asked;"
                 " use .run(), `await` or `async for`"
             )
             file, line = self._made_at
             warnings.warn_explicit(text, RuntimeWarning, file, line, registry=_warned.setdefault(file, {}))
 
     def __repr__(self) -> str:
-        hint = "" if self._is_called else ", not begun: .run(), await .collect() or async for"
+        hint = "" if self._is_called else ", not started: .run(), await .collect() or async for"
         return f"<Run of {self.runnable.name!r}{hint}>"
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -433,7 +436,7 @@ class Run:
         if repeats and self._output is not None:
             return self._output
         if self._is_called:
-            raise RuntimeError("this run was called already; call the runnable again")
+            raise RuntimeError("this run was already executed; call the runnable again for a new run")
         self._is_called = True
         self._output = await execute(self, None if self._listener is None else self._emit)
         return self._output

@@ -81,7 +81,7 @@ def _form_of(function: Callable[..., Any], value: Any) -> Body:
     except ArgumentError as error:
         reason = error.reason
     except Exception as error:  # noqa: BLE001  raised by a value's own code, which must not invalidate the result
-        reason = f"raised {type(error).__name__} when it was written down"
+        reason = f"raised {type(error).__name__} when it was recorded"
     else:
         return {"form": form.text}
     return {"plain": plain_json(value), "lost": reason}
@@ -278,7 +278,7 @@ class RunHistory:
         """Start nothing new, and end calls inside handlers that wait for a person."""
         self.is_stopping = True
         for scope in list(self.handlers):
-            scope.end("whoever listened to the run has gone")
+            scope.end("the consumer of the run's events has stopped")
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -441,7 +441,7 @@ class RunAttempt:
     def check_going(self) -> None:
         """Raise `Halt` if the consumer of the events is gone, so that nothing new starts."""
         if self.history.is_stopping:
-            raise Halt("cancelled", "stopped", "whoever listened to the run has gone")
+            raise Halt("cancelled", "stopped", "the consumer of the run's events has stopped")
 
 
 class StepContext:
@@ -498,7 +498,7 @@ class StepContext:
         """Raise `AlteredRequestError` if a request was not asked at this place."""
         is_elsewhere = request.place != place and (request.key is None or request.call.tool != self.runnable.gate.tool)
         if request.run_id != self.history.run_id or is_elsewhere:
-            raise AlteredRequestError(request.id, f"it was asked elsewhere than in {self.path}, which waits for it")
+            raise AlteredRequestError(request.id, f"it was asked by another step than {self.path}, which waits for it")
 
     def waits_for(self, request: Request) -> Halt:
         """Emit that the step waits for a person, and return the resulting `Halt`."""

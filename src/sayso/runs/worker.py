@@ -59,7 +59,7 @@ class Limits:
         named = dict(by_tool or {})
         for most in (*named.values(), *(() if all_calls is None else (all_calls,))):
             if type(most) is not int or most < 1:
-                raise errors.ConfigError(f"a limit is a whole number from 1, not {most!r}")
+                raise errors.ConfigError(f"a limit must be a whole number of at least 1, not {most!r}")
         self.all_calls, self.by_tool = all_calls, named
         self.going = Counter[str]()
         self._all = None if all_calls is None else asyncio.Semaphore(all_calls)
@@ -187,7 +187,7 @@ class _StoreView:
             found, _ = self.store.runs(RunFilter(frozenset({RunState.PAUSED, RunState.BROKEN})), limit=1000)
             for name in sorted({run.name for run in found} - set(self.runnables) - self._named):
                 self._named.add(name)
-                _log.warning("runs of %r wait in this store; this worker was not given it and leaves them alone", name)
+                _log.warning("runs of %r wait in this store; this worker does not have it and leaves them alone", name)
         return self.store.ready_runs(list(self.runnables), limit)
 
     def mark(self, run_id: str) -> tuple[object, ...] | None:
@@ -214,9 +214,11 @@ def _store_views(runnables: Iterable[Runnable]) -> list[_StoreView]:
         store = runnable.store
         view = found.setdefault(id(store), _StoreView(store))
         if view.runnables.setdefault(runnable.name, runnable) is not runnable:
-            raise errors.ConfigError(f"two runnables are called {runnable.name!r}; a worker tells them apart by name")
+            raise errors.ConfigError(
+                f"two runnables are called {runnable.name!r}; a worker needs a different name for each"
+            )
     if not found:
-        raise errors.ConfigError("a worker needs something to go on with: a Tool, Agent or Workflow")
+        raise errors.ConfigError("a worker needs at least one runnable: a Tool, Agent or Workflow")
     return list(found.values())
 
 
@@ -279,14 +281,14 @@ class Worker:
         grace: timedelta | str = "800ms", on_report: Callable[[Report], None] = lambda _: None,
     ) -> None:  # fmt: skip
         if type(concurrency) is not int or concurrency < 1:
-            raise errors.ConfigError(f"concurrency is a whole number from 1, not {concurrency!r}")
+            raise errors.ConfigError(f"concurrency= takes a whole number of at least 1, not {concurrency!r}")
         self.is_cut_short = False
         runnables = list(runnables)
         self._views, self._limits = _store_views(runnables), limits or Limits()
         tools = _tools_of(runnables)
         for name in sorted(self._limits.by_tool.keys() - tools):
             has = ", ".join(sorted(tools)) or "none"
-            raise errors.ConfigError(f"a limit is for the tool {name!r}, and no runnable has it; their tools: {has}")
+            raise errors.ConfigError(f"limits= names the tool {name!r}, which no runnable has; their tools: {has}")
         self._concurrency, self._grace, self._on_report = concurrency, duration.parse(grace).total_seconds(), on_report
         self._known: dict[_Key, _KnownRun] = {}
         self._going: dict[_Key, asyncio.Task[None]] = {}
@@ -421,7 +423,7 @@ class Worker:
                 raise
             self._faults, self._has_changed = self._faults + 1, True
             self._next_look = time.monotonic() + _pause_after(self._faults)
-            _log.warning("the store cannot be looked at, and is tried again in %.1f s: %s", self._pause, error)
+            _log.warning("the store cannot be read, trying again in %.1f s: %s", self._pause, error)
             return
         self._faults, self._looked_at = 0, time.monotonic()
         self._aside = (self._aside & listed) | (listed - set(self._backlog) - set(self._going))

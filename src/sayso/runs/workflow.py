@@ -149,13 +149,13 @@ class Workflow(Runnable):
         if key in self._steps:
             raise errors.ConfigError(f"{self.name} has a step {key!r} already; give this one another name=")
         if any(part is self for part in _within(runnable)):
-            raise errors.ConfigError(f"step {key!r} is, or holds, {self.name} itself, which would never end")
+            raise errors.ConfigError(f"step {key!r} is or contains {self.name} itself, which would never end")
         named = [depends_on] if isinstance(depends_on, str) else depends_on
         if not isinstance(named, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise errors.ConfigError(f"depends_on= takes the names of steps, not {depends_on!r}")
         unknown = sorted(set(named) - set(self._steps))
         if unknown:
-            raise errors.ConfigError(f"step {key!r} depends on {unknown[0]!r}, which is no step added before it")
+            raise errors.ConfigError(f"step {key!r} depends on {unknown[0]!r}, which is not a step added before it")
         strange = [] if runnable.signature.takes_any else sorted(set(given) - set(runnable.signature.names))
         if strange:
             raise errors.ConfigError(f"step {key!r} is given {strange[0]!r}, which it does not take")
