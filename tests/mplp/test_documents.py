@@ -303,7 +303,7 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         ("[]", "/: is a list, not an object"),
         ("null", "/: is null, not an object"),
         ('{"a": 1, "a": 2}', "/: is not JSON: an object has a duplicate key"),
-        ('{"a": NaN}', "/: is not JSON: NaN is no number"),
+        ('{"a": NaN}', "/: is not JSON: NaN is not a number"),
         ('{"a": %s}' % ("9" * 5000), "/: is not JSON: a number has too many digits"),
         ('{"a": "\\ud800"}', "/: is not JSON: a string has a lone surrogate"),
         ('{"\\ud800": 1}', "/: is not JSON: a string has a lone surrogate"),

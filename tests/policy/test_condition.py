@@ -87,9 +87,9 @@ def test_without_a_schema_the_arguments_are_a_map_of_anything() -> None:
     ("args.amount <= '50'", 13, "found no matching overload for '_<=_' applied to '(double, string)'"),
     ("true && args.amont < 3", 9, "refund has no argument 'amont'; did you mean args.amount?"),
     ("true || has(args.foo)", 9, "refund has no argument 'foo' (there are order"),
-    ("amount < 3", 1, "there is no 'amount'; a condition knows args, tool, run, agent and now"),
+    ("amount < 3", 1, "unknown name 'amount'; a condition can use args, tool, run, agent and now"),
     ("args.amount * 2 < 3", 13, "write 2.0 for 2"),
-    ("args.amount", 1, "gives double, and a condition is true or false"),
+    ("args.amount", 1, "gives double, but a condition must be true or false"),
     ("args.order == 3", 12, "found no matching overload"),
     ("args.amount <", 14, "mismatched input"),
 ])  # fmt: skip
@@ -100,11 +100,11 @@ def test_a_condition_that_does_not_fit_is_refused_with_its_column(text: str, col
 
 
 @pytest.mark.parametrize(("text", "arguments", "message"), [
-    ("args.note == 'x'", {}, "'note' was not given; ask has(args.note) first"),
-    ("args.amount <= 50", {"amount": "40"}, "args.amount is no number"),
-    ("args.amount <= 50", {"amount": True}, "args.amount is no number"),
-    ("args.amount <= 50", {"amount": None}, "args.amount is null; ask has(args.amount) first"),
-    ("args.due < now", {"due": datetime(2026, 1, 1)}, "args.due is a time without a zone"),  # noqa: DTZ001
+    ("args.note == 'x'", {}, "'note' was not given; test has(args.note) first"),
+    ("args.amount <= 50", {"amount": "40"}, "args.amount is not a number"),
+    ("args.amount <= 50", {"amount": True}, "args.amount is not a number"),
+    ("args.amount <= 50", {"amount": None}, "args.amount is null; test has(args.amount) first"),
+    ("args.due < now", {"due": datetime(2026, 1, 1)}, "args.due is a time without a time zone"),  # noqa: DTZ001
     ("args.price <= 50", {"price": Decimal("50.00000000000000001")}, "more than 15 digits"),
     ("args.count < 3", {"count": 1 << 70}, "does not fit into 64 bits"),
     ("args.count / 0 == 1", {"count": 1}, "divide by zero"),

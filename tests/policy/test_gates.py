@@ -130,7 +130,7 @@ def test_the_settings_file_that_the_environment_names_counts_in_every_folder(
     with caplog.at_level("INFO", "sayso"), sayso.run("order-1"):
         assert [gated()("A-1", amount, "DE02") for amount in (41, 42)] == ["41 to DE02", "42 to DE02"]
     assert [one.getMessage() for one in caplog.records if "lets" in one.getMessage()] == [
-        f"{pinned} lets calls through that no person sees, such as this one of refund"
+        f"{pinned} allows calls that no person sees, for example this one of refund"
     ]
     monkeypatch.setenv("SAYSO_CONFIG", " ")
     with pytest.raises(errors.ConfigError, match="is set but empty"):
@@ -318,9 +318,9 @@ def test_without_the_cel_library_a_rule_with_a_condition_lets_nothing_through(mo
 def test_a_verdict_that_would_not_count_is_refused() -> None:
     from sayso.policy import Verdict
 
-    with pytest.raises(ValueError, match="a verdict's effect does not count for allow"):
+    with pytest.raises(ValueError, match="a verdict's effect cannot be used for allow"):
         Verdict("allow", effect="x")
-    with pytest.raises(ValueError, match="a verdict's log does not count for hold"):
+    with pytest.raises(ValueError, match="a verdict's log cannot be used for hold"):
         Verdict("hold", log=True)
 
 

@@ -96,23 +96,23 @@ def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) ->
     ("[[rule]]\ntool = 'x'", 1, 1, "unknown key 'rule'; a policy file has [[rules]] and nothing else"),
     ("[[rules]]\nverdict = 'hold'", 1, 1, "a rule needs tool, a pattern such as 'refund' or 'github_*', or a list of"),
     (rule(tool="[]"), 2, 1, "tool is an empty list, so the rule is for no tool"),
-    (rule(tool="'re fund'"), 2, 1, "'re fund' is no pattern: a name, in which * stands for any text"),
+    (rule(tool="'re fund'"), 2, 1, "'re fund' is not a pattern, which is a name in which * stands for any text"),
     (rule(verdict="ask"), 3, 1, "verdict takes 'allow', 'hold' or 'deny', not 'ask'"),
-    (rule(verdict="deny"), 1, 1, "a rule that denies needs a reason, which the program is told"),
-    (rule("quorum = 2", verdict="allow"), 4, 1, "quorum is what a hold needs, and this rule says allow"),
+    (rule(verdict="deny"), 1, 1, "a rule that denies needs a reason, which the program receives"),
+    (rule("quorum = 2", verdict="allow"), 4, 1, "quorum is for a rule that holds, and this rule says allow"),
     (rule("approve_from_notification = true\nrisk = 'low'\nname = 'r'\nbudget = 'count() <= 1 per 1h'",
-          verdict="allow"), 4, 1, "approve_from_notification is what a hold needs, and this rule says allow"),
-    (rule("effect = 'x'", verdict="allow"), 4, 1, "effect is what a hold needs, and this rule says allow"),
-    (rule("log = true"), 4, 1, "log notes what is allowed, and this rule says hold, which is always noted"),
+          verdict="allow"), 4, 1, "approve_from_notification is for a rule that holds, and this rule says allow"),
+    (rule("effect = 'x'", verdict="allow"), 4, 1, "effect is for a rule that holds, and this rule says allow"),
+    (rule("log = true"), 4, 1, "log is for a rule that allows, and this rule says hold, which is always recorded"),
     (rule("quorum = 0"), 4, 1, "quorum takes a number of people from 1, not 0"),
     (rule("quorum = true"), 4, 1, "quorum takes a number of people from 1, not True"),
-    (rule("roles = 'finance'"), 4, 1, "roles takes a list of texts, not 'finance'"),
+    (rule("roles = 'finance'"), 4, 1, "roles takes a list of strings, not 'finance'"),
     (rule("expires = 'soon'"), 4, 1, "expires: "),
     (rule("escalate_after = '1h'"), 4, 1, "escalate_after= takes a time and escalate_to= a collection"),
     (rule("summary = '{amount'"), 4, 1, "summary is not a valid template: "),
-    (rule("effect = 'x{a.__class__}'"), 4, 1, "effect names 'a.__class__', which is no argument"),
-    (rule("channels = ['Ops!']"), 4, 1, "'Ops!' is no channel's name; [channels.ops] is called 'ops'"),
-    (rule("when = 3"), 4, 1, "when takes a condition in CEL, as a text, not 3"),
+    (rule("effect = 'x{a.__class__}'"), 4, 1, "effect names 'a.__class__', which is not an argument"),
+    (rule("channels = ['Ops!']"), 4, 1, "'Ops!' is not the name of a channel; the name of [channels.ops] is 'ops'"),
+    (rule("when = 3"), 4, 1, "when takes a condition in CEL, as a string, not 3"),
     (rule("when = 'args.amount <'"), 4, 22, "mismatched input '<EOF>'"),
     (rule('when = """\\\n  true &&\n  args.x ^ 3"""'), 6, 10, "token recognition error at: '^'"),
     (rule("[[rules.examples]]\nexpect = 'yes'"), 5, 1, "expect takes 'allow', 'hold' or 'deny'"),
@@ -126,17 +126,17 @@ def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) ->
     ("[rules]\ntool = 'x'\n[[rules]]\n", 3, 8, "Cannot overwrite a value"),
     (rule("[[rules.examples]]\nexpect = 'hold'\n[[rules.examples.more]]\nx = 1"), 6, 1, "unknown key 'more'"),
     (rule("'näme' = 'größe'"), 4, 1, "unknown key 'näme'; did you mean 'name'?"),
-    (rule('name = "a\\u202eb"'), 4, 1, "a name has 1 to 80 characters that can be seen"),
+    (rule('name = "a\\u202eb"'), 4, 1, "a name has 1 to 80 printable characters"),
     (rule("\"when\" = 'args.x ^'"), 4, 18, "token recognition error"),
     (rule('when = "args.\\u0061 ^ "'), 4, 21, "token recognition error"),
     (rule('when = "\'😀\' == foo"'), 4, 16, "there is no 'foo'"),
     (rule("reason = '# [[rules]]'\nquorun = 1"), 5, 1, "unknown key 'quorun'"),
     (rule('prompt = """\n[[rules]]\nquorum = \'x\'\n"""\nquorun = 1'), 8, 1, "unknown key 'quorun'"),
     (rule('roles = [\n"a", # c ]\n"b"\n]\nquorun = 1'), 8, 1, "unknown key 'quorun'"),
-    (rule("expires = 2020-01-01"), 4, 1, "expires takes a span of time such as '24h', not"),
+    (rule("expires = 2020-01-01"), 4, 1, "expires takes a duration such as '24h', not"),
     (rule('when = """\r\ntrue &&\r\n  foo"""').replace("\n", "\r\n").replace("\r\r", "\r"), 6, 3, "there is no 'foo'"),
     (rule("when = '  '"), 4, 11, "mismatched input '<EOF>'"),
-    (rule("when = '1'"), 4, 9, "gives int, and a condition is true or false"),
+    (rule("when = '1'"), 4, 9, "gives int, but a condition must be true or false"),
     (f"x = {'[' * 3000}", 1, 1, "the file is nested too deeply to be read"),
 ])  # fmt: skip
 def test_a_mistake_is_told_with_line_and_column(text: str, line: int, column: int, message: str) -> None:
@@ -267,7 +267,7 @@ def test_the_settings_in_effect_have_the_rules_or_name_their_file(
     write(tmp_path / "app" / "rules" / "refunds.toml", rule("reason = 'no'", verdict="deny"))
     assert policy.verdict("refund", {}).kind == "deny"
     write(settings, "[policy]\nfile = 'rules/refunds.toml'\n" + rule())
-    with pytest.raises(errors.PolicyError, match="2:1: the rules are either here"):
+    with pytest.raises(errors.PolicyError, match="2:1: write the rules either here"):
         policy.verdict("refund", {})
     write(settings, "[policy]\nfiles = 'x'\n")
     with pytest.raises(errors.PolicyError, match="2:1: unknown key 'files'"):
@@ -306,7 +306,7 @@ def test_a_rule_allows_within_its_budget_which_its_tools_share(tmp_path: Path) -
         ("name = 'r'\nbudget = 'sum(amount) < 3'\n", "allow", "is not a budget"),
         ("budget = 'count() <= 3 per 1h'\n", "allow", "needs a name"),
         ("name = 'r'\nbudget = 'count() <= 3 per 1h'\n", "hold", "this rule says hold"),
-        ("name = 'r'\nbudget = 3\n", "allow", "takes a list of texts"),
+        ("name = 'r'\nbudget = 3\n", "allow", "takes a list of strings"),
     ],
 )
 def test_a_budget_that_cannot_count_is_an_error(more: str, verdict: str, message: str) -> None:

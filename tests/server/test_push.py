@@ -425,8 +425,8 @@ def test_a_rule_that_could_not_count_is_refused() -> None:
         'risk = "high"', "", 'risk = "low"\nquorum = 2', 'risk = "low"\nroles = ["cfo"]',
         'risk = "low"\nescalate_after = "1h"\nescalate_to = ["cfo"]\nquorum = 2',
     ):  # fmt: skip
-        with pytest.raises(errors.PolicyError, match="approve_from_notification is for a hold") as caught:
+        with pytest.raises(errors.PolicyError, match="approve_from_notification= needs a hold") as caught:
             Policy.of_text(f'[[rules]]\ntool = "a"\nverdict = "hold"\napprove_from_notification = true\n{wrong}\n')
         assert ":4:1:" in str(caught.value)
-    with pytest.raises(errors.PolicyError, match="is what a hold needs"):
+    with pytest.raises(errors.PolicyError, match="is for a rule that holds"):
         Policy.of_text('[[rules]]\ntool = "a"\nverdict = "allow"\napprove_from_notification = true\n')

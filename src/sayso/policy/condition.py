@@ -105,7 +105,7 @@ _DIGITS = 15
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise _Refused("is no text")
+        raise _Refused("is not a string")
     return value
 
 
@@ -119,7 +119,7 @@ def _whole(value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int:
-        raise _Refused("is no whole number")
+        raise _Refused("is not a whole number")
     if not -_INT64 <= value < _INT64:
         raise _Refused("does not fit into 64 bits")
     return value
@@ -131,7 +131,7 @@ def _number(value: Any) -> float:
             raise _Refused("is too large to be compared exactly")
         return float(value)
     if type(value) is not float:
-        raise _Refused("is no number")
+        raise _Refused("is not a number")
     return value
 
 
@@ -141,7 +141,7 @@ def _decimal(value: Any) -> float:
     try:
         exact = Decimal(value)
     except InvalidOperation:
-        raise _Refused("is no decimal") from None
+        raise _Refused("is not a decimal number") from None
     if not exact.is_finite() or len(exact.normalize().as_tuple().digits) > _DIGITS or abs(exact.adjusted()) > 300:
         raise _Refused(f"has more than {_DIGITS} digits and cannot be compared exactly")
     return float(exact)
@@ -151,9 +151,9 @@ def _instant(value: Any) -> datetime:
     try:
         found = datetime.fromisoformat(_text(value))
     except ValueError:
-        raise _Refused("is no date with a time") from None
+        raise _Refused("is not a date with a time") from None
     if found.tzinfo is None:
-        raise _Refused("is a time without a zone")
+        raise _Refused("is a time without a time zone")
     return found.astimezone(UTC)
 
 
@@ -161,7 +161,7 @@ def _day(value: Any) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(_text(value)), time(), UTC)
     except ValueError:
-        raise _Refused("is no date") from None
+        raise _Refused("is not a date") from None
 
 
 def _span(value: Any) -> Any:
@@ -172,7 +172,7 @@ def _span(value: Any) -> Any:
     try:
         return TypeAdapter(timedelta).validate_python(_text(value))
     except ValidationError:
-        raise _Refused("is no span of time") from None
+        raise _Refused("is not a duration") from None
 
 
 def _anything(value: Any) -> Any:
@@ -187,7 +187,7 @@ def _anything(value: Any) -> Any:
 
 def _fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Refused("is no object")
+        raise _Refused("is not an object")
     return _anything(value)
 
 
@@ -277,7 +277,7 @@ def _item_kind(schema: Schema, items: Any, depth: int) -> _Kind:
 def _list_of(item: _Kind) -> _Kind:
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise _Refused("is no list")
+            raise _Refused("is not a list")
         return [item.convert(one) for one in cast("list[Any]", value)]
 
     return _Kind(f"list<{item.cel}>", "dyn", convert)
@@ -377,7 +377,7 @@ class Condition:
             checked = cel.NewEnv(variables=known | typed, config=_lenient()).compile(code)
             result = checked.return_type().name()
             if result not in {"BOOL", "DYN"}:
-                raise ConditionError([(1, 1, f"gives {result.lower()}, and a condition is true or false")])
+                raise ConditionError([(1, 1, f"gives {result.lower()}, but a condition must be true or false")])
             # Timestamps and durations keep their own type; any other value may also be null.
             timed = {
                 name: kind for name, kind in typed.items() if "TIMESTAMP" in kind.name() or "DURATION" in kind.name()
@@ -395,8 +395,8 @@ class Condition:
             if self._is_typed and name.startswith("args."):
                 return line, column, self._no_argument(name.removeprefix("args."))
             if self._is_typed and name == "args":
-                return line, column, f"args cannot be used whole where the arguments of {self._tool} are known"
-            return line, column, f"there is no {name!r}; a condition knows args, tool, run, agent and now"
+                return line, column, f"args cannot be used as a whole where the arguments of {self._tool} are known"
+            return line, column, f"unknown name {name!r}; a condition can use args, tool, run, agent and now"
         if "no matching overload" in text and re.search(r"'_[-+*/%]_'.*(int, double|double, int)", text):
             text += "; write 2.0 for 2 where a number may be a fraction"
         return line, column, _STATUS.sub("", text.replace("Syntax error: ", ""))
@@ -450,7 +450,7 @@ class Condition:
             elif (kind.may_be_null or kind.cel == "dyn") and kind.cel not in {"timestamp", "duration"}:
                 values[f"args.{name}"] = None
             else:
-                missing[name] = f"is null; ask has(args.{name}) first"
+                missing[name] = f"is null; test has(args.{name}) first"
 
     def _undecided(self, result: Any, missing: Mapping[str, str]) -> UndecidedError:
         text = str(result.value())
@@ -463,9 +463,9 @@ class Condition:
         absent = _NO_VALUE.search(text)
         if absent is not None:
             name = absent[1] or absent[2]
-            return UndecidedError(f"{name!r} was not given; ask has(args.{name}) first")
+            return UndecidedError(f"{name!r} was not given; test has(args.{name}) first")
         if result.type().name() != "ERROR":
-            return UndecidedError(f"gave a {result.type().name().lower()}, and a condition is true or false")
+            return UndecidedError(f"gave a {result.type().name().lower()}, but a condition must be true or false")
         # CEL's own message may quote a value; these two never do.
         safe = "divide by zero" in text or "No matching overload" in text
         return UndecidedError(text if safe else f"could not be evaluated ({text.partition(':')[0]})")

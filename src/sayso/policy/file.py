@@ -148,7 +148,7 @@ def _budget_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[P
             if name not in fields:
                 near = get_close_matches(name, list(fields), 1)
                 hint = f"did you mean {before}.{near[0]}?" if near else f"there are {', '.join(fields)}"
-                message = f"budget sums up args.{budget.path}, which {tool} does not take; {hint}"
+                message = f"budget sums up args.{budget.path}, which is not an argument of {tool}; {hint}"
                 yield Problem(*rule.at("budget", 1, budget.text.index("args.") + 1), message)
                 break
             before, fields = f"{before}.{name}", schema.resolved(fields[name]).get("properties", {})
@@ -223,7 +223,7 @@ class Policy:
         file = str(self._path) if self._fixed is None else self._fixed.path
         if file not in _announced:
             _announced.add(file)
-            _log.info("%s lets calls through that no person sees, such as this one of %s", self.path, name)
+            _log.info("%s allows calls that no person sees, for example this one of %s", self.path, name)
 
     def __str__(self) -> str:
         return "policy" if self._path is None else self._path.name
@@ -445,13 +445,13 @@ def _pointer(path: Path, text: str, *, has_rules: bool) -> tuple[Path | None, li
     unknown = sorted(table.keys() - {"file"})
     if unknown:
         where = positions.of(("policy", unknown[0]))
-        return None, [Problem(*where, f"unknown key {unknown[0]!r}; [policy] has file and nothing else")]
+        return None, [Problem(*where, f"unknown key {unknown[0]!r}; [policy] takes file and nothing else")]
     name = table.get("file")
     where = positions.of(("policy", "file"))
     if not isinstance(name, str) or not name:
-        return None, [Problem(*where, "file takes the path of a policy file, as a text")]
+        return None, [Problem(*where, "file takes the path of a policy file, as a string")]
     if has_rules:
-        return None, [Problem(*where, "the rules are either here, under [[rules]], or in the file that this names")]
+        return None, [Problem(*where, "write the rules either here, under [[rules]], or in the file that this names")]
     return path.parent / Path(name).expanduser(), []
 
 

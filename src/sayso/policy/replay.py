@@ -62,14 +62,14 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
         if request.kind != "call" or request.purged_at is not None:
             found.left_out += 1
             continue
-        said = verdict_on(policy, request)
+        past = verdict_on(policy, request)
         was = _happened(request) if before is None else verdict_on(before, request).outcome
         found.asked += 1
-        found.verdicts[said.outcome] = found.verdicts.get(said.outcome, 0) + 1
-        for name in said.masked:
+        found.verdicts[past.outcome] = found.verdicts.get(past.outcome, 0) + 1
+        for name in past.masked:
             found.masked[name] = found.masked.get(name, 0) + 1
-        if was != said.outcome:
-            found.changes.setdefault((was, said.outcome), []).append(request.id)
+        if was != past.outcome:
+            found.changes.setdefault((was, past.outcome), []).append(request.id)
     return found
 
 

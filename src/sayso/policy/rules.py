@@ -256,10 +256,10 @@ def _is_tables(value: Any) -> bool:
 
 _Check = tuple[Callable[[Any], bool], str]  # whether a value is valid, and what is expected
 _Keys = Mapping[str, _Check]
-_TEXT = _is_text, "a text"
-_TEXTS = _is_texts, "a list of texts"
-_ONE_OR_MORE: _Check = (lambda value: isinstance(value, str) or _is_texts(value)), "a list of texts"
-_SPAN = _is_text, "a span of time such as '24h'"
+_TEXT = _is_text, "a string"
+_TEXTS = _is_texts, "a list of strings"
+_ONE_OR_MORE: _Check = (lambda value: isinstance(value, str) or _is_texts(value)), "a list of strings"
+_SPAN = _is_text, "a duration such as '24h'"
 _FLAG: _Check = (lambda value: type(value) is bool), "true or false"
 _VERDICT: _Check = (lambda value: value in ("allow", "hold", "deny")), "'allow', 'hold' or 'deny'"
 # The valid keys; those of a hold are the arguments of `hold`.
@@ -269,7 +269,7 @@ _OF_HOLD: _Keys = {
     "effect": _TEXT, "escalate_after": _SPAN, "escalate_to": _TEXTS, "approve_from_notification": _FLAG,
 }  # fmt: skip
 _OF_RULE: _Keys = {
-    "tool": _ONE_OR_MORE, "when": (_is_text, "a condition in CEL, as a text"), "verdict": _VERDICT, "reason": _TEXT,
+    "tool": _ONE_OR_MORE, "when": (_is_text, "a condition in CEL, as a string"), "verdict": _VERDICT, "reason": _TEXT,
     "name": _TEXT, "log": _FLAG, "budget": _ONE_OR_MORE,
     "examples": (_is_tables, "tables, each under [[rules.examples]]"), **_OF_HOLD,
 }  # fmt: skip
@@ -278,7 +278,7 @@ _OF_EXAMPLE: _Keys = {
     "tool": (_is_text, "the name of a tool"), "run": _TEXT, "agent": _TEXT,
     "now": (
         lambda value: isinstance(value, datetime) and value.tzinfo is not None,
-        "a time with its zone, such as 2026-01-31T09:00:00Z",
+        "a time with its time zone, such as 2026-01-31T09:00:00Z",
     ),
 }  # fmt: skip
 _CHANNEL = re.compile(r"[a-z0-9_-]{1,40}")
@@ -308,7 +308,9 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
         return [], reader.problems
     tables = cast("list[dict[str, Any]]", given)
     if tables and not positions.has(("rules", 0)):
-        reader.wrong(("rules",), "write each rule under [[rules]]: of one in braces no line could be told")
+        reader.wrong(
+            ("rules",), "write each rule under [[rules]]: a rule in braces has no line of its own for messages"
+        )
         return [], reader.problems
     rules = [rule for number, table in enumerate(tables) if (rule := reader.rule(number, table)) is not None]
     reader.check_reached(rules)
@@ -345,7 +347,9 @@ class _Reader:
             self.wrong((*place, "tool"), "tool is an empty list, so the rule is for no tool")
         for pattern in tools:
             if not pattern or _PATTERN.fullmatch(pattern) is None:
-                self.wrong((*place, "tool"), f"{pattern!r} is no pattern: a name, in which * stands for any text")
+                self.wrong(
+                    (*place, "tool"), f"{pattern!r} is not a pattern, which is a name in which * stands for any text"
+                )
         examples = [
             self._example((*place, "examples", at), one, tools) for at, one in enumerate(table.get("examples", ()))
         ]
@@ -357,8 +361,8 @@ class _Reader:
         if verdict is None or len(self.problems) > before:
             return None
         line, _ = self._positions.of(place)
-        told = tuple(one for one in examples if one is not None)
-        return Rule(name, line, tools, table.get("when"), verdict, told, self._positions, place, "name" in table)
+        valid = tuple(one for one in examples if one is not None)
+        return Rule(name, line, tools, table.get("when"), verdict, valid, self._positions, place, "name" in table)
 
     def _checked(self, place: Place, table: Mapping[str, Any], known: _Keys, what: str) -> dict[str, Any]:
         """Return the valid keys of a table; the others become problems."""
@@ -381,9 +385,9 @@ class _Reader:
         if name is None:
             return f"rule {number + 1}"
         if not 0 < len(name) <= 80 or not name.isprintable() or name != name.strip():
-            self.wrong((*place, "name"), "a name has 1 to 80 characters that can be seen, without spaces around them")
+            self.wrong((*place, "name"), "a name has 1 to 80 printable characters without surrounding spaces")
         elif name in self._names:
-            self.wrong((*place, "name"), f"the rule in line {self._names[name]} is called {name!r} too")
+            self.wrong((*place, "name"), f"the rule in line {self._names[name]} is also called {name!r}")
         self._names.setdefault(name, self._positions.of(place)[0])
         return name
 
@@ -392,9 +396,11 @@ class _Reader:
         may_be_held = kind == "hold" or (kind == "allow" and bool(table.get("budget")))
         for key in _OF_HOLD:
             if key in table and kind != "hold" and (not may_be_held or key == "approve_from_notification"):
-                self.wrong((*place, key), f"{key} is what a hold needs, and this rule says {kind}")
+                self.wrong((*place, key), f"{key} is for a rule that holds, and this rule says {kind}")
         if table.get("log") and kind != "allow":
-            self.wrong((*place, "log"), f"log notes what is allowed, and this rule says {kind}, which is always noted")
+            self.wrong(
+                (*place, "log"), f"log is for a rule that allows, and this rule says {kind}, which is always recorded"
+            )
         budgets = self._budgets(place, table)
         if may_be_held:
             held = self._hold(place, table, name)
@@ -404,15 +410,15 @@ class _Reader:
         if kind == "allow":
             return replace(allow(log=table.get("log", False)), rule=name, reason=table.get("reason"))
         if "reason" not in table:
-            self.wrong(place, "a rule that denies needs a reason, which the program is told")
+            self.wrong(place, "a rule that denies needs a reason, which the program receives")
         return replace(deny(table.get("reason", "")), rule=name)
 
     def _budgets(self, place: Place, table: dict[str, Any]) -> list[Budget]:
         given, at = table.get("budget", []), (*place, "budget")
         if given and table["verdict"] != "allow":
-            self.wrong(at, f"budget limits what is allowed, and this rule says {table['verdict']}")
+            self.wrong(at, f"budget is for a rule that allows, and this rule says {table['verdict']}")
         if given and "name" not in table:
-            self.wrong(at, "a rule with a budget needs a name: its tools share the account that is kept under it")
+            self.wrong(at, "a rule with a budget needs a name, under which its tools share an account")
         try:
             return [Budget(text, table.get("name")) for text in ([given] if isinstance(given, str) else given)]
         except errors.ConfigError as error:
@@ -424,7 +430,10 @@ class _Reader:
             self._check_template(place, key, table.get(key))
         for channel in table.get("channels", ()):
             if _CHANNEL.fullmatch(channel) is None:
-                self.wrong((*place, "channels"), f"{channel!r} is no channel's name; [channels.ops] is called 'ops'")
+                self.wrong(
+                    (*place, "channels"),
+                    f"{channel!r} is not the name of a channel; the name of [channels.ops] is 'ops'",
+                )
         for key in {"expires", "escalate_after"} & table.keys():
             try:
                 duration.parse(table[key])
@@ -448,7 +457,7 @@ class _Reader:
             return
         hidden = [one for one in fields if "._" in one or not one]
         if hidden:
-            self.wrong((*place, key), f"{key} names {hidden[0]!r}, which is no argument")
+            self.wrong((*place, key), f"{key} names {hidden[0]!r}, which is not an argument")
 
     def _check_condition(self, place: Place, when: str) -> None:
         """Collect the problems of a condition that do not depend on the tool; each tool's schema is checked later."""

@@ -79,20 +79,18 @@ class Verdict:
         if self.expires is not None:
             duration.parse(self.expires)
         if (self.budgets and self.kind != "allow") or not all(isinstance(one, Budget) for one in self.budgets):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError("budgets are those of an allow; use sayso.policy.allow(budget=...)")
+            raise ValueError("budgets are for an allow only; use sayso.policy.allow(budget=...)")
         if self.always and self.kind != "hold":
-            raise ValueError("always= is a hold's; use sayso.policy.hold(always=True)")
+            raise ValueError("always= is for a hold only; use sayso.policy.hold(always=True)")
         if self.approve_from_notification and not (self.kind == "hold" and self.risk == "low" and self._needs_anybody):
-            raise ValueError(
-                "approve_from_notification is for a hold that says risk='low' and asks for no quorum and no roles"
-            )
+            raise ValueError("approve_from_notification= needs a hold with risk='low' and without a quorum and roles")
         # An option that would have no effect is rejected, not ignored.
         needs = {"summary": self.summary, "redact": self.redact, "channels": self.channels, "effect": self.effect}
         may_be_held = self.kind == "hold" or bool(self.budgets)
         lost = [name for name, value in needs.items() if value is not None and value != () and not may_be_held]
         lost += ["log"] if self.log and self.kind != "allow" else []
         if lost:
-            raise ValueError(f"a verdict's {lost[0]} does not count for {self.kind}")
+            raise ValueError(f"a verdict's {lost[0]} cannot be used for {self.kind}")
 
     @property
     def _needs_anybody(self) -> bool:
@@ -134,7 +132,7 @@ def allow(
         ValueError: `otherwise` is not a hold, or is given without a budget.
     """
     if otherwise is not None and (otherwise.kind != "hold" or otherwise.always or budget is None):
-        raise ValueError("otherwise= is a hold() without always=, for a call that has no room in budget=")
+        raise ValueError("otherwise= takes a hold() without always=, and needs budget=")
     if budget is None:
         return Verdict("allow", log=True) if log else _ALLOW
     given = (budget,) if isinstance(budget, Budget | str) else budget
