@@ -29,7 +29,7 @@ from sayso.model.schema import Schema, SchemaError
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.card import choices_of, decided, kinds_of, stands
+from sayso.view.card import choices_of, decided, kinds_of, status_line
 from sayso.view.summary import in_short, short, token
 
 _POLL = 0.1
@@ -283,7 +283,7 @@ class Dialog:
     def _voted(self, after: Request) -> Request:
         if after.state is State.PENDING:
             self._request = after
-            self._screen.say(f"  your approval counts; {stands(after, clock.now())}")
+            self._screen.say(f"  your approval counts; {status_line(after, clock.now())}")
         return after
 
     def _reject(self) -> Request:

@@ -334,7 +334,7 @@ def test_what_is_no_id_or_no_state_is_named_and_nothing_is_decided(memory: Store
     review, request_id = sayso.Review(by="ada"), held(payer(), 5).id
     for given in ([request_id], None, 7, ["x"] * ID_LENGTH):
         for verb in (review.approve, review.get, review.claim):
-            with pytest.raises(TypeError, match=r"takes the id of one request, a text .* nothing was done"):
+            with pytest.raises(TypeError, match=r"pass the id of one request, a string .* nothing was done"):
                 verb(given)  # type: ignore[arg-type]
     assert memory.get(request_id).state is State.PENDING
     for state, meant in {"pendign": "did you mean 'pending'?", "x": "there are pending, .* and all"}.items():

@@ -206,7 +206,7 @@ def test_a_call_that_nobody_could_decide_fails_its_test_at_once_and_no_other_doe
     """)  # fmt: skip
     assert code == 1, said
     assert "4 failed, 6 passed" in said
-    assert said.count("take the fixture sayso_reviewer") >= 4
+    assert said.count("use the fixture sayso_reviewer") >= 4
     assert said.count("FAILED test_it.py::test_hangs") == 3
 
 

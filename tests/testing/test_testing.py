@@ -297,6 +297,6 @@ def test_the_contract_finds_a_broken_store(
 def test_the_contract_says_what_to_do_without_a_store() -> None:
     case = StoreContract()
     case.setup_method()
-    with pytest.raises(NotImplementedError, match="the subclass makes the store"):
+    with pytest.raises(NotImplementedError, match="the subclass must make the store"):
         case.test_a_refused_verb_leaves_no_trace()
     case.teardown_method()

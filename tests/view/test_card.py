@@ -24,7 +24,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema
 from sayso.testing import sample_call
 from sayso.view import card, summary
-from sayso.view.card import choices_of, decided, kinds_of, stands
+from sayso.view.card import choices_of, decided, kinds_of, status_line
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -221,8 +221,8 @@ def test_every_decision_names_who_and_through_which_channel() -> None:
     assert decided(rejected, NOW) == 'rejected by bob (chat, just now): "no\\nway"'
     assert decided(back, NOW) == 'sent back with feedback by bob (chat, just now): "ask first"'
     assert decided(cancelled, NOW) == "cancelled by bob (chat, just now)"
-    assert stands(approved, NOW) == f"{decided(approved, NOW)}; not started yet, the approval ends in 1d"
-    assert stands(ask("5"), NOW) == "pending, expires in 1d"
+    assert status_line(approved, NOW) == f"{decided(approved, NOW)}; not started yet, the approval ends in 1d"
+    assert status_line(ask("5"), NOW) == "pending, expires in 1d"
 
 
 def test_an_end_says_what_it_was_the_end_of(clock: Clock) -> None:
@@ -329,4 +329,4 @@ def test_how_often_one_approval_may_start_the_call_is_shown_where_it_is_not_once
     }  # fmt: skip
     assert "may start" not in drawn["once"]
     assert "may start      up to 3 times, again after each failure" in drawn["retries"]
-    assert "may start      again whenever it failed" in drawn["idempotent"]
+    assert "may start      again after each failure" in drawn["idempotent"]

@@ -652,5 +652,5 @@ def test_edit_of_one_leaf_is_the_one_change(arguments: dict[str, Any], data: st.
 def test_a_tree_full_of_traps_is_not_looked_at_to_its_end() -> None:
     found = view.warnings({f"k{n}": "\u202e" for n in range(1_000)})
     assert len(found) == 21
-    assert found[-1] == "and there may be more like these; the rest was not looked at"
+    assert found[-1] == "and there may be more like these; the rest was not checked"
     assert len(view.warnings({f"k{n}": "\u202e" for n in range(20)})) == 20

@@ -29,7 +29,7 @@ from sayso.model.schema import SchemaError
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.card import stands
+from sayso.view.card import status_line
 from sayso.view.summary import is_high, short
 
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
@@ -282,7 +282,7 @@ class SlackReviews:
 
     def _modal(self, review: Review, request: Request) -> dict[str, Any]:
         if request.state is not State.PENDING:
-            raise _NotHere(f"It does not wait any more: {stands(request, clock.now())}.")
+            raise _NotHere(f"It does not wait any more: {status_line(request, clock.now())}.")
         link = None if self._base_url is None else f"{self._base_url}/r/{request.id}"
         where = f"sayso show {request.id}" if link is None else link
         if self._is_elsewhere(request):
@@ -354,7 +354,9 @@ class SlackReviews:
         after = _apply(review, request, part(payload, "view", "state", "values"), shown["seen"])
         is_edited = after.kind == "call" and after.edited is not None and request.edited != after.edited
         changes = changed(request.effective, after.effective, after.redact) if is_edited else []
-        return "\n".join([card.headline(after), stands(after, clock.now()), *(change.line() for change in changes)])
+        return "\n".join(
+            [card.headline(after), status_line(after, clock.now()), *(change.line() for change in changes)]
+        )
 
 
 def _written(inputs: Mapping[str, Any], field: str) -> str | None:

@@ -66,7 +66,7 @@ def _long_enough(request_id: str) -> str:
 
 
 def _status_rows(request: Request) -> list[str]:
-    return [f"{short(request.id)} {card.stands(request, clock.now())}"]
+    return [f"{short(request.id)} {card.status_line(request, clock.now())}"]
 
 
 def for_each(

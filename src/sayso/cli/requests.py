@@ -38,7 +38,7 @@ from sayso.model.request import LIVE, Request, State, changed
 from sayso.reviews import Review
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
-from sayso.view.card import kinds_of, outcome_rows, stands
+from sayso.view.card import kinds_of, outcome_rows, status_line
 from sayso.view.document import event_rows, request_document
 from sayso.view.summary import short
 
@@ -180,7 +180,7 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
 
 def _head(request: Request, width: int, *, full: bool, is_gone: bool, same_effect: Sequence[Request]) -> list[str]:
     now = clock.now()
-    state, _, rest = stands(request, now).partition(" ")
+    state, _, rest = status_line(request, now).partition(" ")
     colour = COLOURS.get(request.state)
     rows = [f"{escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
     rows += [f"  {PROGRAM_GONE}"] if is_gone else []

@@ -126,7 +126,7 @@ def samples(
             made = export_of(*rounds) if rounds else None
         except _NO_SAMPLE as error:  # one invalid request must not end the whole export
             if unread is None:
-                _log.warning("no learning sample can be made of request %s: %s", request.id, error)
+                _log.warning("no learning sample can be made from request %s: %s", request.id, error)
             else:
                 unread.append(request.id)
             continue

@@ -123,7 +123,7 @@ class Values:
             return "masked, and not compared"
         if count == 1:
             (text,) = self.found
-            return f"always {text}" if few or len(text) <= _LONG else "always the same, which is long"
+            return f"always {text}" if few or len(text) <= _LONG else "always the same long value"
         if self.low is not None:
             return f"from {self.low} to {self.high}"
         if few is not None:
@@ -224,7 +224,7 @@ class Proposal:
         for count, message in (
             (self.undecided, later("Nobody decided %(count)s of these.")),
             (len(self.went_wrong), later("%(count)s of these failed or ended unknown.")),
-            (self.uncertain, later("It cannot be told of %(count)s past calls.")),
+            (self.uncertain, later("It is unclear for %(count)s past calls.")),
         ):
             lines += [say(message, count=f"{count:,}")] if count else []
         return lines
@@ -370,7 +370,7 @@ def _allowing(tool: str, name: str, cases: Sequence[Case]) -> Iterator[Proposal]
 
 def _denying(tool: str, name: str, cases: Sequence[Case], test: str | None) -> Iterator[Proposal]:
     if len(cases) >= FEWEST:
-        reason = 'reason = "people have always refused such calls"'
+        reason = 'reason = "people have always rejected these calls"'
         yield _draft(tool, name, "deny", test, [reason], cases, {})
 
 

@@ -63,10 +63,14 @@ class RequestPage(Page):
     if not TYPE_CHECKING:  # type checkers know that there is neither
 
         def __len__(self) -> NoReturn:
-            raise TypeError("a page has no length: len(page.requests) is this page's, Review.count(...) the list's")
+            raise TypeError(
+                "a page has no length; use len(page.requests) for this page, Review.count(...) for the whole list"
+            )
 
         def __getitem__(self, index: Any) -> NoReturn:
-            raise TypeError(f"a page has no index: page.requests[{index!r}] is this page's, list(page) the whole list")
+            raise TypeError(
+                f"a page has no index; use page.requests[{index!r}] for this page, list(page) for the whole list"
+            )
 
 
 T = TypeVar("T")
@@ -275,7 +279,7 @@ class Review(Teamwork):
             RequestNotFoundError: No request has this id.
         """
         if not isinstance(again, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-            raise TypeError(f"again is True or False, not {again!r}; nothing was decided")
+            raise TypeError(f"again= takes True or False, not {again!r}; nothing was decided")
         if changes is None and arguments is None:
             return self._decide(request_id, "approve", by, comment, seen, channel, again=again)
         request = self.get(request_id)
@@ -411,7 +415,7 @@ class Review(Teamwork):
             DecisionRefusedError: Or another subclass.
         """
         if not isinstance(happened, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-            raise TypeError(f"happened is True or False, not {happened!r}; nothing was decided")
+            raise TypeError(f"happened= takes True or False, not {happened!r}; nothing was decided")
         who, words = self._who(by), storable(comment)
         return self.store.resolve(
             self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
@@ -547,9 +551,7 @@ def _one(name: str, value: T | None, old: str, old_value: T | None) -> T | None:
 
 def _must_be_id(given: object) -> None:
     if not isinstance(given, str):
-        raise TypeError(
-            f"a verb takes the id of one request, a text such as 'rq_3f61…', not {given!r}; nothing was done"
-        )
+        raise TypeError(f"pass the id of one request, a string such as 'rq_3f61…', not {given!r}; nothing was done")
 
 
 def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:
@@ -569,4 +571,4 @@ def _state(given: State | str) -> State:
         near = get_close_matches(str(given), list(State), 1)
         meant = f"did you mean '{near[0]}'?" if near else ""
         known = ", ".join(State)
-        raise ValueError(f"there is no state {given!r}; {meant or f'there are {known}, and all'}") from None
+        raise ValueError(f"unknown state {given!r}; {meant or f'known are {known}, and all'}") from None

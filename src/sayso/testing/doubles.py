@@ -104,7 +104,7 @@ class ScriptedModel:
         self.seen.append(Asked(deepcopy(messages), deepcopy(tools)))
         number = sum(message["role"] == "assistant" for message in messages)
         if number >= len(self._turns):
-            raise ModelError(self.name, f"has {len(self._turns)} turns in its script and was asked for one more")
+            raise ModelError(self.name, f"has {len(self._turns)} turns in its script and was called once more")
         reply = reply_of(await _resolved(self._turns[number], deepcopy(messages)), messages, model=self.name)
         for word in re.split(r"(?<=\s)(?=\S)", reply.text) if reply.text else ():
             yield word

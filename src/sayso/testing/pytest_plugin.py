@@ -105,6 +105,6 @@ def _must_be_decidable(
     if store.get(request.id).decision is not None:  # decided by a thread that has since ended
         return
     pytest.fail(
-        f"{request.id} waits for a person, and nobody in this test decides: take the fixture sayso_reviewer and make"
-        " the call inside of `with sayso_reviewer.approve():`, or decide from a thread or task that begins earlier"
+        f"{request.id} waits for a person, and nobody in this test decides: use the fixture sayso_reviewer and make"
+        " the call inside `with sayso_reviewer.approve():`, or decide in a thread or task that begins earlier"
     )

@@ -30,7 +30,7 @@ def refusal(kind: type[E], verb: Callable[[], object]) -> E:
         value = verb()
     except kind as error:
         return error
-    raise AssertionError(f"{kind.__name__} was to be raised, and {value!r} came back")
+    raise AssertionError(f"expected {kind.__name__} to be raised, but {value!r} was returned")
 
 
 def outcomes_of(works: Sequence[Callable[[], object]]) -> list[object]:
@@ -64,7 +64,7 @@ class Scene:
 
     def make_store(self) -> Store:
         """Create an empty store; called on a test's first use of `store`."""
-        raise NotImplementedError("the subclass makes the store under test")
+        raise NotImplementedError("the subclass must make the store under test")
 
     def elsewhere(self, store: Store) -> Store:
         """Open the same store through another object, as another process would; the default returns `store`."""

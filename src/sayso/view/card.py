@@ -82,7 +82,7 @@ def decided(request: Request, now: datetime) -> str:
     return say(text, who=attribution(decision, now), answer=answer) + words
 
 
-def stands(request: Request, now: datetime) -> str:
+def status_line(request: Request, now: datetime) -> str:
     """Describe the status of a request in one line."""
     if request.state is State.PENDING:
         missing = f", {_more(request)}" if request.votes else ""
@@ -271,7 +271,7 @@ def program_text(request: Request) -> str:
 def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
     """Describe the status of other requests with the same effect, one sentence each."""
     found = [
-        say("the same effect: %(id)s %(stands)s", id=short(other.id), stands=stands(other, now))
+        say("the same effect: %(id)s %(state)s", id=short(other.id), state=status_line(other, now))
         for other in others[-_EFFECTS_SHOWN:]
     ]
     left_out = len(others) - len(found)
@@ -341,7 +341,7 @@ def _caution_rows(caution: str, width: int) -> list[str]:
 def starts(request: Request) -> str | None:
     """Describe how often one approval can start the call, if not just once."""
     if request.idempotent:
-        return say("again whenever it failed or its end is unknown: the program calls it idempotent")
+        return say("again after each failure or unknown outcome: the program calls it idempotent")
     return (
         say("up to %(count)s times, again after each failure", count=request.retries + 1) if request.retries else None
     )
@@ -494,5 +494,5 @@ def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True)
         words = say("object (%(fields)s)", fields=", ".join(inside + (["…"] if len(named) > most else [])))
     named = [name for name in _LIMITS if name in part and (patterns or name != "pattern")]
     limits = [say(_LIMITS[name], value=brief(part[name], _ROOM)) for name in named]
-    limits += [say("in a form of its own")] if not patterns and "pattern" in part else []
+    limits += [say("in a special format")] if not patterns and "pattern" in part else []
     return ", ".join([words, *limits])

@@ -108,7 +108,7 @@ class Layout:
         head, tail = self.height * 2 // 3, self.height // 3
         left_out = rows[head - 1 : -tail]
         # The omitted lines may themselves contain a note about omitted content.
-        more = ", with what they leave out," if any(row.lstrip().startswith("(…") for row in left_out) else ""
+        more = ", including their own gaps," if any(row.lstrip().startswith("(…") for row in left_out) else ""
         note = f"(… {len(left_out):,} of {len(rows):,} lines{more} not shown …)"
         return [*rows[: head - 1], note, *rows[-tail:]]
 
@@ -312,7 +312,7 @@ def warnings(tree: Json) -> list[str]:
         return []
     for steps, what in ((steps, what) for steps, text in _texts(tree, ()) for what in _warnings(text)):
         if len(found) == _MOST:
-            return [*found, say("and there may be more like these; the rest was not looked at")]
+            return [*found, say("and there may be more like these; the rest was not checked")]
         found[f"{escape(place(steps, quoted))}: {what}" if steps else what] = None
     return list(found)
 

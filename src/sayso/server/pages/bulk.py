@@ -160,7 +160,7 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
     said = card.headline(found)
     is_pending = found.state is State.PENDING and bool(found.votes)
     if is_pending:
-        said += f": {card.stands(found, clock.now())}"
+        said += f": {card.status_line(found, clock.now())}"
     return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found), is_pending)
 
 

@@ -236,7 +236,7 @@ def _past(request: Request, calls: Sequence[Request], terms: dict[str, Any], sho
     lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
     said = [line for path, line in lines if path in shown]
     said += [] if looked_at.run is None else [say("only in this run")]
-    newest = [(one.id, parts_of(one)[1], card.stands(one, now), _is_refused(one)) for one in fitting[:_MOST_SHOWN]]
+    newest = [(one.id, parts_of(one)[1], card.status_line(one, now), _is_refused(one)) for one in fitting[:_MOST_SHOWN]]
     return Past(len(fitting), len(calls), sum(map(_is_refused, fitting)), newest, said)
 
 

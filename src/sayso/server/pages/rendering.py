@@ -37,7 +37,7 @@ from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
-from sayso.view.card import stands
+from sayso.view.card import status_line
 from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _HEADLINE, _WORDS_ROOM = 180, 160
@@ -201,7 +201,7 @@ def row_of(
     is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
     (name, arguments), (risk, level) = parts_of(request), risk_of(request)
     return Row(
-        id=request.id, short=short(request.id), state=str(request.state), stands=stands(request, now),
+        id=request.id, short=short(request.id), state=str(request.state), stands=status_line(request, now),
         headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
         says=card.program_words(request, _WORDS_ROOM),
         amount=amount_text(request), risk=risk, level=level, requester=name_of(request.requester, 30),

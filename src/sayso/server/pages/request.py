@@ -170,8 +170,8 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> _Earli
     others = [one for one in found if one.id not in seen][:_MOST_EARLIER]
     return _Earlier(
         say(" or ").join(sorted({escape(name) for name, _ in mine})),
-        [(one.id, "".join(parts_of(one)), card.stands(one, now)) for one in same],
-        [(one.id, parts_of(one)[1], card.stands(one, now)) for one in others],
+        [(one.id, "".join(parts_of(one)), card.status_line(one, now)) for one in same],
+        [(one.id, parts_of(one)[1], card.status_line(one, now)) for one in others],
     )
 
 

@@ -92,7 +92,7 @@ _FORMS = (
     later("the budget %(budget)s has no room for it"),
     later("write a timedelta or a string like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"),
     # what the values of an argument were, in a report on decisions
-    later("masked, and not compared"), later("always the same, which is long"), later("always %(value)s"),
+    later("masked, and not compared"), later("always the same long value"), later("always %(value)s"),
     later("from %(low)s to %(high)s"), later("one of %(values)s"), later("%(count)s or more different values"),
     later("%(count)s different values"),
 )  # fmt: skip
