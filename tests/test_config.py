@@ -165,13 +165,13 @@ def test_store_of_ones_own_is_taken_as_it_is() -> None:
     ],
 )
 def test_address_that_names_no_store_is_refused(address: str, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    with pytest.raises(errors.ConfigError, match="names no store"):
+    with pytest.raises(errors.ConfigError, match="is not the address of a store"):
         sayso.configure(store=address)
-    with pytest.raises(errors.ConfigError, match="names no store"):
+    with pytest.raises(errors.ConfigError, match="is not the address of a store"):
         config.open_store(address)
     if address:
         monkeypatch.setenv("SAYSO_STORE", address)
-        with pytest.raises(errors.ConfigError, match="names no store"):
+        with pytest.raises(errors.ConfigError, match="is not the address of a store"):
             config.default_store()
     assert list(place.glob("*.db")) == []
 
@@ -291,7 +291,7 @@ def test_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(place: Path) 
 
 def test_file_that_names_no_store_is_refused(place: Path) -> None:
     settings_file(place, 'store = "mysql://h"')
-    with pytest.raises(errors.ConfigError, match="names no store"):
+    with pytest.raises(errors.ConfigError, match="is not the address of a store"):
         config.default_store()
 
 

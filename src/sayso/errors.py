@@ -239,7 +239,7 @@ class AmbiguousIdError(_Factual):
 
     prefix: str
     matches: Sequence[str]
-    _message = "{self.prefix!r} matches several requests ({self._listed}); type more of the id"
+    _message = "{self.prefix!r} matches several requests ({self._listed}); give more of the id"
 
     @property
     def _listed(self) -> str:
@@ -344,7 +344,7 @@ class AlreadyVotedError(DecisionRefusedError):
 
     by: str
     missing: int
-    _message = "{self.by!r} has already approved {self.request_id}; approvals by others still needed: {self.missing}"
+    _message = "{self.by!r} has approved {self.request_id} already; approvals by others still needed: {self.missing}"
 
 
 class ClaimedError(DecisionRefusedError):
@@ -378,8 +378,8 @@ class StaleViewError(DecisionRefusedError):
     seen: str
     current: str
     _message = (
-        "request {self.request_id} was changed after you saw it (saw {self.seen:.12}, now"
-        " {self.current:.12}); nothing was decided. View it again"
+        "request {self.request_id} was changed since you looked (saw {self.seen:.12}, now {self.current:.12});"
+        " look again, nothing was decided"
     )
 
 
@@ -422,7 +422,7 @@ class InvalidAnswerError(DecisionRefusedError):
 
     @property
     def _listed(self) -> str:
-        waits = f"the question {self.request_id} is still pending"
+        waits = f"the question {self.request_id} still waits"
         so = waits if self.still_waits else f"the answer to {self.request_id} is not used, ask again"
         return f"{'; '.join(self.problems)} ({so})"
 

@@ -309,7 +309,7 @@ def test_a_request_that_was_removed_or_put_back_is_found(journal: Journal) -> No
     with journal.requests() as requests:
         requests.execute("DELETE FROM request WHERE id = ?", (journal.rows[0][REQUEST],))
         (broken,) = journal.written(journal.rows).broken
-        assert "not there any more" in broken.reason
+        assert "is missing, although" in broken.reason
     with journal.requests() as requests:
         requests.execute(
             "UPDATE request SET state = 'pending', link = ? WHERE id = ?",

@@ -262,9 +262,7 @@ def test_a_chain_that_was_written_anew_with_its_requests_is_missed(filled: tuple
             connection.execute("UPDATE request SET link = ?, by = ? WHERE link = ?", (new.link, new.by, entry.link))
             before = new.link
     assert audit.verify(scene.store).broken == ()
-    assert missed(scene, past) == {
-        "run_c": "row 8 is not the one that " + witness(past) + " knows: the chain was written anew"
-    }
+    assert missed(scene, past) == {"run_c": "row 8 does not match " + witness(past) + ": the chain was rewritten"}
 
 
 def witness(past: History) -> str:
@@ -283,7 +281,7 @@ def test_an_older_copy_that_was_put_back_is_missed_by_an_anchor(filled: tuple[Sc
         assert audit.verify(older.store, known=history(older.store).known).broken == ()
         found = missed(older, anchor)
         assert set(found) == {"run_a", CHAIN}
-        assert all("an older copy of the store was put back" in reason for reason in found.values())
+        assert all("an older copy of the store was restored" in reason for reason in found.values())
 
 
 def test_the_newest_checkpoint_cut_off_as_well_is_missed_by_an_anchor_alone(filled: tuple[Scene, Path]) -> None:
@@ -395,7 +393,7 @@ def test_an_anchor_of_another_store_says_so(tmp_path: Path) -> None:
     with scene_on(MemoryStore()) as scene:
         live(scene, "another run")
         checkpoint(scene.store)
-        with pytest.raises(errors.EvidenceError, match=r"no chain that the anchor of .* knows .*6 missing"):
+        with pytest.raises(errors.EvidenceError, match=r"no chain in the anchor of .*6 missing"):
             read_anchor(content).must_be_of(scene.store)
 
 
@@ -420,7 +418,7 @@ def test_an_anchor_without_the_content_of_one_is_refused(tmp_path: Path) -> None
         assert past.newest is not None
         said: dict[str, Any] = {"format": "sayso/anchor/1", "checkpoint": past.newest._asdict(), "heads": []}
         for wrong in ({"heads": ["no head"]}, {"heads": [7]}, {"heads": 7}, {"checkpoint": {}}, {"format": "sayso/9"}):
-            with pytest.raises(errors.EvidenceError, match=r"has not the content|sayso/9"):
+            with pytest.raises(errors.EvidenceError, match=r"does not have the content|sayso/9"):
                 read_anchor(document_text("anchor", said | wrong, signer).encode())
 
 
@@ -428,7 +426,7 @@ def test_a_file_that_is_no_anchor_or_too_long_is_refused_before_it_is_read(tmp_p
     path = tmp_path / "anchor.json"
     with path.open("wb") as file:
         file.truncate(100 << 20)
-    with pytest.raises(errors.EvidenceError, match="is no anchor of sayso"):
+    with pytest.raises(errors.EvidenceError, match="is not a sayso anchor"):
         read_anchor_file(path)
     with path.open("wb") as file:
         file.write(b'{\n"anchor": {')

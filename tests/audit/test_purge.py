@@ -178,7 +178,7 @@ def test_a_purged_request_that_was_rewritten_is_found(tmp_path: Path, change: st
             changed = connection.execute(f"UPDATE request SET {change} WHERE id = ?", (request.id,))  # noqa: S608
             assert changed.rowcount == 1
         (broken,) = audit.verify(scene.store).broken
-        assert f"{request.id} is not as it was asked" in broken.reason
+        assert f"{request.id} does not match what was asked" in broken.reason
 
 
 def test_a_request_that_says_it_was_purged_and_has_no_row_for_it_is_found(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_a_file_that_is_no_receipt_or_too_long_is_refused(scene: Scene, tmp_path
     path = tmp_path / "receipt.json"
     with path.open("wb") as file:
         file.truncate(100 << 20)
-    with pytest.raises(errors.EvidenceError, match="is no receipt of sayso"):
+    with pytest.raises(errors.EvidenceError, match="is not a sayso receipt"):
         verify_receipt_file(path)
     with path.open("wb") as file:
         file.write(b'{\n"receipt": {')
@@ -306,5 +306,5 @@ def test_a_file_that_is_no_receipt_or_too_long_is_refused(scene: Scene, tmp_path
 
 def test_a_receipt_of_a_request_that_still_waits_is_not_made(scene: Scene) -> None:
     request = scene.in_state(State.PENDING)
-    with pytest.raises(errors.EvidenceError, match="is pending: there is a receipt when nothing can happen any more"):
+    with pytest.raises(errors.EvidenceError, match="is pending: a receipt can be made once the request has ended"):
         receipt_text(scene.store, request.id)

@@ -197,7 +197,7 @@ def test_a_command_that_only_looks_does_not_say_that_nothing_was_decided(words: 
 
 def test_settings_that_cannot_be_used_end_what_decides_with_that_word_and_what_looks_without() -> None:
     said = {words: sayso("--store", "mysql://x", *words).err for words in (("approve", "rq_1"), ("ls",))}
-    assert all("names no store" in err for err in said.values())
+    assert all("is not the address of a store" in err for err in said.values())
     assert ["nothing was decided" in err for err in said.values()] == [True, False]
 
 
@@ -307,7 +307,11 @@ def test_a_command_makes_no_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("address", "said"),
-    [("memory:", "seen by its own program only"), ("mysql://x", "names no store"), ("", "names no store")],
+    [
+        ("memory:", "seen by its own program only"),
+        ("mysql://x", "is not the address of a store"),
+        ("", "is not the address of a store"),
+    ],
 )
 def test_an_address_that_names_no_store_is_refused(address: str, said: str) -> None:
     done = sayso("--store", address, "approve", "rq_1")

@@ -116,7 +116,7 @@ def test_a_confirm_of_an_earlier_round_decides_nothing(status: str) -> None:
     refresh(confirm)
     plan.title = "Drop all tables"
     submit_plan_for_approval(plan, "agent")
-    with pytest.raises(errors.StaleViewError, match="View it again"):
+    with pytest.raises(errors.StaleViewError, match="look again, nothing was decided"):
         process_decision(looked_at, Decision(status=status, decided_by_role="dba", reason="fine"))
     assert read_confirm(confirm.confirm_id).status == "pending"
     refresh(looked_at)

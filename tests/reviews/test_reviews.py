@@ -186,7 +186,7 @@ REFUSALS: list[tuple[Case, type[errors.DecisionRefusedError], dict[str, Any], st
     (claimed, errors.ClaimedError, {"by": "bob"}, "was claimed by 'bob' 3 min ago; nothing was decided"),
     (not_claimed, errors.NotClaimedError, {}, "is not claimed by anybody"),
     (stale, errors.StaleViewError, {}, "was changed since you looked"),
-    (wrong_kind, errors.WrongKindError, {"kind": "call", "verb": "answer"}, "takes no answer; use approve"),
+    (wrong_kind, errors.WrongKindError, {"kind": "call", "verb": "answer"}, "does not accept answer; use approve"),
     (invalid_changes, errors.InvalidChangesError, {}, "nothing was decided"),
     (grant_refused, errors.GrantRefusedError, {}, "no grant was made from"),
     (invalid_answer, errors.InvalidAnswerError, {}, "still waits"),

@@ -245,7 +245,7 @@ def test_a_step_that_cannot_follow_shows(
 ) -> None:
     scene = playing(None)
     request = scene.in_state(state)
-    assert "cannot follow" in appended(scene, path, request, event, fingerprint=request.fingerprint)
+    assert "is not possible there" in appended(scene, path, request, event, fingerprint=request.fingerprint)
 
 
 def test_a_start_of_another_call_than_the_approved_one_shows(
@@ -261,7 +261,7 @@ def test_a_receipt_is_not_made_of_what_the_rows_do_not_say(playing: Callable[[st
     scene = playing(None)
     request = scene.in_state(State.DONE)
     rewrite(path, request, "risk", "low")
-    with pytest.raises(errors.EvidenceError, match="not as it was asked"):
+    with pytest.raises(errors.EvidenceError, match="does not match what was asked"):
         receipt_of(playing(None).store, request.id)
 
 
@@ -279,7 +279,7 @@ def test_a_state_that_no_row_led_to_shows_also_without_digests() -> None:
         assert isinstance(scene.store, MemoryStore)
         scene.store._content.rows[request.id] = replace(request, state=State.APPROVED)
         [found] = audit.verify(scene.store).broken
-        assert "says approved, and row 2 left it rejected" in found.reason
+        assert "is approved, but row 2 left it rejected" in found.reason
 
 
 def test_a_first_row_that_asks_nothing_shows() -> None:

@@ -549,7 +549,7 @@ def test_who_asks_in_a_run_that_another_began_is_told_to_take_another_name(here:
             call(1)
         assert "choose another name" in str(refused.value)
         assert refused.value.run_id == "o-1"
-    with pytest.raises(errors.RunNotFoundError, match="no run 'o-1' is kept"):
+    with pytest.raises(errors.RunNotFoundError, match="no run 'o-1' is in this store"):
         here.get_run("o-1")
 
 

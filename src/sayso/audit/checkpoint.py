@@ -120,13 +120,13 @@ class History:
         try:
             made, new = _parsed(entry)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            self.broken.append(f"row {entry.seq} of {CHAIN} is no checkpoint that can be read")
+            self.broken.append(f"row {entry.seq} of {CHAIN} is not a readable checkpoint")
             return
         self.known += [ExpectedRow(head, made.witness) for head in (*new, self.last)]
         if made.key is not None and not signed_by(made.key, made.signature, made.statement.encode("ascii", "replace")):
-            self.broken.append(f"the signature of {made.witness} does not hold")
+            self.broken.append(f"the signature of {made.witness} is not valid")
         if made.before not in self.links:
-            self.broken.append(f"{made.witness} names one before it that is not here: earlier ones were removed")
+            self.broken.append(f"{made.witness} names an earlier one that is missing: earlier ones were removed")
         elif made.before == ("" if self.newest is None else self.newest.link):
             self._count(made, new)
 
@@ -135,7 +135,7 @@ class History:
             old = self.heads.get(head.run_id, head)
             if old != head and old.seq >= head.seq:
                 self.broken.append(
-                    f"{made.witness} knows row {head.seq} as the newest of run {head.run_id!r}, and one before it"
+                    f"{made.witness} knows row {head.seq} as the newest of run {head.run_id!r}, but an earlier one"
                     f" knew {'another one' if old.seq == head.seq else f'row {old.seq}'} there"
                 )
             self.heads[head.run_id] = head
@@ -190,12 +190,14 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
     before = history(store, since=since)
     heads = {head.run_id: head for head in store.heads()}
     if any(tuple(map(type, head)) != (str, int, str) for head in heads.values()):
-        raise errors.StoreCorruptError("the journal holds what is never written; `sayso log --verify` says where")
+        raise errors.StoreCorruptError(
+            "the journal has content that sayso never writes; `sayso log --verify` says where"
+        )
     wrong = _problems(store, before, heads)
     if wrong:
         raise errors.EvidenceError(
-            f"no checkpoint was written, because it would make a loss look whole: {first_of(wrong)};"
-            " `sayso log --verify` says where, and the store as it is now is worth a copy"
+            f"no checkpoint was written, because it would hide a loss: {first_of(wrong)};"
+            " `sayso log --verify` says where. Keep a copy of the store as it is now"
         )
     before.checked = len(before.known)
     new = [head for run_id, head in heads.items() if before.heads.get(run_id) != head]
@@ -230,7 +232,7 @@ def history(store: Store, *, since: History | None = None, trusted: str | None =
     newest = found.newest
     if newest is not None and trusted is not None and newest.key != trusted:
         by = "not signed" if newest.key is None else f"signed by another key, {newest.key}"
-        found.broken.append(f"{newest.witness} is {by}, and must be by {trusted}")
+        found.broken.append(f"{newest.witness} is {by}, and must be signed by {trusted}")
     return found
 
 
@@ -267,7 +269,7 @@ def _missing(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Iterato
         if head.seq not in links:
             yield f"run {run_id!r} has lost row {head.seq}, which {witness} knows"
         elif links[head.seq] != head.link:
-            yield f"row {head.seq} of run {run_id!r} is not the one that {witness} knows"
+            yield f"row {head.seq} of run {run_id!r} does not match {witness}"
 
 
 class Schedule:
@@ -341,8 +343,8 @@ class AnchorFile(NamedTuple):
         mine = {head.run_id for head in self.heads} - {CHAIN}
         if mine.isdisjoint(head.run_id for head in store.heads()):
             raise errors.EvidenceError(
-                f"no chain that {self.witness} knows is in this store ({len(mine):,} missing): the anchor is of another"
-                " store, or this one was replaced by another"
+                f"no chain in {self.witness} is in this store ({len(mine):,} missing): the anchor is of another"
+                " store, or this store was replaced"
             )
 
 
@@ -354,9 +356,11 @@ def anchor_text(store: Store, signer: Signer | None = None) -> str:
     """
     found = checkpoint(store, signer)
     if found.newest is None:
-        raise errors.EvidenceError("nothing stands in the journal yet, so there is nothing to anchor")
+        raise errors.EvidenceError("the journal is empty, so there is nothing to anchor")
     if found.broken:
-        raise errors.EvidenceError(f"the checkpoints do not hold: {'; '.join(found.broken)}; see `sayso log --verify`")
+        raise errors.EvidenceError(
+            f"the checkpoints are not valid: {'; '.join(found.broken)}; see `sayso log --verify`"
+        )
     heads = head_lines(found.heads.values())
     return document_text(
         _KIND, {"format": "sayso/anchor/1", "checkpoint": found.newest._asdict(), "heads": heads}, signer
@@ -385,5 +389,7 @@ def read_anchor(content: bytes, *, trusted: str | None = None) -> AnchorFile:
         heads = tuple(parse_head(line) for line in body["heads"])
         instant(made.at)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise errors.EvidenceError(f"the anchor has not the content of an anchor ({type(error).__name__})") from error
+        raise errors.EvidenceError(
+            f"the anchor does not have the content of an anchor ({type(error).__name__})"
+        ) from error
     return AnchorFile(made, heads, key)

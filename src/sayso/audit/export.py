@@ -79,7 +79,8 @@ def exported(
                 yield line(entry, detail, tool)
         except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
             raise errors.StoreCorruptError(
-                f"row {entry.seq!r} of run {entry.run_id!r} holds what is never written; `sayso log --verify` says more"
+                f"row {entry.seq!r} of run {entry.run_id!r} has content that sayso never writes; `sayso log --verify`"
+                " says more"
             ) from error
 
 

@@ -55,24 +55,22 @@ def receipt_of(store: Store, request_id: str) -> dict[str, Any]:
     broken = [*past.broken, *(found.reason for found in verify(store, run_id=run_id, known=past.known).broken)]
     if broken:
         raise errors.EvidenceError(
-            f"the journal of run {run_id!r} does not hold: {first_of(broken)}; see `sayso log --verify`"
+            f"the journal of run {run_id!r} is broken: {first_of(broken)}; see `sayso log --verify`"
         )
     request = store.settle(request_id)
     if not request.is_final:
-        raise errors.EvidenceError(
-            f"{request_id} is {request.state}: there is a receipt when nothing can happen any more"
-        )
+        raise errors.EvidenceError(f"{request_id} is {request.state}: a receipt can be made once the request has ended")
     if request.purged_at is not None:
         raise errors.EvidenceError(
-            f"what was shown of {request_id} was removed on {request.purged_at:%Y-%m-%d}: a receipt is made before that"
+            f"the content of {request_id} was removed on {request.purged_at:%Y-%m-%d}: make a receipt before a purge"
         )
     try:
         body = _body(store, request)
         _check(body)
     except _DAMAGED as error:
         raise errors.EvidenceError(
-            f"the rows of {request_id} do not say what such rows say ({type(error).__name__}): there is nothing to"
-            " prove; see `sayso log --verify`"
+            f"the rows of {request_id} do not have the expected content ({type(error).__name__}), so there is nothing"
+            " to prove; see `sayso log --verify`"
         ) from error
     return body
 
@@ -180,7 +178,9 @@ def verify_receipt(content: bytes, *, trusted: str | None = None) -> SignedDocum
     try:
         _check(found.body)
     except _DAMAGED as error:
-        raise errors.EvidenceError(f"the receipt has not the content of a receipt ({type(error).__name__})") from error
+        raise errors.EvidenceError(
+            f"the receipt does not have the content of a receipt ({type(error).__name__})"
+        ) from error
     return found
 
 
@@ -192,9 +192,9 @@ def _check(body: dict[str, Any]) -> None:
     for row in own:
         trail, problem = trail.after(row.event, row.detail)
         if problem is not None:
-            raise errors.EvidenceError(f"row {row.seq} in the receipt cannot follow: the request was {problem}")
+            raise errors.EvidenceError(f"row {row.seq} in the receipt is not possible there: the request was {problem}")
     if body["outcome"]["state"] not in trail.states:
-        raise errors.EvidenceError("outcome.state of the receipt does not agree with its rows")
+        raise errors.EvidenceError("outcome.state of the receipt does not match its rows")
     facts = _facts(own)
     ended = _ended(own)
     if ended is not None and ended.event != "withdrawn":
@@ -208,7 +208,7 @@ def _check(body: dict[str, Any]) -> None:
             names = cast("dict[str, Any]", fact)
             found = {name: found[name] for name in names}
         if json.dumps(found) != json.dumps(fact):
-            raise errors.EvidenceError(f"{part} of the receipt does not agree with its rows")
+            raise errors.EvidenceError(f"{part} of the receipt does not match its rows")
 
 
 def _own_rows(body: dict[str, Any]) -> list[Entry]:
@@ -216,7 +216,7 @@ def _own_rows(body: dict[str, Any]) -> list[Entry]:
     rows = [Entry(*row) for row in body["chain"]["rows"]]
     run_id, before = body["request"]["run"], body["chain"]["before"]
     if rows[0].seq == 1 and before != first_link(run_id):
-        raise errors.EvidenceError("the rows in the receipt do not follow from the beginning of their chain")
+        raise errors.EvidenceError("the rows in the receipt do not connect to the beginning of their chain")
     for place, row in enumerate(rows, rows[0].seq):
         if (row.run_id, row.seq) != (run_id, place) or chained(before, *row[:-1]) != row:
             raise errors.EvidenceError(f"row {place} in the receipt does not follow from the one before")
@@ -240,7 +240,7 @@ def _check_shown(body: dict[str, Any], own: list[Entry]) -> None:
     for part, digest in wanted.items():
         found, text = body[part], body[part]["text"]
         if shown_digest(text) != digest:
-            raise errors.EvidenceError(f"{part} of the receipt does not agree with its rows")
+            raise errors.EvidenceError(f"{part} of the receipt does not match its rows")
         drawn = {"question": text} if "question" in found else {"arguments": canonical.display(canonical.load(text))}
         if json.dumps({**drawn, "text": text}) != json.dumps(found):
-            raise errors.EvidenceError(f"{part} of the receipt is not what its text stands for")
+            raise errors.EvidenceError(f"{part} of the receipt does not match its text")

@@ -63,9 +63,9 @@ def make_key(path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        raise errors.ConfigError(f"{path} is there already, and keys are not written over; name another file") from None
+        raise errors.ConfigError(f"{path} exists already, and keys are not overwritten; name another file") from None
     except OSError as error:
-        raise errors.ConfigError(f"{path} cannot be made ({error.strerror}); no key was made") from error
+        raise errors.ConfigError(f"{path} cannot be created ({error.strerror}); no key was made") from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(text)
         file.flush()
@@ -81,22 +81,22 @@ def signer_at(path: Path) -> Signer:
     """
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block until a writer opens it
-            raise errors.ConfigError(f"the key {path} is no file, and signs nothing")
+            raise errors.ConfigError(f"the key {path} is not a file; nothing was signed")
         with path.open("rb") as file:
             mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read(_LONGEST)
     except OSError as error:
-        raise errors.ConfigError(f"the key {path} cannot be read ({error.strerror}), and signs nothing") from error
+        raise errors.ConfigError(f"the key {path} cannot be read ({error.strerror}); nothing was signed") from error
     if os.name == "posix" and mode & 0o077:
-        raise errors.ConfigError(f"others can read the key {path}; nothing was signed, `chmod 600 {path}` first")
+        raise errors.ConfigError(f"others can read the key {path}; nothing was signed, run `chmod 600 {path}` first")
     cipher = _cipher()
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
         private: Any = load_pem_private_key(text, None)
     except (TypeError, ValueError) as error:
-        raise errors.ConfigError(f"{path} holds no private key that can be used; nothing was signed") from error
+        raise errors.ConfigError(f"{path} has no usable private key; nothing was signed") from error
     if not isinstance(private, cipher.Ed25519PrivateKey):
-        raise errors.ConfigError(f"{path} holds a key of another kind than Ed25519; nothing was signed")
+        raise errors.ConfigError(f"{path} has a key that is not an Ed25519 key; nothing was signed")
     return Signer(private)
 
 
@@ -114,7 +114,9 @@ def checked_key(text: str) -> str:
         except (OSError, ValueError) as error:
             raise errors.ConfigError(f"{text!a} is neither a public key nor a file with one ({error})") from error
     if not _PUBLIC.fullmatch(key):
-        raise errors.ConfigError(f"{text!a} is no public key, which is `ed25519:` and 64 digits; nothing was checked")
+        raise errors.ConfigError(
+            f"{text!a} is not a public key, which is `ed25519:` and 64 hexadecimal digits; nothing was checked"
+        )
     return key
 
 
@@ -179,12 +181,14 @@ def read_bytes(kind: str, path: Path, limit: int) -> bytes:
         with path.open("rb") as file:
             content = file.read(len(_begin(kind)))
             if content != _begin(kind):
-                raise errors.EvidenceError(f"{path} is no {kind} of sayso; nothing was checked")
+                raise errors.EvidenceError(f"{path} is not a sayso {kind}; nothing was checked")
             content += file.read(limit)
     except OSError as error:
         raise errors.EvidenceError(f"{path} cannot be read ({error.strerror}); nothing was checked") from error
     if len(content) > limit:
-        raise errors.EvidenceError(f"{path} is over {limit >> 20} MB long, as no {kind} is; nothing was checked")
+        raise errors.EvidenceError(
+            f"{path} is over {limit >> 20} MB long, which is too long for a {kind}; nothing was checked"
+        )
     return content
 
 
@@ -206,18 +210,20 @@ def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> S
     """
     text, proof = _parts(kind, content)
     if proof["digest"] != _digest(text):
-        raise errors.EvidenceError(f"the {kind} was changed since it was written: its digest is another one")
+        raise errors.EvidenceError(f"the {kind} was changed after it was written: its digest does not match")
     key = proof["key"]
     if key is None and trusted is not None:
-        raise errors.EvidenceError(f"the {kind} is not signed, and must be by {trusted}")
+        raise errors.EvidenceError(f"the {kind} is not signed, and must be signed by {trusted}")
     if trusted is not None and key != trusted:
-        raise errors.EvidenceError(f"the {kind} is signed by another key, {str(key)[:80]}, and must be by {trusted}")
+        raise errors.EvidenceError(
+            f"the {kind} is signed by another key, {str(key)[:80]}, and must be signed by {trusted}"
+        )
     if key is not None and not signed_by(key, proof["signature"], text.encode("ascii")):
-        raise errors.EvidenceError(f"the {kind} was changed since it was signed, or its signature was")
+        raise errors.EvidenceError(f"the {kind} or its signature was changed after it was signed")
     body = cast("dict[str, Any]", json.loads(text))
     if body.get("format") != f"sayso/{kind}/1":
         known = str(body.get("format"))[:80]
-        raise errors.EvidenceError(f"the {kind} is of the format {known!a}, which this version of sayso does not know")
+        raise errors.EvidenceError(f"the {kind} has the format {known!a}, which this version of sayso does not know")
     return SignedDocument(body, key)
 
 
@@ -225,7 +231,7 @@ def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
     """Return a document's content and proof, after checking that its framing is exactly as sayso writes it."""
     begin = f'{{\n"{kind}": '
     if not content.startswith(_begin(kind)):
-        raise errors.EvidenceError(f"this is no {kind} of sayso")
+        raise errors.EvidenceError(f"this is not a sayso {kind}")
     try:
         # Only ASCII is ever written, and no line inside the first part begins with a quote.
         text, has_proof, rest = content.decode("ascii").removeprefix(begin).rpartition(',\n"proof": ')
@@ -234,7 +240,7 @@ def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
         found, text = None, ""
     proof = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if tuple(proof) != _PROOF or (proof["key"] is None) is not (proof["signature"] is None):
-        raise errors.EvidenceError(f"the {kind} is cut off, or was changed: it does not end with its proof")
+        raise errors.EvidenceError(f"the {kind} is truncated, or was changed: it does not end with its proof")
     if _framed(kind, text, proof).encode("ascii", "replace") != content:
-        raise errors.EvidenceError(f"the {kind} was changed since it was written: it does not have its one form")
+        raise errors.EvidenceError(f"the {kind} was changed after it was written: it is not in its canonical form")
     return text, proof

@@ -106,7 +106,7 @@ class _Walk:
             wrong = None if problem is None else Break(str(entry.run_id), last.seq + 1, problem)
             unlike = [one for one in self._here.pop(entry.seq, ()) if one.head.link != entry.link]
             if wrong is None and unlike:
-                problem = f"row {entry.seq} is not the one that {unlike[0].witness} knows: the chain was written anew"
+                problem = f"row {entry.seq} does not match {unlike[0].witness}: the chain was rewritten"
                 wrong = Break(entry.run_id, entry.seq, problem)
             if wrong is None and entry.request_id:
                 self.trails[entry.request_id], wrong = _after(self.trails.get(entry.request_id), entry)
@@ -120,15 +120,15 @@ class _Walk:
         self._end()
         for run_id, known in self._known.items():
             seq, (one, *_) = max(known.items())
-            reason = f"{one.witness} knows {seq} rows of it, and none is here: the chain was lost"
-            self.broken.setdefault(run_id, Break(run_id, seq, f"{reason}, or an older copy of the store was put back"))
+            reason = f"{one.witness} has {seq} rows of it, but none is here: the chain was lost"
+            self.broken.setdefault(run_id, Break(run_id, seq, f"{reason}, or an older copy of the store was restored"))
 
     def _end(self) -> None:
         run_id, last = self._last.run_id, self._last.seq
         if self._here and run_id not in self.broken:
             seq, (one, *_) = max(self._here.items())
-            reason = f"it ends with row {last}, and {one.witness} knows row {seq}: its end was cut off"
-            self.broken[run_id] = Break(run_id, last, f"{reason}, or an older copy of the store was put back")
+            reason = f"it ends with row {last}, but {one.witness} has row {seq}: its end was cut off"
+            self.broken[run_id] = Break(run_id, last, f"{reason}, or an older copy of the store was restored")
         self._here = {}
 
 
@@ -171,7 +171,7 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
         if wrong is not None:
             walk.broken[anchor.run_id] = wrong
     for request_id, trail in missing.items():
-        reason = f"{request_id} is not there any more, though row {trail.seq} is about it"
+        reason = f"{request_id} is missing, although row {trail.seq} is about it"
         walk.broken.setdefault(trail.run_id, Break(trail.run_id, trail.seq, reason))
     try:
         for wrong in _altered_records(store, run_id, walk.records):
@@ -197,7 +197,7 @@ def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry])
             again = rows[-1] if rows else None
             if again == entry:
                 seq = 1 if entry is None else entry.seq
-                yield Break(chain, seq, f"its record is not as row {seq} left it: it was altered, removed or put back")
+                yield Break(chain, seq, f"its record does not match row {seq}: it was altered, removed or restored")
                 break
             entry, digests = again, _records(store, chain).get(chain, [])
 
@@ -219,7 +219,7 @@ def _records(store: Store, run_id: str | None) -> dict[str, list[str]]:
 def row_problem(entry: Entry, before: str, seq: int) -> str | None:
     """Return why a row is invalid at this position, after the row with the link `before`; None if it is valid."""
     if tuple(map(type, entry)) != KINDS:  # SQLite may return bytes for a text column, and they have no link
-        return f"row {seq} holds a value of a kind that is never written"
+        return f"row {seq} has a value of a kind that sayso never writes"
     if entry.seq != seq:
         return f"row {seq} is missing (row {entry.seq} follows)"
     if chained(before, *entry[:-1]).link != entry.link:
@@ -234,26 +234,30 @@ def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
     rows = _Rows(entry.run_id, entry.seq, entry.link, trail)
     if problem is None:
         return rows, None
-    return rows, Break(entry.run_id, entry.seq, f"row {entry.seq} cannot follow: {entry.request_id} was {problem}")
+    return rows, Break(
+        entry.run_id, entry.seq, f"row {entry.seq} is not possible there: {entry.request_id} was {problem}"
+    )
 
 
 def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
     """Return how a request differs from its rows; None if it does not."""
     if rows is None or rows.run_id != anchor.run_id:
-        reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was put in by hand"
+        reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was inserted by hand"
         return Break(anchor.run_id, 1, reason)
     if anchor.link != rows.link:
-        reason = f"{anchor.request_id} does not stand as its last row {rows.seq} left it: rows after that were cut off"
-        return Break(anchor.run_id, rows.seq, f"{reason}, or its own row was put back or changed")
+        reason = f"{anchor.request_id} does not match its last row, {rows.seq}: rows after that were cut off"
+        return Break(anchor.run_id, rows.seq, f"{reason}, or its own row was restored or changed")
     if anchor.state not in rows.trail.states:
         left = " or ".join(sorted(rows.trail.states))
-        reason = f"{anchor.request_id} says {anchor.state}, and row {rows.seq} left it {left}"
+        reason = f"{anchor.request_id} is {anchor.state}, but row {rows.seq} left it {left}"
         return Break(anchor.run_id, rows.seq, reason)
     if anchor.asked is not None and anchor.asked != rows.trail.asked:
-        reason = f"{anchor.request_id} is not as it was asked: its row was rewritten, or was sealed with another key"
+        reason = (
+            f"{anchor.request_id} does not match what was asked: its row was rewritten, or was sealed with another key"
+        )
         return Break(anchor.run_id, rows.seq, reason)
     if anchor.row_digest is not None and anchor.row_digest != rows.trail.row_digest:
-        reason = f"what became of {anchor.request_id} is not as row {rows.seq} left it: its row was rewritten"
+        reason = f"the row of {anchor.request_id} does not match row {rows.seq} of the journal: it was rewritten"
         return Break(anchor.run_id, rows.seq, reason)
     return None
 
