@@ -160,7 +160,7 @@ def decision() -> dict[str, Any]:
 def test_an_approval_cannot_be_imported(here: Store, tmp_path: Path, status: str) -> None:
     confirm = {**create_confirm("extension", id_of("x"), "agent").export(), "status": status}
     done = sayso("confirm", "import", written(tmp_path / "c", confirm))
-    assert (done.code, "counts for nothing here" in done.err) == (1, True)
+    assert (done.code, "which only a decision can give" in done.err) == (1, True)
     assert package.Review().list(state="all").requests == ()
 
 
@@ -191,7 +191,7 @@ def test_validate_says_what_is_wrong_and_where(tmp_path: Path) -> None:
     done = sayso("confirm", "validate", *files)
     assert done.code == 1
     assert f"{files[0]}: conforms (Confirm)\n{files[1]}: does not conform (Confirm)\n  /meta: is missing\n" in done.out
-    assert "/status: '\\x1b[31mx' is none of" in done.out
+    assert "/status: '\\x1b[31mx' is not one of" in done.out
     told = sayso("confirm", "validate", "--json", *files)
     assert [(one["ok"], bool(one["problems"])) for one in told.data] == [(True, False), (False, True)]
 

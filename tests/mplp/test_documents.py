@@ -225,14 +225,14 @@ def test_the_lists_of_a_confirm_do_not_change_in_place(change: str, given: tuple
 @pytest.mark.parametrize("role", ["agent", "Agent", "  agent ", "\uff41gent", "agent@host"])
 def test_the_role_that_asked_decides_no_document(role: str) -> None:
     confirm = create_confirm("extension", PLAN, "agent")
-    with pytest.raises(ConfirmRefusedError, match="who asks does not decide"):
+    with pytest.raises(ConfirmRefusedError, match="and cannot decide it"):
         add_decision(confirm, "approved", role)
     assert (confirm.status, confirm.decisions) == ("pending", [])
 
 
 def test_a_role_that_nobody_could_have_is_compared_as_it_stands() -> None:
     confirm = create_confirm("extension", PLAN, "\u200b")
-    with pytest.raises(ConfirmRefusedError, match="who asks does not decide"):
+    with pytest.raises(ConfirmRefusedError, match="and cannot decide it"):
         add_decision(confirm, "approved", "\u200b")
     add_decision(confirm, "approved", "\u200c")
     assert confirm.status == "approved"
@@ -243,7 +243,7 @@ def test_a_status_is_never_assigned() -> None:
     with pytest.raises(ConfirmRefusedError, match="follows from decisions"):
         confirm.status = ConfirmStatus.APPROVED
     for status in ("approved", "in_progress", "proposed"):
-        with pytest.raises(ConfirmRefusedError, match="follows from what people decide"):
+        with pytest.raises(ConfirmRefusedError, match="follows from decisions and starts"):
             plan.status = status  # type: ignore[assignment]
     assert (confirm.status, plan.status) == ("pending", "draft")
 
@@ -258,24 +258,24 @@ def step(name: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"status": "WRONG_STATUS"}, "/status: 'WRONG_STATUS' is none of pending, approved, rejected, cancelled"),
+        ({"status": "WRONG_STATUS"}, "/status: 'WRONG_STATUS' is not one of pending, approved, rejected, cancelled"),
         ({"confirm_id": "123e4567-e89b-12d3-a456-426614174000"}, "/confirm_id: '123e4567"),
         ({"confirm_id": CONFIRM.upper()}, "/confirm_id: '550E8400"),
         ({"confirm_id": CONFIRM + "\n"}, "/confirm_id: '550e8400"),
         ({"requested_at": "2025-12-01T12:01:00"}, "/requested_at: '2025-12-01T12:01:00' has no time zone"),
-        ({"requested_at": "2025-02-30T12:01:00Z"}, "/requested_at: '2025-02-30T12:01:00Z' is no date"),
-        ({"requested_at": "yesterday"}, "/requested_at: 'yesterday' is no date and time"),
-        ({"requested_at": 1764590460}, "/requested_at: is 1764590460, not a text"),
-        ({"reason": None}, "/reason: is null, not a text"),
-        ({"reason": 5}, "/reason: is 5, not a text"),
+        ({"requested_at": "2025-02-30T12:01:00Z"}, "/requested_at: '2025-02-30T12:01:00Z' is not a date"),
+        ({"requested_at": "yesterday"}, "/requested_at: 'yesterday' is not a date and time"),
+        ({"requested_at": 1764590460}, "/requested_at: is 1764590460, not a string"),
+        ({"reason": None}, "/reason: is null, not a string"),
+        ({"reason": 5}, "/reason: is 5, not a string"),
         ({"decisions": {}}, "/decisions: is an object, not a list"),
-        ({"decisions": [decision_json(status="pending")]}, "/decisions/0/status: 'pending' is none of approved"),
+        ({"decisions": [decision_json(status="pending")]}, "/decisions/0/status: 'pending' is not one of approved"),
         ({"decisions": [decision_json(), decision_json()]}, "/decisions/1/decision_id: "),
         ({"meta": []}, "/meta: is a list, not an object"),
         ({"meta": {"protocol_version": "1"}}, "/meta/schema_version: is missing"),
         ({"meta": {"protocol_version": "1.0.0", "schema_version": "1.0.0", "tags": ["a", "a"]}}, "/meta/tags: has 'a'"),
         ({"governance": {"locked": "yes"}}, "/governance/locked: is 'yes', not boolean"),
-        ({"a/b~c": 1}, "/a~1b~0c: is no field of the protocol"),
+        ({"a/b~c": 1}, "/a~1b~0c: is not a field of the protocol"),
         ({"reason": "half \ud800"}, "/reason: a string has a lone surrogate"),
         ({"trace": {"trace_id": PLAN, "span_id": OTHER, "attributes": {"x": {1}}}}, "/trace: a set has no"),
         ({"trace": {"trace_id": PLAN, "span_id": OTHER, "attributes": {"x": 10**9999}}}, "/trace: Exceeds"),
@@ -339,7 +339,7 @@ def test_steps_need_ids_of_their_own_and_dependencies_that_exist() -> None:
     assert problems(twice, kind=Plan)[0].startswith("/steps/1/step_id: ")
     lost = plan_json(step("a", dependencies=[OTHER]))
     assert problems(lost, kind=Plan)[0].startswith("/steps/0/dependencies/0: there is no step")
-    assert problems(plan_json(), kind=Plan) == ["/steps: has 0 entries, and needs 1"]
+    assert problems(plan_json(), kind=Plan) == ["/steps: has 0 entries, but needs 1"]
     assert problems(plan_json(step("a", order_index=-1)), kind=Plan) == ["/steps/0/order_index: -1 is below 0"]
 
 
@@ -394,7 +394,7 @@ def test_the_complete_example_of_the_description_is_taken_and_what_was_changed_i
         ({"reason": None}, "/reason: was null, and left out"),
         ({"requestedAt": "2025-12-07T00:00:00Z"}, "/requestedAt: dropped, requested_at is there as well"),
         ({"governance": {"lifecycle_phase": "x"}}, "/governance/lifecycle_phase: read as lifecyclePhase"),
-        ({"$comment": "hello"}, "/$comment: dropped, it is no field of the protocol"),
+        ({"$comment": "hello"}, "/$comment: dropped, it is not a field of the protocol"),
     ],
 )
 def test_other_spellings_are_read_as_what_they_mean(fields: dict[str, Any], change: str) -> None:

@@ -46,7 +46,7 @@ def test_the_comment_of_a_shipped_example_is_no_field_and_is_told_of() -> None:
     assert misfits("mplp-confirm", json.loads(raw)) != []
     with pytest.raises(NotConformantError, match="comment"):
         Confirm.parse(raw)
-    assert Confirm.parse(raw, strict=False).changes == ("/$comment: dropped, it is no field of the protocol",)
+    assert Confirm.parse(raw, strict=False).changes == ("/$comment: dropped, it is not a field of the protocol",)
 
 
 def test_the_shipped_fixture_is_refused_where_it_is_wrong() -> None:

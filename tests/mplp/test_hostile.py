@@ -125,7 +125,7 @@ def test_what_is_no_plan_is_refused_as_one_and_left_out_of_samples(
     reviewer().approve(request.id)
     paid = memory.ask(sample_call())
     reviewer().approve(paid.id)
-    with pytest.raises(NotConformantError, match="has not the title"):
+    with pytest.raises(NotConformantError, match="does not have the title"):
         read_plan(PLAN)
     carried_out: list[Any] = []
     with pytest.raises(errors.SaysoError):

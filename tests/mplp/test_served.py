@@ -102,7 +102,7 @@ def test_the_id_of_a_confirm_that_another_program_uses_leaves_nothing_waiting(
     other = HttpStore(server.url, new_token(there, name="other-bot"))
     other.note(f"confirm:{brought.confirm_id}", "denied", requester(), {"tool": "x"})
     other.close()
-    with pytest.raises(ConfirmRefusedError, match=r"another program uses .* does not wait any more; submit it under"):
+    with pytest.raises(ConfirmRefusedError, match=r"another program uses .* is no longer pending; submit it under"):
         submit_plan_for_approval(plan, "agent", confirm=brought, store=here)
     assert (plan.status, brought.status) == ("draft", "pending")
     assert there.list(Filter()).requests[0].state is State.CANCELLED

@@ -184,7 +184,7 @@ def test_a_programs_own_request_is_not_started_from_here() -> None:
         return f"paid {amount}"
 
     confirm = read_confirm(approved(pay, 1))
-    with pytest.raises(ConfirmRefusedError, match="a program's own"):
+    with pytest.raises(ConfirmRefusedError, match="belongs to a program"):
         start(confirm, print)
 
 
@@ -294,7 +294,7 @@ def test_a_plan_that_waits_in_the_run_of_another_target_starts_nothing(memory: M
     memory._tables().rows[request.id] = replace(request, run_id=run_id, fingerprint=theirs)
     reviewer().approve(request.id)
     assert read_confirm(request.id).target_type == "other"
-    with pytest.raises(ConfirmRefusedError, match="a program's own"):
+    with pytest.raises(ConfirmRefusedError, match="belongs to a program"):
         start(read_confirm(request.id), print)
 
 

@@ -53,7 +53,7 @@ def test_submitting_the_same_plan_again_finds_what_waits() -> None:
 
 def test_a_plan_that_was_changed_while_it_waits_is_refused() -> None:
     _, confirm, request = submitted()
-    with pytest.raises(ConfirmRefusedError, match="was changed, and waits as it was"):
+    with pytest.raises(ConfirmRefusedError, match="was changed while its earlier version waits"):
         submit_plan_for_approval(plan_of_three(title="Another"), "agent")
     assert sayso.Review().list(state="all").requests == (request,)
     assert read_confirm(confirm.confirm_id).status == "pending"
@@ -102,7 +102,7 @@ def test_what_a_document_says_was_decided_is_not_brought_along() -> None:
     (request,) = sayso.Review().list().requests
     assert set((request.context or {})["confirm"]) == {"meta"}
     done = Confirm(target_type="plan", target_id=plan.plan_id, requested_by_role="agent", status="approved")
-    with pytest.raises(ConfirmRefusedError, match="approved by its own account, which counts for nothing"):
+    with pytest.raises(ConfirmRefusedError, match="has the status approved, which only a decision can give"):
         submit_plan_for_approval(plan_of_three(), "agent", confirm=done)
 
 

@@ -320,7 +320,7 @@ def _decision(request: Request, decision: RecordedDecision, names: Names) -> Dec
     status = DecisionStatus.REJECTED if _is_no(request) else _STATUS_OF_VERB[decision.verb]
     comment = storable(decision.comment) if decision.comment and decision.comment.strip() else ""
     decision_id, role = names.get(own, (own, decision.by.subject))
-    reason = comment or f"{status} by {decision.by} ({decision.channel}), without a word"
+    reason = comment or f"{status} by {decision.by} ({decision.channel}), without a comment"
     return _new_decision(decision_id, status, role, decision.at, reason)
 
 
@@ -461,9 +461,9 @@ def check_decision(confirm: Confirm, decision: Decision) -> None:
         by = "" if last is None else f" by {brief(last.decided_by_role)} at {time_text(last.decided_at)}"
         raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{by}")
     if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or ""):
-        raise ConfirmRefusedError(confirm.confirm_id, f"a rejection needs a reason, and {_named(confirm)} got none")
+        raise ConfirmRefusedError(confirm.confirm_id, f"the rejection of {_named(confirm)} needs a reason")
     if any(decision.decision_id == known.decision_id for known in confirm.decisions):
-        reason = f"{_named(confirm)} has a decision with the id {brief(decision.decision_id)} already"
+        reason = f"{_named(confirm)} already has a decision with the id {brief(decision.decision_id)}"
         raise ConfirmRefusedError(confirm.confirm_id, reason)
 
 
@@ -475,7 +475,7 @@ def decide(confirm: Confirm, decision: Decision) -> Event:
     """
     check_decision(confirm, decision)
     if _may_be_requester(confirm, decision):
-        reason = f"{brief(decision.decided_by_role)} asked for {_named(confirm)}, and who asks does not decide"
+        reason = f"{brief(decision.decided_by_role)} asked for {_named(confirm)} and cannot decide it"
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
     event = Event(
@@ -512,18 +512,20 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
     """
     if isinstance(target, Plan):
         if target.status not in {PlanStatus.DRAFT, PlanStatus.PROPOSED}:
-            reason = f"plan {brief(target.plan_id)} is {target.status}, and only a draft is submitted"
+            reason = f"plan {brief(target.plan_id)} is {target.status}; only a draft can be submitted"
             raise ConfirmRefusedError(target.plan_id, reason)
         target.export()
         if not any(step.description.strip() for step in target.steps):
-            raise NotConformantError("Plan", ["/steps: no step says what is to be done"])
+            raise NotConformantError("Plan", ["/steps: no step has a description"])
     if confirm is None:
         return
     check_unlocked(confirm)
     if isinstance(target, Plan):
         check_target(confirm, TargetType.PLAN, target.plan_id)
     if confirm.status not in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:
-        reason = f"{_named(confirm)} is {confirm.status} by its own account, which counts for nothing here"
+        reason = (
+            f"{_named(confirm)} has the status {confirm.status}, which only a decision can give; submit a pending one"
+        )
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     confirm.export()
 
@@ -551,7 +553,7 @@ _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{1
 def valid_traceparent(traceparent: str) -> str:
     """Return a W3C `traceparent`; raise `ConfigError` if it is invalid."""
     if _PARENT.fullmatch(traceparent) is None:
-        raise ConfigError(f"{traceparent!a} is no W3C traceparent; nothing was asked")
+        raise ConfigError(f"{traceparent!a} is not a W3C traceparent; nothing was asked")
     return traceparent
 
 

@@ -327,7 +327,7 @@ class FrozenList(list[T]):
 
     def _refused(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "decisions and events of a Confirm are not changed in place, and nothing was; use add_decision or"
+            "decisions and events of a Confirm cannot be changed in place; nothing was changed. Use add_decision or"
             " process_decision, or assign a new list to a Confirm of your own"
         )
 
@@ -384,7 +384,7 @@ class Plan(Document):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "status" and value != self.status:
             reason = (
-                f"the status of plan {self.plan_id} follows from what people decide and what is started; use"
+                f"the status of plan {self.plan_id} follows from decisions and starts; use"
                 " submit_plan_for_approval, process_decision or start"
             )
             raise ConfirmRefusedError(self.plan_id, reason)
@@ -432,7 +432,7 @@ def use_target(target_type: TargetType, target_id: str, reason: str | None = Non
 def _do(arguments: dict[str, Any]) -> Any:
     action = _running.get()
     if action is None:
-        raise RuntimeError("this call is started by sayso.mplp.start alone; nothing was done")
+        raise RuntimeError("only sayso.mplp.start starts this call; nothing was done")
     return action(arguments)
 
 
@@ -496,4 +496,6 @@ def plan_with(plan: Plan, arguments: Mapping[str, Any]) -> Plan:
             update={"title": arguments["title"], "objective": arguments["objective"], "steps": steps}
         )
     except (KeyError, TypeError, ValueError):
-        raise NotConformantError("Plan", ["/: what waits has not the title, objective and steps of a plan"]) from None
+        raise NotConformantError(
+            "Plan", ["/: the request does not have the title, objective and steps of a plan"]
+        ) from None

@@ -217,7 +217,7 @@ def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id:
         return own or new_id(), 1
     before, status = confirm_id_of(known.last), known.confirm.status
     if own not in {None, before} and (status is ConfirmStatus.PENDING or known.last.state in _IN_USE):
-        raise ConfirmRefusedError(own or before, f"{target_id} is {status} already, under Confirm {before}")
+        raise ConfirmRefusedError(own or before, f"{target_id} is already {status} under Confirm {before}")
     if own in {None, before} and status in _AGAIN:
         return before, len(known.rounds) + (status is ConfirmStatus.REJECTED)
     if own == before or (own is None and known.last.state in _IN_USE):
@@ -260,12 +260,15 @@ def _taken_back(store: Store, stored: StoredConfirm) -> Effects[ConfirmRefusedEr
     confirm_id, request = stored.confirm.confirm_id, stored.last
     if request.state is State.PENDING:
         yield StoreCall(store.withdraw, request.id, requester(), "another program uses the id of its Confirm")
-    reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} does not wait any more"
+    reason = f"another program uses the id of Confirm {confirm_id}, and {request.id} is no longer pending"
     return ConfirmRefusedError(confirm_id, f"{reason}; submit it under a new Confirm")
 
 
 def _changed(waiting: Request) -> ConfirmRefusedError:
-    reason = f"{waiting.run_id} was changed, and waits as it was as {waiting.id}; have that decided or withdrawn first"
+    reason = (
+        f"{waiting.run_id} was changed while its earlier version waits as {waiting.id}; have that decided or withdrawn"
+        " first"
+    )
     return ConfirmRefusedError(confirm_id_of(waiting), reason)
 
 
@@ -348,7 +351,7 @@ def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -
     try:
         return Reviewer(decision.decided_by_role if by is None else by, roles={decision.decided_by_role})
     except ValueError as error:
-        raise ConfirmRefusedError(confirm.confirm_id, f"who decides? {error}") from error
+        raise ConfirmRefusedError(confirm.confirm_id, f"the reviewer's name cannot be used: {error}") from error
 
 
 def _seen(confirm: Confirm, request: Request) -> str:
@@ -407,7 +410,7 @@ def refresh(confirm: Confirm) -> Effects[None]:
         ConfirmRefusedError: The Confirm is not in a store.
     """
     if confirm.origin.store is None:
-        raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is in no store")
+        raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is not in a store")
     yield from _reread(config.open_store(confirm.origin.store), confirm.confirm_id, confirm)
 
 
@@ -475,7 +478,9 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
         check_unlocked(target)
         check_target(target, stored.confirm.target_type, stored.confirm.target_id)
     if round_facts(request) is None:
-        raise ConfirmRefusedError(stored.confirm.confirm_id, f"{request.id} is a program's own, which starts it itself")
+        raise ConfirmRefusedError(
+            stored.confirm.confirm_id, f"{request.id} belongs to a program, which starts it itself"
+        )
     gate = gate_for(request.call.tool, is_async=inspect.iscoroutinefunction(do))
     with running_as(partial(_run_target, do, stored)):
         attempt = yield from execute(gate, where, request)
@@ -492,7 +497,7 @@ def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict
     confirm = stored.confirm
     if confirm.target_type is not TargetType.PLAN:
         if not is_about(arguments, confirm.target_type, confirm.target_id):
-            problem = f"what was approved is not {confirm.target_type} {confirm.target_id}, which was submitted"
+            problem = f"what was approved is not the submitted {confirm.target_type} {confirm.target_id}"
             raise errors.AlteredRequestError(stored.last.id, problem)
         return do(confirm.model_copy(update={"reason": arguments.get("reason")}))
     plan = plan_with(stored.plan, arguments).model_copy(update={"status": PlanStatus.IN_PROGRESS})

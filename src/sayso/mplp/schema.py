@@ -196,7 +196,7 @@ def _loaded(given: str | bytes | bytearray, what: str) -> object:
 _LOCAL = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
 _NO_ZONE = re.compile(_LOCAL)
 _TIME = re.compile(_LOCAL.replace("[Tt ]", "[Tt]") + "(?:[Zz]|[+-][0-9]{2}:[0-9]{2})")
-_TYPES = {"object": "an object", "array": "a list", "string": "a text", "integer": "a whole number"}
+_TYPES = {"object": "an object", "array": "a list", "string": "a string", "integer": "a whole number"}
 
 
 def schema(kind: str = "confirm") -> dict[str, Any]:
@@ -206,7 +206,7 @@ def schema(kind: str = "confirm") -> dict[str, Any]:
         KeyError: There is no schema of this kind.
     """
     if kind not in KINDS:
-        raise KeyError(f"there is no schema {kind!r}; there are {', '.join(KINDS)}")
+        raise KeyError(f"unknown schema {kind!r}; known are {', '.join(KINDS)}")
     return json.loads(resources.files("sayso.mplp").joinpath("schemas", f"{kind}.schema.json").read_text("utf-8"))
 
 
@@ -232,7 +232,7 @@ def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]
     """
     validator = _validator(kind, field)
     if validator is None:
-        return [f"{pointer(field or '')}: is no field of the protocol"]
+        return [f"{pointer(field or '')}: is not a field of the protocol"]
     if validator.is_valid(document):
         return []
     return list(islice((line for error in validator.iter_errors(document) for line in _lines(error)), _MAX_PROBLEMS))
@@ -244,7 +244,7 @@ def _lines(error: jsonschema_rs.ValidationError) -> Iterator[str]:
         case "required":
             yield f"{pointer(*at, kind.property)}: is missing"
         case "additionalProperties":
-            yield from (f"{pointer(*at, name)}: is no field of the protocol" for name in kind.unexpected)
+            yield from (f"{pointer(*at, name)}: is not a field of the protocol" for name in kind.unexpected)
         case _:
             yield f"{pointer(*at)}: {_problem(kind, error.instance) or error.message}"
 
@@ -257,11 +257,11 @@ def _problem(kind: Any, value: Any) -> str | None:
         case "anyOf":  # used only for the data of an event
             return f"{brief(value)} is neither an object nor null"
         case "enum":
-            return f"{brief(value)} is none of {', '.join(map(str, kind.options))}"
+            return f"{brief(value)} is not one of {', '.join(map(str, kind.options))}"
         case "minimum" | "maximum":
             return f"{brief(value)} is {'below' if kind.name == 'minimum' else 'above'} {kind.limit}"
         case "minItems":
-            return f"has {len(value)} entries, and needs {kind.limit}"
+            return f"has {len(value)} entries, but needs {kind.limit}"
         case "uniqueItems":
             return f"has {brief(next(item for place, item in enumerate(value) if item in value[:place]))} twice"
         case "minLength":
@@ -271,7 +271,7 @@ def _problem(kind: Any, value: Any) -> str | None:
             return f"{brief(value)} is not {wanted}"
         case "format":
             is_local = _NO_ZONE.fullmatch(value) is not None
-            form = "is no date and time of the form 2025-12-01T12:00:00Z"
+            form = "is not a date and time of the form 2025-12-01T12:00:00Z"
             return f"{brief(value)} {'has no time zone; write Z at its end' if is_local else form}"
         case _:
             return None
@@ -337,7 +337,7 @@ def _normal_object(
         name, where = given if given in known else by_letters.get(_letters(given), given), pointer(*at, given)
         if name not in known:
             if rule.get("additionalProperties") is False:
-                changes.append(f"{where}: dropped, it is no field of the protocol")
+                changes.append(f"{where}: dropped, it is not a field of the protocol")
             else:
                 found[given] = item
         elif item is None and "anyOf" not in known[name]:
