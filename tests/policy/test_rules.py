@@ -108,7 +108,7 @@ def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) ->
     (rule("quorum = true"), 4, 1, "quorum takes a number of people from 1, not True"),
     (rule("roles = 'finance'"), 4, 1, "roles takes a list of strings, not 'finance'"),
     (rule("expires = 'soon'"), 4, 1, "expires: "),
-    (rule("escalate_after = '1h'"), 4, 1, "escalate_after= takes a time and escalate_to= a collection"),
+    (rule("escalate_after = '1h'"), 4, 1, "escalate_after= (a duration) and escalate_to= (a collection"),
     (rule("summary = '{amount'"), 4, 1, "summary is not a valid template: "),
     (rule("effect = 'x{a.__class__}'"), 4, 1, "effect names 'a.__class__', which is not an argument"),
     (rule("channels = ['Ops!']"), 4, 1, "'Ops!' is not the name of a channel; the name of [channels.ops] is 'ops'"),
