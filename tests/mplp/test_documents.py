@@ -392,7 +392,7 @@ def test_the_complete_example_of_the_description_is_taken_and_what_was_changed_i
         ),
         ({"confirm_id": CONFIRM.upper()}, f"/confirm_id: '{CONFIRM.upper()}' was read as {CONFIRM}"),
         ({"reason": None}, "/reason: was null, and left out"),
-        ({"requestedAt": "2025-12-07T00:00:00Z"}, "/requestedAt: dropped, requested_at is there as well"),
+        ({"requestedAt": "2025-12-07T00:00:00Z"}, "/requestedAt: dropped, because requested_at is present"),
         ({"governance": {"lifecycle_phase": "x"}}, "/governance/lifecycle_phase: read as lifecyclePhase"),
         ({"$comment": "hello"}, "/$comment: dropped, it is not a field of the protocol"),
     ],

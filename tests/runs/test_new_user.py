@@ -192,7 +192,7 @@ def test_a_yes_and_a_no_to_one_request_in_one_call_decide_nothing() -> None:
 def test_a_shortened_id_decides_nothing_and_is_told_that_ids_are_whole() -> None:
     tool = Tool(make, requires_approval=True)
     paused = started(tool, a=1)
-    with pytest.warns(IgnoredDecisionWarning, match="ids are whole here"):
+    with pytest.warns(IgnoredDecisionWarning, match="a prefix is not enough here"):
         output = tool(parent_id=paused.run_id, resume={ids(paused)[0][:11]: True}).run()
     assert output.status.reason == "approval_required"
     assert MADE == []

@@ -283,9 +283,9 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
 def _note_nested(gate: Gate, held: ConfirmationRequired) -> None:
     """Add a note to the signal of a gate inside a started call, which thereby ends: what it means, and the ways out."""
     note = (
-        f"sayso: {gate.name} had been approved and started, and ends as failed where something inside of it waits: to"
-        " call it again is to ask for it again, and repeats what it did before. Ask once, at the outer gate; or give"
-        " that one suspends=sayso.ConfirmationRequired, which keeps its approval"
+        f"sayso: {gate.name} was approved and started, and is recorded as failed, because a call inside it waits:"
+        " calling it again asks for it again, and repeats what it did before. Use one gate, around the outer call; or"
+        " give that gate suspends=sayso.ConfirmationRequired, which keeps its approval"
     )
     with suppress(
         Exception

@@ -343,7 +343,7 @@ def _normal_object(
         elif item is None and "anyOf" not in known[name]:
             changes.append(f"{where}: was null, and left out")
         elif name != given and name in value:
-            changes.append(f"{where}: dropped, {name} is there as well")
+            changes.append(f"{where}: dropped, because {name} is present")
         else:
             if name != given:
                 changes.append(f"{where}: read as {name}")

@@ -354,7 +354,7 @@ class DecisionTaker:
             try:
                 found[request_id] = self.store.settle(request_id)
             except (errors.RequestNotFoundError, UnicodeError):  # a text that cannot be encoded is not an id
-                _warn(f"there is no request {request_id!r} (ids are whole here); its decision is ignored")
+                _warn(f"there is no request {request_id!r} (a prefix is not enough here); its decision is ignored")
         return found
 
     async def runs(self) -> list[RunSnapshot]:

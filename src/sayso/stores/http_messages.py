@@ -57,11 +57,11 @@ class AskedRequest(Message):
     The server computes the digests and the fingerprint again, and sets the requester and every instant itself.
     """
 
-    id: str = Field(pattern=r"^rq_[0-9a-f]{32}$", description="Random, by the program.")
+    id: str = Field(pattern=r"^rq_[0-9a-f]{32}$", description="Random, made by the program.")
     run_id: Name
     fingerprint: Digest
     subject: Call | Question
-    lasts: timedelta = Field(description="Until it expires; 30 days at most.")
+    lasts: timedelta = Field(description="How long until it expires; at most 30 days.")
     approval_window: timedelta
     quorum: Quorum = Quorum()
     on_behalf_of: Identity | None = None
@@ -87,7 +87,7 @@ class AskedRequest(Message):
     budgets: tuple[tuple[Annotated[str, Field(max_length=500)], OptionalName], ...] = Field(
         (),
         max_length=20,
-        description="Within which the program's policy allows the call; they count where the server's own does too.",
+        description="Budgets in which the program may call it; they count if the server's policy has them too.",
     )
 
     @classmethod
@@ -102,7 +102,7 @@ class AskedRequest(Message):
 class Begin(Message):
     """The start of a call."""
 
-    token: Name = Field(description="New, random, and kept: `finish` wants it back.")
+    token: Name = Field(description="New and random; `finish` must send it again.")
     worker: Name = Field(description="The process that runs the call.")
 
 
@@ -112,7 +112,7 @@ class Ask(Message):
     request: AskedRequest
     update: RunUpdate | None = None
     seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT, description="How long to wait for the decision.")
-    start: Begin | None = Field(None, description="Taken where it finds an approval of what it asks, as it was asked.")
+    start: Begin | None = Field(None, description="Starts the call if it is approved as it was asked.")
 
 
 class _OfRequest(Message):
@@ -145,7 +145,7 @@ class GetResult(_OfRequest):
 class Settle(_OfRequest):
     """Record that a request has reached its end, or that its worker is gone."""
 
-    gone: str | None = Field(None, max_length=500, description="A worker on the program's own machine that has ended.")
+    gone: str | None = Field(None, max_length=500, description="A worker on the program's machine that has ended.")
 
 
 class Start(_OfRequest, Begin):
@@ -155,7 +155,9 @@ class Start(_OfRequest, Begin):
 class Renew(Message):
     """Renew the leases of running calls; a call becomes `unknown` when its worker's lease ends."""
 
-    starts: list[tuple[RequestId, Name]] = Field(max_length=1_000, description="Requests, each with its start's token.")
+    starts: list[tuple[RequestId, Name]] = Field(
+        max_length=1_000, description="Requests, each with the token of its start."
+    )
 
 
 class Finish(_OfRequest):
@@ -182,7 +184,7 @@ class Verify(_OfRequest):
     """Record, for the gate's own `verify=` hook, whether a call with an unknown outcome took effect."""
 
     happened: bool
-    token: OptionalName = Field(None, description="Of the start that the hook looked into; of no later one.")
+    token: OptionalName = Field(None, description="Of the start that the hook examined; a later start is not resolved.")
 
 
 class Find(Message):
@@ -224,7 +226,7 @@ class Wait(Message):
     """Wait until a request differs from its ETag, or until anything changes."""
 
     seen: dict[str, str | None] = Field(max_length=2_000, description="ETags by id; null for none yet.")
-    version: str | None = Field(None, max_length=200, description="Of the store as a whole, to hear of any change.")
+    version: str | None = Field(None, max_length=200, description="Of the whole store, to notice any change.")
     seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT)
 
 
@@ -253,7 +255,7 @@ class Journal(Message):
 
     run_id: OptionalName = None
     request_id: RequestId | None = None
-    after: tuple[str, int] | None = Field(None, description="Run and place of the last row that was seen.")
+    after: tuple[str, int] | None = Field(None, description="Run and number of the last row that was read.")
     limit: int = Field(1_000, ge=1, le=1_000)
 
 
@@ -282,7 +284,7 @@ class TakeRun(Message):
 
     run_id: Name
     holder: Holder
-    gone: Holder | None = Field(None, description="A holder on the program's own machine that has let go.")
+    gone: Holder | None = Field(None, description="A holder on the program's machine that has released it.")
 
 
 class LeaveRun(Message):
