@@ -316,7 +316,7 @@ def test_a_request_that_was_removed_or_put_back_is_found(journal: Journal) -> No
             (first_row(journal)[LINK], first_row(journal)[REQUEST]),
         )
         (broken,) = journal.written(journal.rows).broken
-        assert "put back" in broken.reason
+        assert "restored" in broken.reason
 
 
 def first_row(journal: Journal) -> Row:

@@ -160,7 +160,7 @@ def test_a_claimed_call_without_any_request_is_refused(
     altered(place, "UPDATE request SET run_id = 'elsewhere'")
     refused = flow(parent_id=paused.run_id).run()
     assert refused.status.code == "error"
-    assert "not believed" in str(refused.status.message)
+    assert "not trusted" in str(refused.status.message)
     assert ran == []
 
 

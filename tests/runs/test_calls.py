@@ -102,7 +102,7 @@ async def test_collecting_after_the_events_gives_the_same_output() -> None:
     *_, last = [event async for event in run]
     assert await run.collect() is last
     assert await run is last
-    with pytest.raises(RuntimeError, match="called already"):
+    with pytest.raises(RuntimeError, match="already executed"):
         async for _ in run:
             pass
 

@@ -127,7 +127,7 @@ def test_a_default_that_is_given_or_left_out_is_the_same_input(each_store: Store
         output = tool(**given, resume=yes(paused)).run()
         assert (output.run_id, reason(output)) == (paused.run_id, ("success", None)), given
     paused = started(tool, env="staging")
-    with pytest.warns(IgnoredDecisionWarning, match="begins anew"):
+    with pytest.warns(IgnoredDecisionWarning, match="starts a new run"):
         assert tool(env="staging", replicas=2, resume=yes(paused)).run().run_id != paused.run_id
 
 
@@ -137,7 +137,7 @@ def test_without_input_where_none_is_needed_the_defaults_are_meant(each_store: S
 
     tool = Tool(deploy, requires_approval=True)
     paused = started(tool, env="production")
-    with pytest.warns(IgnoredDecisionWarning, match="production.*begins anew"):
+    with pytest.warns(IgnoredDecisionWarning, match="production.*starts a new run"):
         output = tool(resume=yes(paused)).run()
     assert (reason(output), ran) == (("cancelled", "approval_required"), [])
 
