@@ -263,7 +263,7 @@ def key(made: Gated, option: str) -> None:
         assert len(RAN) == 1
         with pytest.raises(errors.KeyReusedError):
             call(6)
-    with pytest.raises(errors.ConfigError, match="run with a name"):
+    with pytest.raises(errors.ConfigError, match="needs a named run"):
         call(5)
     with pytest.raises(errors.ConfigError, match=option):
         made(**{option: "{order}"})

@@ -236,7 +236,7 @@ def test_a_confirm_that_waits_nowhere_is_only_written_down() -> None:
     assert [event.event_type for event in heard] == ["confirm.decided", "plan_approved"]
     with pytest.raises(ConfirmNotFoundError):
         start(confirm, print)
-    with pytest.raises(ConfirmRefusedError, match="in no store"):
+    with pytest.raises(ConfirmRefusedError, match="is not in a store"):
         refresh(confirm)
 
 

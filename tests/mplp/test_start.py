@@ -265,7 +265,7 @@ def test_the_approval_of_another_target_starts_neither(memory: MemoryStore, chan
     read = read_confirm(confirm.confirm_id)
     assert (read.status, read.decisions[0].status) == ("rejected", "rejected")
     seen: list[Any] = []
-    with pytest.raises(errors.AlteredRequestError, match="was submitted; the call was not run"):
+    with pytest.raises(errors.AlteredRequestError, match="is not the submitted extension"):
         start(read, seen.append)
     assert seen == []
     assert read_confirm(confirm.confirm_id).status == "rejected"

@@ -129,7 +129,7 @@ def test_the_settings_file_that_the_environment_names_counts_in_every_folder(
     monkeypatch.chdir("/")
     with caplog.at_level("INFO", "sayso"), sayso.run("order-1"):
         assert [gated()("A-1", amount, "DE02") for amount in (41, 42)] == ["41 to DE02", "42 to DE02"]
-    assert [one.getMessage() for one in caplog.records if "lets" in one.getMessage()] == [
+    assert [one.getMessage() for one in caplog.records if "allows" in one.getMessage()] == [
         f"{pinned} allows calls that no person sees, for example this one of refund"
     ]
     monkeypatch.setenv("SAYSO_CONFIG", " ")

@@ -258,7 +258,7 @@ def test_a_resolution_is_true_or_false(approved: Any) -> None:
 
 @pytest.mark.parametrize("given", [[("rq", True)], "rq", True])
 def test_decisions_come_by_id(memory: Store, pay: Tool, given: Any) -> None:
-    with pytest.raises(TypeError, match="by id"):
+    with pytest.raises(TypeError, match="by request id"):
         pay(amount=1, resume=given)
 
 

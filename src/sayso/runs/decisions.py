@@ -70,7 +70,7 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
     if step is None:
         raise RuntimeError("suspend() works only in a run; call it in the handler of a Tool")
     if not step.is_running:  # it would take the number, and so the answer, of a question of the handler
-        raise RuntimeError("suspend() can be called in a handler only, not in a rule, a prompt or a default parameter")
+        raise RuntimeError("suspend() works only inside a handler, not in a rule, a prompt or a default parameter")
     number, step.suspensions = step.suspensions, step.suspensions + 1
     if number in step.answers:
         return step.answers[number]

@@ -321,7 +321,7 @@ def _said(context: RequestContext, request: Request) -> str:
     """Return the status of a request, without the hint that it can be undone, which disappears with the button."""
     is_approved = request.state is State.APPROVED
     is_held = is_approved and undo_of(context, request) is not None
-    said = (card.decided if is_held else card.stands)(request, clock.now())
+    said = (card.decided if is_held else card.status_line)(request, clock.now())
     grants = [one for one in context.review.grants() if one.request_id == request.id] if is_approved else []
     if not grants:
         return said
