@@ -173,7 +173,7 @@ def test_an_older_copy_that_is_put_back_under_a_server_is_found_by_what_it_remem
         target.checkpoint(since=seen)
     live(target.scene, "noon")
     target.checkpoint()  # by somebody who remembers nothing: it stands in the place of the one that was lost
-    with pytest.raises(errors.EvidenceError, match=f"row 5 of run '{CHAIN}' is not the one"):
+    with pytest.raises(errors.EvidenceError, match=f"row 5 of run '{CHAIN}' does not match"):
         target.checkpoint(since=seen)
 
 
@@ -183,7 +183,7 @@ def test_a_fork_of_what_a_server_remembers_is_found(target: Target) -> None:
     target.reopen()
     live(target.scene, "noon")
     checkpoint(target.store, target.signer)
-    with pytest.raises(errors.EvidenceError, match=f"row 4 of run '{CHAIN}' is not the one"):
+    with pytest.raises(errors.EvidenceError, match=f"row 4 of run '{CHAIN}' does not match"):
         target.checkpoint(since=target.seen)
 
 

@@ -276,7 +276,7 @@ def test_what_a_run_still_needs_is_not_purged(scene: Scene, state: RunState) -> 
     assert [scene.store.get(request.id) for request in requests] == requests
     with pytest.raises(errors.PurgeRefusedError, match=f"is needed by its run, which is {state}"):
         scene.store.purge(requests[0].id, ADA, before=scene.clock(), channel="test")
-    with pytest.raises(errors.PurgeRefusedError, match=f"run_a is {state} since"):
+    with pytest.raises(errors.PurgeRefusedError, match=f"run_a has been {state} since"):
         scene.store.purge_run("run_a", ADA, before=scene.clock(), channel="test")
     assert scene.store.get_run("run_a").steps
 

@@ -70,7 +70,7 @@ def test_a_key_stands_in_the_settings_and_is_meant_from_where_they_lie(here: Pat
     (here / "sayso.toml").write_text('[evidence]\nkeys = "signing.key"\n')
     assert "unknown setting 'keys'" in sayso("key", "show").err
     (here / "sayso.toml").write_text("[evidence]\nkey = 7\n")
-    assert "as a text" in sayso("key", "show").err
+    assert "as a string" in sayso("key", "show").err
 
 
 def test_a_key_that_cannot_be_used_signs_nothing_and_nothing_is_written_unsigned(here: Path) -> None:

@@ -337,6 +337,6 @@ def test_what_is_no_id_or_no_state_is_named_and_nothing_is_decided(memory: Store
             with pytest.raises(TypeError, match=r"pass the id of one request, a string .* nothing was done"):
                 verb(given)  # type: ignore[arg-type]
     assert memory.get(request_id).state is State.PENDING
-    for state, meant in {"pendign": "did you mean 'pending'?", "x": "there are pending, .* and all"}.items():
-        with pytest.raises(ValueError, match=f"no state '{state}'; {meant}"):
+    for state, meant in {"pendign": "did you mean 'pending'?", "x": "known are pending, .* and all"}.items():
+        with pytest.raises(ValueError, match=f"unknown state '{state}'; {meant}"):
             review.list(state=["done", state])
