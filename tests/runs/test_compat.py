@@ -55,8 +55,8 @@ def test_an_address_or_nothing_is_passed_on() -> None:
     ("given", "said"),
     [
         (Custom(), "has no method `claim_approval`"),
-        (Custom, "is no sayso.stores.base.Store"),
-        (object(), "object is no sayso.stores.base.Store"),
+        (Custom, "is not a sayso.stores.base.Store"),
+        (object(), "object is not a sayso.stores.base.Store"),
         (3, "int is no"),
         (Unprotected(), "has no method `start`"),
         (MemoryStore, "give a store made from it"),

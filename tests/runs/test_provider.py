@@ -165,7 +165,7 @@ def test_arguments_that_are_no_json_are_a_problem_that_the_model_can_mend(provid
     assert [bool(call.problem) for call in reply.calls] == [True, True]
     told = [(call.problem or "", True) for call in reply.calls]
     assert turn(name, after(reply, *told))[1].text == "Sorry "
-    assert "no JSON" in json.dumps(provider.asked[1])
+    assert "not JSON" in json.dumps(provider.asked[1])
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-5", "openai-chat:gpt-5"])
@@ -305,8 +305,8 @@ def test_no_connection_is_left_open_after_a_turn(provider: Provider) -> None:
         ("openai:", "names no provider"),
         ("/gpt-5", "names no provider"),
         ("", "names no provider"),
-        ("no-such-provider/gpt-5", "nobody knows"),
-        ("no-such-provider:gpt-5", "nobody knows"),
+        ("no-such-provider/gpt-5", "unknown provider"),
+        ("no-such-provider:gpt-5", "unknown provider"),
     ],
 )
 def test_name_that_nobody_knows_is_refused_at_once(name: str, word: str) -> None:

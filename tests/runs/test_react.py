@@ -299,7 +299,7 @@ def test_finish_beside_a_call_that_waits_is_not_taken(disk: Disk, delete: Tool) 
     model = Script([("delete_file", {"path": "/a"}), ("finish", {"answer": "guessed"})], ANSWER)
     agent = agent_of(model, delete)
     assert agent.resume("yes", asyncio.run(paused(agent))).answer == "done"
-    assert "not taken" in observed(model)[1]
+    assert "not accepted" in observed(model)[1]
 
 
 def test_calls_without_labels_of_their_own_are_told_apart(disk: Disk, delete: Tool) -> None:
@@ -492,14 +492,14 @@ def test_rule_that_fails_ends_the_run_and_no_model_is_told_how_to_get_around_it(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"tools": [7]}, "no tool"),
+        ({"tools": [7]}, "not a tool"),
         ({"tools": [Tool(lambda: 1, name="finish")]}, "'finish'"),
         ({"tools": [Tool(lambda: 1, name="ask_to_user")]}, "'ask_to_user'"),
         ({"tools": [Tool(lambda: 1, name="a"), Tool(lambda: 2, name="a")]}, "two tools"),
         ({"max_iters": 0}, "max_iters"),
         ({"max_iters": True}, "max_iters"),
         ({"on_rejection": "ignore"}, "on_rejection"),
-        ({"model": None}, "no model"),
+        ({"model": None}, "not a model"),
         ({"signature": "resume_state -> answer"}, "resume_state"),
         ({"signature": "question"}, "->"),
     ],

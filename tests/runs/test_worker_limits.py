@@ -114,7 +114,7 @@ def test_a_limit_of_a_tool_that_nobody_has_is_refused() -> None:
     with pytest.raises(errors.ConfigError, match=r"'refund'.*pay"):
         Worker([clerk], limits=Limits(by_tool={"refund": 1}))
     for most in (0, True, 1.5):
-        with pytest.raises(errors.ConfigError, match="from 1"):
+        with pytest.raises(errors.ConfigError, match="at least 1"):
             Limits(most)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -358,7 +358,7 @@ def check_shown(signal: ConfirmationRequired, request: Request) -> None:
     if not is_same:
         raise errors.DecisionRefusedError(
             request.id,
-            f"the pause shows another call than request {request.id}; nothing was decided, look at the request again",
+            f"the pause shows another call than request {request.id}; look again, nothing was decided",
         )
 
 
