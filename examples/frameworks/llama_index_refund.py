@@ -1,6 +1,6 @@
 """An agent of LlamaIndex whose refunds wait for a person; its model is scripted.
 
-    pip install sayso llama-index-core
+    pip install "sayso[llama-index]"
     python examples/frameworks/llama_index_refund.py
 
 It says which request waits; a second terminal decides: `sayso approve ID --set amount=30`, or `sayso reject ID`.

@@ -1,6 +1,6 @@
 """An agent of smolagents whose refunds wait for a person; its model is scripted.
 
-    pip install sayso smolagents
+    pip install "sayso[smolagents]"
     python examples/frameworks/smolagents_refund.py
 
 It says which request waits; a second terminal decides: `sayso approve ID --set amount=30`, or `sayso reject ID`.

@@ -52,4 +52,6 @@ def test_each_adapter_has_an_extra_a_page_a_program_and_a_place_in_the_suite(roo
         suite, module = text("tests/integrations/adapters/test_functions.py"), name.replace("_", "")
         if f'"{name}"' not in suite or module not in suite or not text(f"examples/frameworks/{name}_refund.py"):
             missing.append(f"{name} has not a program that test_functions.py runs, or no place there")
+        if name.replace("_", "-") not in extras:
+            missing.append(f"{name} has not the extra {name.replace('_', '-')}")
     assert missing == []
