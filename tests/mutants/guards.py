@@ -1874,7 +1874,7 @@ MUTANTS = [
     ),
     Mutant(
         "what a run is resumed with decides nothing", "integrations/pydantic_ai.py",
-        "if not self._holds(name):", "if not self._holds(name) or ctx.tool_call_approved:",
+        "if not self.tools.holds(name):", "if not self.tools.holds(name) or ctx.tool_call_approved:",
         "integrations/adapters/test_pydantic_ai.py::TestPydanticAI::test_resume_before_the_decision_pauses_again_and_asks_nobody_twice",
     ),
     Mutant(
@@ -1884,7 +1884,7 @@ MUTANTS = [
     ),
     Mutant(
         "a name that no tool has is an error", "integrations/pydantic_ai.py",
-        "if missing := (self.tools or frozenset()) - tools.keys():", "if missing := frozenset[str]():",
+        "        self.tools.check(tools)\n", "",
         "integrations/adapters/test_pydantic_ai.py::test_name_that_no_tool_has_is_an_error",
     ),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 # What the modules of the frameworks share, and what is no agent framework: a server of tools, two durable engines.
-SHARED = {"functions", "mcp_server", "tool_calls", "dbos", "temporal"}
+SHARED = {"functions", "mcp_server", "replay", "tool_calls", "dbos", "temporal"}
 # Rows of `frameworks.toml` that are none either.
 RECIPES = {"main", "mcp", "coding_agents", "schedulers", "airflow"}
 # Where a framework's extra, page, program or tests are not named after its module.
@@ -20,6 +20,7 @@ NAMED = {
 }
 # No `AdapterSuite`: these have no loop of an agent in this process.
 OWN_SUITE = {"claude_agent", "fastmcp"}
+LONGEST = 250  # lines of an adapter
 TAKE_FUNCTIONS = ("llama_index", "smolagents")
 
 
@@ -31,7 +32,12 @@ def test_each_adapter_has_an_extra_a_page_a_program_and_a_place_in_the_suite(roo
     def text(path: str) -> str:
         return (root / path).read_text("utf-8") if (root / path).exists() else ""
 
-    missing = list[str]()
+    missing = [
+        f"{path.name} has more than {LONGEST} lines, and the adapters share what they have in common in tool_calls.py"
+        for name in sorted(modules)
+        if (path := root / f"src/sayso/integrations/{name}.py").exists()
+        and len(path.read_text("utf-8").splitlines()) > LONGEST
+    ]
     pausing = text("tests/integrations/adapters/test_examples.py")
     for name in sorted(modules | rows.keys() - SHARED - RECIPES - {*TAKE_FUNCTIONS}):
         own = (name.replace("_", "-"), "frameworks", f"frameworks/{name}_refund.py", f"adapters/test_{name}.py")

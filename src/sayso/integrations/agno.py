@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from sayso.errors import ConfigError
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import Call, ToolHook, framework, is_in_loop
+from sayso.integrations.tool_calls import Call, ToolHook, framework, must_not_block
 
 _MOST_RUNS = 1_000
 
@@ -54,8 +54,7 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
         if inspect.iscoroutinefunction(function_call) or not hook.holds(function_name):  # held by the other hook
             return function_call(**arguments)
         _must_be_first(hold_tool, agent, team)
-        if is_in_loop():
-            raise ConfigError(f"{function_name} waits for a person and was called in an event loop; use arun()")
+        must_not_block(function_name, "use arun()")
 
         def execute(approved: dict[str, Any]) -> Any:
             _replace(arguments, approved)

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from sayso.errors import ConfigError
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import Call, ToolHook, framework, is_in_loop
+from sayso.integrations.tool_calls import Call, ToolHook, framework, must_not_block
 from sayso.model.request import not_run
 
 
@@ -58,8 +58,7 @@ def _held(hook: ToolHook, context: Any) -> str:
     tool = context.tool
     if tool is None:
         raise ConfigError("CrewAI did not say which tool it calls")
-    if is_in_loop():
-        raise ConfigError("a person's wait would block the event loop it was called in; use kickoff_async()")
+    must_not_block(context.tool_name, "use kickoff_async()")
     call = Call(
         context.tool_name, context.tool_input, description=tool.description, schema=tool.args_schema.model_json_schema()
     )

@@ -20,7 +20,7 @@ from sayso.channels import Notification, UndeliverableError
 from sayso.gates.held import HeldBase
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.integrations.tool_calls import ToolFunction, check_options, framework, is_in_loop, options_of
+from sayso.integrations.tool_calls import ToolFunction, check_options, framework, must_not_block, options_of
 from sayso.model import duration
 
 _dbos: Any = framework("dbos", "dbos", "DBOS")
@@ -85,8 +85,7 @@ class _HeldStep:
         }  # fmt: skip
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_in_loop():
-            raise errors.ConfigError(f"{self.tool.name} would block the event loop; make it an async function")
+        must_not_block(self.tool.name, "make it an async function")
         given, place = self._given(args, kwargs), None
         while "value" not in (result := _dbos.DBOS.run_step(self._step, self._attempt, given, place)):
             span, place = self._span(result, is_first=place is None), result["place"]

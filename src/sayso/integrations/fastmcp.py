@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
-from sayso.errors import ConfigError, KeyReusedError
+from sayso.errors import KeyReusedError
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.integrations.tool_calls import ToolHook, ToolResult, acall_tool, framework, options_of
+from sayso.integrations.tool_calls import ToolHook, ToolResult, acall_tool, check_wait, framework, options_of
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import not_run
@@ -44,8 +44,7 @@ class _Calls(ToolHook):
     """The calls of one server: which are held, how they wait, and which later call repeats an earlier one."""
 
     def __init__(self, tools: Collection[str] | None, wait: Wait, patience: float, options: HoldOptions) -> None:
-        if wait not in {"auto", "block", "ticket"}:
-            raise ConfigError(f"wait= takes 'auto', 'block' or 'ticket', not {wait!r}")
+        check_wait(wait, "auto", "block", "ticket")
         super().__init__(tools, options)
         self._timeout = {"auto": patience, "block": None, "ticket": 0.0}[wait]
         self._own_run = new_run_id()

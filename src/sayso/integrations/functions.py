@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from sayso.errors import ConfigError
 from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import trimmed
-from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, check_options, is_in_loop, options_of
+from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, check_options, must_not_block, options_of
 
 
 @trimmed
@@ -54,8 +54,7 @@ def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Un
 
     @functools.wraps(function)
     def held_sync(*args: Any, **kwargs: Any) -> Any:
-        if is_in_loop():
-            raise ConfigError(f"{tool.name} waits for a person and was called in an event loop; leave out sync=True")
+        must_not_block(tool.name, "leave out sync=True")
         given, filled = asked(args, kwargs)
         return call_tool(tool.name, given, tool.call, filled).returned
 

@@ -10,9 +10,8 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from typing import Any, Unpack
 
-from sayso.errors import ConfigError
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, framework, is_in_loop
+from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, framework, must_not_block
 
 
 class ToolApproval:
@@ -65,8 +64,7 @@ class ToolApproval:
             return (await self._hook.acall(self._call(tool, arguments), execute)).returned
 
         def call(**arguments: Any) -> Any:
-            if is_in_loop():
-                raise ConfigError(f"{tool.name} waits for a person and was called in an event loop; use run_async()")
+            must_not_block(tool.name, "use run_async()")
 
             def execute(approved: dict[str, Any]) -> Any:
                 return tool.invoke(**{**arguments, **approved})

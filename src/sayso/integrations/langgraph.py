@@ -15,15 +15,8 @@ from typing import Any, Literal, Unpack, cast
 
 from sayso import errors
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import (
-    ToolResult,
-    acall_tool,
-    call_tool,
-    check_options,
-    framework,
-    options_of,
-    text_of,
-)
+from sayso.integrations import tool_calls
+from sayso.integrations.tool_calls import HeldTools, ToolResult, check_options, check_wait, framework
 
 _lc: Any = framework("langchain_core.messages", "langgraph", "LangChain")
 _lg: Any = framework("langgraph.types", "langgraph", "LangGraph")
@@ -41,7 +34,7 @@ class ApprovalMiddleware(_Middleware):
     `ToolNode(tools, wrap_tool_call=m.wrap_tool_call, awrap_tool_call=m.awrap_tool_call)`.
 
     Args:
-        tools: The tools to hold, or their names; by default all.
+        tools: The tools to hold, or their names or patterns; by default all.
         wait: `block` waits in place, in async code without a thread. `interrupt` pauses the graph, which needs a
             checkpointer; resume it by invoking it with None or any `Command(resume=…)`.
         options: As for `sayso.hold`, except those that this adapter sets for each call.
@@ -52,12 +45,12 @@ class ApprovalMiddleware(_Middleware):
     def __init__(
         self, tools: Collection[Any] | None = None, *, wait: Wait = "block", **options: Unpack[HoldOptions]
     ) -> None:
-        if isinstance(tools, str):
-            raise errors.ConfigError(f"tools= takes a list of tools or names, not {tools!r}")
-        self._names = None if tools is None else {getattr(t, "name", None) or getattr(t, "__name__", t) for t in tools}
+        if tools is not None and not isinstance(tools, str):
+            tools = [getattr(tool, "name", None) or getattr(tool, "__name__", tool) for tool in tools]
+        self._tools = HeldTools(tools)
         self._how = _checked(wait, options)
-        if self._names is not None:  # an agent may have several, each for other tools
-            self.name = f"{self.name}[{','.join(sorted(self._names))}]"
+        if self._tools.names is not None:  # an agent may have several, each for other tools
+            self.name = f"{self.name}[{','.join(sorted(self._tools.names))}]"
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Hold a call, and run it with `handler` once it is approved."""
@@ -69,9 +62,7 @@ class ApprovalMiddleware(_Middleware):
 
     def _holds(self, request: Any) -> bool:
         known = {tool.name for tool in getattr(request.runtime, "tools", None) or ()}
-        if self._names is not None and known and not self._names <= known:  # a misspelt name would hold nothing
-            raise errors.ConfigError(f"there are no tools {sorted(self._names - known)} to hold, only {sorted(known)}")
-        return self._names is None or request.tool_call["name"] in self._names
+        return self._tools.holds(request.tool_call["name"], known)
 
     def _call(self, request: Any, handler: Any) -> _Call:
         return _Call(request.tool_call, request.tool, request.state, self._how, handler, request)
@@ -104,8 +95,7 @@ async def aapprove(
 
 
 def _checked(wait: Wait, options: HoldOptions) -> tuple[Wait, HoldOptions]:
-    if wait not in {"block", "interrupt"}:
-        raise errors.ConfigError(f'wait= takes "block" or "interrupt", not {wait!r}')
+    check_wait(wait, "block", "interrupt")
     check_options(options)
     return wait, options
 
@@ -126,18 +116,20 @@ class _Call:
         schema: Any = shape.model_json_schema() if hasattr(shape, "model_json_schema") else shape
         run, words = None if thread is None else str(thread), _words_before(state, self.id)
         about = getattr(tool, "description", None)
-        filled = options_of(options, key=self.id, run=run, schema=schema, description=about, words=words)
+        filled = tool_calls.options_of(options, key=self.id, run=run, schema=schema, description=about, words=words)
         self._options: HoldOptions = {**filled, "suspends": _interrupted}
         self._waits = self._pause if wait == "interrupt" else None
 
     def approved(self) -> Any:
         try:
-            return self._answer(call_tool(self.name, self.arguments, self._run, self._options, waits=self._waits))
+            return self._answer(
+                tool_calls.call_tool(self.name, self.arguments, self._run, self._options, waits=self._waits)
+            )
         except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
             return self._failed(error)
 
     async def aapproved(self) -> Any:
-        call = acall_tool(self.name, self.arguments, self._arun, self._options, waits=self._waits)
+        call = tool_calls.acall_tool(self.name, self.arguments, self._arun, self._options, waits=self._waits)
         try:
             return self._answer(await call)
         except Exception as error:  # noqa: BLE001  as above
@@ -176,7 +168,7 @@ class _Call:
     def _recorded(self, made: Any) -> Any:
         """Return the stored form of a result; raise if it is the framework's message for an exception of the tool."""
         is_bare = self._request is None and not isinstance(made, _lc.ToolMessage | _lg.Command)
-        self._made = made = self._message(text_of(made)) if is_bare else made
+        self._made = made = self._message(tool_calls.text_of(made)) if is_bare else made
         if getattr(made, "status", None) == "error":
             self._failure = self._failure or RuntimeError(str(made.content))
             raise self._failure

@@ -20,7 +20,7 @@ from sayso import aio, clock, config, errors
 from sayso.effects import Suspended, offload
 from sayso.gates import scope
 from sayso.gates.hold import HoldOptions
-from sayso.integrations.tool_calls import acall_tool, check_options, options_of
+from sayso.integrations.tool_calls import acall_tool, check_options, check_wait, options_of
 from sayso.model.request import State, not_run
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
@@ -59,8 +59,7 @@ def gate(tool: T, *, wait: Wait = "block", **options: Unpack[HoldOptions]) -> T:
         raise errors.ConfigError('the OpenAI Agents SDK is not installed: pip install "sayso[openai-agents]"')
     if not isinstance(tool, _sdk.FunctionTool):
         raise errors.ConfigError(f"gate() takes a function tool of the OpenAI Agents SDK, not {tool!r}")
-    if wait not in {"block", "pause"}:
-        raise errors.ConfigError(f'wait= takes "block" or "pause", not {wait!r}')
+    check_wait(wait, "block", "pause")
     check_options(options, "context")
     config.check_store(options.get("store"))
     gated = _GatedTool(tool, wait, options)

@@ -18,7 +18,7 @@ from typing import Any, Literal, Unpack, cast
 from sayso import config, errors
 from sayso.gates.hold import HoldOptions
 from sayso.gates.outcome import NotExecuted
-from sayso.integrations.tool_calls import acall_tool, check_options, options_of
+from sayso.integrations.tool_calls import HeldTools, acall_tool, check_options, check_wait, options_of
 from sayso.model import canonical
 from sayso.model.request import not_run
 
@@ -43,7 +43,7 @@ class Gate(AbstractCapability[AgentDepsT]):
     """Holds the tool calls of an agent until a person has decided: `Agent(…, capabilities=[Gate(tools=["refund"])])`.
 
     Args:
-        tools: Names of the tools to hold, as the model sees them; by default all. A name that no tool has is an error.
+        tools: Names or patterns of the tools to hold; by default all. A name that no tool has is an error.
         wait: `block` waits in place, and withdraws the request if the run is cancelled. `pause` ends the run with
             `DeferredToolRequests`, which the agent needs in its `output_type`; continue with `resume`.
         options: `when`, `effect`, `title`, `description`, `quorum`, `roles`, `redact`, `expires`, `approval_expires`,
@@ -110,7 +110,7 @@ async def run_subagent(agent: Agent[Any, Any], prompt: str, ctx: RunContext[Any]
 class GatedToolset(WrapperToolset[AgentDepsT]):
     """A toolset whose calls wait for a person; created by `gate` and `Gate`."""
 
-    tools: frozenset[str] | None = None
+    tools: HeldTools = field(default_factory=lambda: HeldTools(None))
     wait: Wait = "block"
     options: HoldOptions = field(default_factory=HoldOptions)
 
@@ -121,10 +121,9 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             ConfigError: A name of a tool to hold does not exist.
         """
         tools = await super().get_tools(ctx)
-        if missing := (self.tools or frozenset()) - tools.keys():
-            raise errors.ConfigError(f"{sorted(missing)} are to be held, and there are only {sorted(tools)}")
+        self.tools.check(tools)
         for name, tool in tools.items():
-            if self._holds(name) and tool.tool_def.kind == "unapproved":
+            if self.tools.holds(name) and tool.tool_def.kind == "unapproved":
                 tools[name] = replace(tool, tool_def=replace(tool.tool_def, kind="function"))
         return tools
 
@@ -138,7 +137,7 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             ToolFailed: The call was refused, or has failed before.
             KeyReusedError, StoreError: The call did not run, for the reason in the message.
         """
-        if not self._holds(name):
+        if not self.tools.holds(name):
             return await super().call_tool(name, tool_args, ctx, tool)
         given = _plain(tool_args, tool.tool_def.parameters_json_schema)  # from validated values, not the model's text
         check = partial(_problems, tool, ctx, self.options.get("redact") or ())
@@ -162,9 +161,6 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             value = _Returned.validate_python(value["pydantic-ai"])
         return _with_words(result.words, value)
 
-    def _holds(self, name: str) -> bool:
-        return self.tools is None or name in self.tools
-
     def _options_of(self, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> HoldOptions:
         options = options_of(
             self.options, key=ctx.tool_call_id, run=ctx.conversation_id, schema=tool.tool_def.parameters_json_schema,
@@ -177,14 +173,11 @@ def _pause(request_id: str) -> None:
     raise ApprovalRequired({"sayso": request_id})
 
 
-def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> frozenset[str] | None:
-    if isinstance(tools, str):
-        raise errors.ConfigError(f"tools= takes a list of names, not {tools!r}")
-    if wait not in {"block", "pause"}:
-        raise errors.ConfigError(f'wait= takes "block" or "pause", not {wait!r}')
+def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> HeldTools:
+    check_wait(wait, "block", "pause")
     check_options(options, "context")
     config.check_store(options.get("store"))
-    return None if tools is None else frozenset(tools)
+    return HeldTools(tools)
 
 
 def _plain(tool_args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

@@ -123,13 +123,23 @@ def fields_of(value: Any) -> Any:
     return plain(value)
 
 
-def is_in_loop() -> bool:
-    """Return whether an event loop runs in this thread, which a wait would block."""
+def must_not_block(tool: str, instead: str) -> None:
+    """Refuse to wait for a person in the thread of an event loop.
+
+    Raises:
+        ConfigError: An event loop runs in this thread; nothing was asked.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return
+    raise ConfigError(f"{tool} waits for a person and was called without await in an event loop; {instead}")
+
+
+def check_wait(wait: str, *ways: str) -> None:
+    """Raise `ConfigError` if `wait` is none of the ways in which an adapter can wait."""
+    if wait not in ways:
+        raise ConfigError(f"wait= takes {', '.join(map(repr, ways[:-1]))} or {ways[-1]!r}, not {wait!r}")
 
 
 def check_options(options: Mapping[str, Any], *more: str) -> None:
@@ -350,11 +360,40 @@ class Call(NamedTuple):
     words: str = ""
 
 
-class ToolHook:
-    """Holds the calls of some or all tools at a framework's hook point.
+class HeldTools:
+    """The tools that an adapter holds.
 
     Args:
         tools: Names or patterns (`refund*`) of the tools to hold, as the model sees them; None for all.
+
+    Raises:
+        ConfigError: `tools` is not a list of names.
+    """
+
+    def __init__(self, tools: Collection[str] | None) -> None:
+        if isinstance(tools, str):
+            raise ConfigError(f"tools= takes a list of names or patterns, not {tools!r}")
+        self.names = None if tools is None else tuple(tools)
+
+    def check(self, known: Iterable[str]) -> None:
+        """Raise `ConfigError` if a pattern matches none of the `known` tools, because it may be misspelt."""
+        names = sorted(known)
+        for pattern in self.names or ():
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise ConfigError(f"there is no tool {pattern!r} to hold, only {', '.join(names)}")
+
+    def holds(self, name: str, known: Iterable[str] = ()) -> bool:
+        """Return whether the calls of a tool are held; check the names if the framework says which tools there are."""
+        if names := frozenset(known):
+            self.check(names)
+        return self.names is None or any(fnmatchcase(name, pattern) for pattern in self.names)
+
+
+class ToolHook(HeldTools):
+    """Holds the calls of some or all tools at a framework's hook point.
+
+    Args:
+        tools: As for `HeldTools`.
         options: `when`, `effect`, `quorum` and so on, as for `sayso.hold`, except those that this class sets itself.
         suspends: The exceptions with which a tool returns control to its framework; they are passed on, not failures.
 
@@ -366,23 +405,9 @@ class ToolHook:
     def __init__(
         self, tools: Collection[str] | None, options: HoldOptions, *, suspends: tuple[type[BaseException], ...] = ()
     ) -> None:
-        if isinstance(tools, str):
-            raise ConfigError(f"tools= takes a list of names or patterns, not {tools!r}")
+        super().__init__(tools)
         check_options(options, "run", "context")
-        self._tools, self._options = None if tools is None else tuple(tools), options
-        self._suspends = suspends
-
-    def holds(self, name: str, known: Iterable[str] = ()) -> bool:
-        """Return whether the calls of a tool are held.
-
-        Raises:
-            ConfigError: A pattern of `tools` matches none of the `known` tools, so it may be misspelt.
-        """
-        names = frozenset(known)
-        for pattern in (self._tools or ()) if names else ():
-            if not any(fnmatchcase(each, pattern) for each in names):
-                raise ConfigError(f"there is no tool {pattern!r} to hold, only {', '.join(sorted(names))}")
-        return self._tools is None or any(fnmatchcase(name, pattern) for pattern in self._tools)
+        self._options, self._suspends = options, suspends
 
     async def acall(self, call: Call, execute: Callable[[dict[str, Any]], Awaitable[Any]]) -> ToolResult:
         """Hold a call without a thread, and run it once it is approved; see `acall_tool`."""

@@ -324,6 +324,12 @@ def test_tool_that_is_not_there_is_refused_when_it_is_to_be_held(memory: Store) 
     assert scene.effects == []
 
 
+def test_pattern_holds_the_tools_that_it_matches(memory: Store) -> None:
+    scene = Scene([[refund(), ModelCall("c0", "lookup", {"order_id": "A-1"})]], "block", held=["ref*"])
+    TestLangGraph().play(scene, {"c1": approve()}, memory)
+    assert (scene.refunds, len(scene.effects), len(everything(memory))) == ([50.0], 2, 1)
+
+
 def test_pause_without_a_thread_is_refused(memory: Store) -> None:
     scene = Scene([[refund()]], "pause")
     with pytest.raises(errors.ConfigError, match="thread_id"):

@@ -166,6 +166,11 @@ def test_result_that_is_no_text_is_told_again_as_it_was(tool: Any, memory: Store
     assert besides(first) == besides(again)
 
 
+def test_pattern_holds_the_tools_that_it_matches(memory: Store) -> None:
+    paused(calling(slip, {"amount": 7.0}, gate={"tools": ["sl*"]}))
+    assert [request.call.name for request in pending(memory)] == ["slip"]
+
+
 def besides(result: Any) -> list[Any]:
     """Return what the model, and the program, is given beside the results."""
     parts = [part for message in result.all_messages() for part in message.parts]
