@@ -363,6 +363,37 @@ def test_a_claim_keeps_others_out_until_it_is_released() -> None:
     assert own.detail == {}
 
 
+def test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others() -> None:
+    claimed = teamwork.claim(call(quorum=Quorum(2)), ADA, roles=(), channel="test", now=NOW).request
+    with pytest.raises(errors.ClaimedError):  # an edit is more than a vote
+        decide(claimed, "approve", BOB, edited=sample_edit(claimed, amount=7))
+    for verb in ("reject", "feedback", "cancel"):
+        with pytest.raises(errors.ClaimedError):
+            decide(claimed, verb, BOB)
+    with pytest.raises(errors.ClaimedError):
+        teamwork.claim(claimed, BOB, roles=(), channel="test", now=NOW)
+    voted = decide(claimed, "approve", BOB).request
+    assert (voted.state, voted.claimed_by, voted.claimed_at) == (State.PENDING, ADA, NOW)
+    with pytest.raises(errors.ClaimedError):  # the approval that is left is the claimer's
+        decide(voted, "approve", CAROL)
+    done = decide(voted, "approve", ADA).request
+    assert (done.state, done.claimed_by, [vote.by for vote in done.votes]) == (State.APPROVED, None, [BOB, ADA])
+    first = decide(claimed, "approve", ADA).request
+    assert first.claimed_by is None, "who has voted holds it no longer"
+    again = teamwork.claim(first, ADA, roles=(), channel="test", now=NOW).request
+    assert decide(again, "approve", BOB).request.state is State.APPROVED, "nor keeps the other approval"
+
+
+def test_a_vote_on_other_terms_does_not_pass_a_claim() -> None:
+    request = call(quorum=Quorum(4), effect="refund:1")
+    voted = decide(request, "approve", BOB).request
+    claimed = teamwork.claim(voted, ADA, roles=(), channel="test", now=NOW).request
+    again = Decision("approve", CAROL, NOW, "test", "the first one failed", claimed.current_fingerprint, again=True)
+    with pytest.raises(errors.ClaimedError):  # it would discard the vote of bob
+        lifecycle.decide(claimed, again, roles=(), seen=None, edited=None, now=NOW)
+    assert len(decide(claimed, "approve", CAROL).request.votes) == 2
+
+
 def test_a_request_is_assigned_to_whom_it_would_let_decide_and_by_those_too() -> None:
     request = call(quorum=Quorum(1, frozenset({"finance"})), on_behalf_of=Identity("idp", "Bob"))
     finance = {"roles": {"finance"}}

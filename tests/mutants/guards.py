@@ -356,8 +356,18 @@ MUTANTS = [
     ),
     Mutant(
         "a claim keeps others out", "model/lifecycle.py",
-        " and not by.is_same(request.claimed_by):", " and False:",
+        "or request.claimed_at is None or by.is_same(claimer):", "or True:",
         "model/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
+    ),
+    Mutant(
+        "a claim keeps one approval of a quorum for the claimer", "model/lifecycle.py",
+        "is_vote and request.missing_votes > kept", "is_vote and request.missing_votes > 0",
+        "model/test_lifecycle.py::test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others",
+    ),
+    Mutant(
+        "others do not change a claimed call", "model/lifecycle.py",
+        'verb == "approve" and edited is None and all', 'verb == "approve" and all',
+        "model/test_lifecycle.py::test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others",
     ),
     Mutant(
         "a shared view is changed by who shared it or by a lead", "server/pages/views.py",
@@ -1704,7 +1714,7 @@ MUTANTS = [
     ),
     Mutant(
         "only who could decide is told", "server/push.py",
-        "must_be_allowed(request, identity, reviewer.roles, clock.now())", "pass",
+        "must_be_allowed(request, identity, reviewer.roles, clock.now(), is_vote=True)", "pass",
         "server/test_push.py::test_only_who_could_decide_is_told",
     ),
     Mutant(

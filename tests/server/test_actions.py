@@ -470,6 +470,28 @@ def test_claim_release_and_extend(app: Starlette, ada: Browser, pay: Pay, clock:
     assert bob.decide(request_id, "approve").status_code == 200
 
 
+def test_a_claim_leaves_half_of_an_approval_by_two_people_to_others(app: Starlette, ada: Browser) -> None:
+    @sayso.gate(wait="raise", quorum=2)
+    def wire(amount: int) -> None: ...
+
+    request_id, bob = held(wire, 5).confirmation_id, browser(app, "bob")
+    ada.decide(request_id, "claim")
+    page = bob.get(f"/r/{request_id}").text
+    buttons = {verb: re.search(rf'formaction="/r/{request_id}/{verb}"[^>]*>', page) for verb in ("approve", "reject")}
+    assert {verb: "disabled" in found[0] for verb, found in buttons.items() if found} == {
+        "approve": False, "reject": True,
+    }  # fmt: skip
+    assert "You can approve it as it is" in text_of(page)
+    assert "data-edit" not in page
+    assert bob.decide(request_id, "reject").status_code == 409
+    assert bob.decide(request_id, "approve").status_code == 200
+    page = browser(app, "carol").get(f"/r/{request_id}").text
+    assert "You can approve it as it is" not in text_of(page), "what is missing is ada's"
+    assert "ada took it on" in text_of(page)
+    assert ada.decide(request_id, "approve").status_code == 200
+    assert state_of(request_id) is State.APPROVED
+
+
 def test_no_page_ends_a_request_earlier(ada: Browser, pay: Pay) -> None:
     request_id = held(pay, 5).confirmation_id
     ends = sayso.Review().get(request_id).expires_at

@@ -81,6 +81,18 @@ def test_a_vote_and_a_claim_that_come_while_a_page_is_open_are_shown_and_keep_wh
     expect(page.locator("#note")).to_have_value("mine")
 
 
+def test_a_claim_that_comes_while_a_page_is_open_leaves_the_other_approval_to_its_reader(surf: Surf) -> None:
+    @sayso.gate(wait="raise", quorum=2)
+    def wire(amount: int) -> None: ...
+
+    request_id = held(wire, 5)
+    page = surf.page(request_id)
+    sayso.Review().claim(request_id, by="bob")
+    expect(page.locator("[data-why-not]")).to_contain_text("You can approve it as it is")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    expect(page.get_by_role("button", name="Reject")).to_be_disabled()
+
+
 def test_a_request_that_was_decided_behind_another_tab_says_so_when_it_is_seen_again(surf: Surf) -> None:
     request_id = held(pay, 1)
     page = live(surf, request_id)

@@ -162,11 +162,12 @@ def test_only_who_could_decide_is_told(store: Store, push: Push, phone: Phone, c
     review.claim(plain(place="claimed"), by="bob")
     store.snooze(plain(place="snoozed"), ADA.identity, until=clock() + timedelta(hours=1))
     review.approve(plain(place="voted", quorum=Quorum(2)), by=ADA)
-    mine, stands_in = plain(place="mine"), plain(place="stands in")
+    mine, stands_in, half = plain(place="mine"), plain(place="stands in"), plain(place="half", quorum=Quorum(2))
     review.claim(stands_in, by="carol")
+    review.claim(half, by="bob")
     sayso.Review(store, reviewer=Reviewer("carol")).delegate(ADA, "1h")
     assert delivered(store, push) == 0
-    assert sorted(one["request"] for one in phone.shown) == sorted([mine, stands_in])
+    assert sorted(one["request"] for one in phone.shown) == sorted([mine, stands_in, half])
 
 
 def test_nobody_who_may_not_review_any_more_is_told(store: Store, app: Starlette, phone: Phone) -> None:

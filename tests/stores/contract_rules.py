@@ -87,6 +87,22 @@ class RuleContract(StoreContract):
         assert self.decide("approve", request, BOB).state is State.APPROVED
         assert self.events(request) == ["asked", "claimed", "claimed", "released", "approved"]
 
+    def test_a_claim_leaves_the_other_approvals_of_a_quorum_to_others(self) -> None:
+        carol = Identity(LOCAL, "carol")
+        request = self.store.claim(self.ask(quorum=Quorum(2)).id, ADA, roles=(), channel="test")
+        for verb in ("reject", "feedback", "cancel"):
+            refusal(errors.ClaimedError, lambda verb=verb: self.decide(verb, request, BOB))
+        edited = sample_edit(request, amount=7)
+        refusal(errors.ClaimedError, lambda: self.decide("approve", request, BOB, edited=edited))
+        voted = self.decide("approve", request, BOB)
+        assert voted == self.elsewhere(self.store).get(request.id)
+        assert (voted.state, voted.claimed_by, voted.missing_votes) == (State.PENDING, ADA, 1)
+        refusal(errors.ClaimedError, lambda: self.decide("approve", request, carol))  # the last one is the claimer's
+        done = self.decide("approve", request, ADA)
+        assert (done.state, done.claimed_by) == (State.APPROVED, None)
+        assert self.events(request) == ["asked", "claimed", "voted", "approved"]
+        assert audit.verify(self.store).broken == ()
+
     def test_an_assigned_request_is_decided_by_whom_it_was_assigned_to(self) -> None:
         def assign(to: Identity, by: Identity = ADA, *, force: bool = False) -> Request:
             return self.store.assign(
@@ -113,7 +129,7 @@ class RuleContract(StoreContract):
             self.store.assign(
                 request.id, carol, to=ADA, to_roles={"finance"}, roles={"finance"}, force=False, channel="test"
             )  # fmt: skip
-            refusal(errors.ClaimedError, lambda r=request: self.decide("approve", r, BOB, roles={"finance"}))
+            refusal(errors.ClaimedError, lambda r=request: self.decide("reject", r, BOB, roles={"finance"}))
         made = self.store.delegate(ADA, to=BOB, until=until, channel="test")
         self.store.delegate(BOB, to=carol, until=until, channel="test")
         other = self.elsewhere(self.store)

@@ -79,11 +79,12 @@ class Model:
         if wait.state == "running" and wait.worker_is_gone:
             self._to(wait, "unknown")
 
-    def _admits(self, wait: Wait, by: str, roles: set[str]) -> bool:
+    def _admits(self, wait: Wait, by: str, roles: set[str], *, is_vote: bool = False) -> bool:
         by = by.lower()
         if by in wait.barred or (wait.role is not None and wait.role not in roles):
             return False
-        return wait.claimer is None or wait.claimer == by
+        missing = wait.needed - len(wait.votes | ({wait.claimer} if wait.claimer else set()))
+        return wait.claimer is None or wait.claimer == by or (is_vote and missing > 0)
 
     def say(self, wait: Wait, verb: str, by: str, roles: set[str], amount: int | None, seen: int | None) -> str | None:
         """Take a decision; `amount` is the changed argument of an approval, `seen` what was looked at, if told."""
@@ -93,7 +94,7 @@ class Model:
         if (
             not may
             or verb not in fits[wait.kind]
-            or not self._admits(wait, by, roles)
+            or not self._admits(wait, by, roles, is_vote=verb == "approve" and amount is None)
             or seen not in {None, wait.amount}
         ):
             return None
@@ -109,7 +110,8 @@ class Model:
         if amount is not None:
             wait.amount, wait.votes = amount, set()
         wait.votes.add(by)
-        wait.claimer = None
+        if wait.claimer == by or len(wait.votes) >= wait.needed:
+            wait.claimer = None
         if len(wait.votes) < wait.needed:
             return self._to(wait, "pending")
         wait.approval_ends = self.now + wait.window

@@ -462,7 +462,8 @@ def claim(cli: CliContext, request_id: str) -> int:
 
     def rows(request: Request) -> list[str]:
         by = "" if request.claimed_by is None else f" by {name_of(request.claimed_by)}"
-        return [f"{short(request.id)} claimed{by}; nobody else can decide it until it is released"]
+        rest = "; others can add the approvals that it needs besides" if request.missing_votes > 1 else ""
+        return [f"{short(request.id)} claimed{by}; nobody else can decide it until it is released{rest}"]
 
     return for_each(cli, [request_id], cli.review.claim, rows)
 

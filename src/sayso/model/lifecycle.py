@@ -180,17 +180,25 @@ def _already_decided(request: Request, decision: Decision, now: datetime) -> err
     )  # fmt: skip
 
 
-def must_be_allowed(request: Request, by: Identity, roles: Collection[str], now: datetime) -> None:
-    """Check that a person may decide; raises the `DecisionRefusedError` that says why not."""
+def must_be_allowed(
+    request: Request, by: Identity, roles: Collection[str], now: datetime, *, is_vote: bool = False
+) -> None:
+    """Check that a person may decide; raises the `DecisionRefusedError` that says why not.
+
+    A claim keeps one approval of a quorum for the claimer. `is_vote` means that the person would only add one of the
+    others, to the call and on the terms that the earlier votes are for.
+    """
     acts_for = request.acts_for
     if by.is_same(request.requester) or (acts_for and any(by.may_be(person) for person in acts_for)):
         raise errors.OwnRequestError(request.id, by=str(by))
     if not request.admits(by, roles):
         raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
-    if request.claimed_by is not None and request.claimed_at is not None and not by.is_same(request.claimed_by):
-        raise errors.ClaimedError(
-            request.id, by=str(request.claimed_by), at=request.claimed_at, age=ago(request.claimed_at, now)
-        )
+    claimer = request.claimed_by
+    if claimer is None or request.claimed_at is None or by.is_same(claimer):
+        return
+    kept = 0 if any(claimer.is_same(vote.by) for vote in request.votes) else 1
+    if not (is_vote and request.missing_votes > kept):
+        raise errors.ClaimedError(request.id, by=str(claimer), at=request.claimed_at, age=ago(request.claimed_at, now))
 
 
 def _must_have_reason(request: Request, decision: Decision) -> None:
@@ -234,7 +242,8 @@ def decide(
         raise errors.DecisionRefusedError(
             request.id, f"request {request.id} has no effect, so `again` does not apply; nothing was decided"
         )
-    must_be_allowed(request, decision.by, roles, now)
+    is_vote = verb == "approve" and edited is None and all(vote.again is decision.again for vote in request.votes)
+    must_be_allowed(request, decision.by, roles, now, is_vote=is_vote)
     current = request.current_fingerprint
     if seen is not None and seen != current:
         raise errors.StaleViewError(request.id, seen=seen, current=current)
@@ -266,10 +275,12 @@ def _approve(
     if decision.under is not None:
         detail["grant"] = decision.under
     votes = (*votes, decision)
-    changes: dict[str, Any] = {"votes": votes, "claimed_by": None, "claimed_at": None}
+    changes: dict[str, Any] = {"votes": votes}
     if edited is not None:
         changes["edited"] = edited
     missing = request.quorum.missing([vote.by for vote in votes])
+    if not missing or request.claimed_by is None or decision.by.is_same(request.claimed_by):
+        changes |= {"claimed_by": None, "claimed_at": None}
     if missing:
         detail["missing"] = missing
         return Transition(_evolve(request, **changes), "voted", decision.by, decision.channel, detail)

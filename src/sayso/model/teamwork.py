@@ -25,7 +25,11 @@ _MENTION = re.compile(r"(?<![\w.@:/+-])@(\w(?:[\w.+:@-]{0,198}\w)?)")
 
 
 def claim(request: Request, by: Identity, *, roles: Collection[str], channel: str, now: datetime) -> Transition:
-    """Claim a pending request for a reviewer; until it is released, nobody else can decide it."""
+    """Claim a pending request for a reviewer.
+
+    Until it is released or they have approved it, nobody else can decide it; others can only give approvals of a quorum
+    that are missing besides the claimer's.
+    """
     must_be_pending(request, now)
     must_be_allowed(request, by, roles, now)
     return Transition(replace(request, claimed_by=by, claimed_at=now), "claimed", by, channel, {})

@@ -353,6 +353,8 @@ class Review(Teamwork):
     def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
         """Claim a pending request: until it is released, nobody else can decide it. Durable on return.
 
+        If it needs several approvals, one is the claimer's; others can still give the rest, without changes.
+
         Raises:
             ClaimedError: Somebody else has claimed it.
             DecisionRefusedError: Or another subclass.

@@ -258,7 +258,7 @@ class Push:
         if claimed is not None and any(claimed.is_same(one) for one in self._store.stood_in_for(identity)):
             request = replace(request, claimed_by=identity)  # the claim of a person they stand in for does not bar them
         try:
-            must_be_allowed(request, identity, reviewer.roles, clock.now())
+            must_be_allowed(request, identity, reviewer.roles, clock.now(), is_vote=True)
         except errors.DecisionRefusedError:
             return False
         if request.state is not State.PENDING:

@@ -139,7 +139,8 @@ def request_page(
         said=_said(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
         instead_of=instead_of(context, request),
-        why_not=reason, spans=later_ends(request, now),
+        why_not=reason, only_votes=reason is not None and why_not(context, request, now, is_vote=True) is None,
+        spans=later_ends(request, now),
     )  # fmt: skip
 
 
@@ -261,7 +262,7 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     now, others = clock.now(), [*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]]
     mine = (
         one.id for one in others
-        if one.id != request.id and not _has_voted(context, one) and why_not(context, one, now) is None
+        if one.id != request.id and not _has_voted(context, one) and why_not(context, one, now, is_vote=True) is None
     )  # fmt: skip
     whole = context.settings.store.count(pending_filter()) if listing.next_page and not listing.words else 0
     total = f"{whole:,}" if whole else f"{len(ids)}{'+' if listing.next_page else ''}"
@@ -342,14 +343,19 @@ def undo_of(context: RequestContext, request: Request) -> str | None:
     return clock.written(decision.at + decision.held_for)
 
 
-def why_not(context: RequestContext, request: Request, now: datetime) -> str | None:
-    """Return why this person cannot decide; None if they can. The store checks again when they decide."""
+def why_not(
+    context: RequestContext, request: Request, now: datetime, *, is_vote: bool = False
+) -> str | None:  # fmt: skip
+    """Return why this person cannot decide, or with `is_vote` not even approve it unchanged; None if they can.
+
+    The store checks again when they decide.
+    """
     if request.state is not State.PENDING:
         return None
     if context.has(request):
         request = replace(request, claimed_by=context.reviewer.identity)  # the claim does not bar a stand-in
     try:
-        must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now)
+        must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now, is_vote=is_vote)
     except errors.DecisionRefusedError as fault:
         return told(fault)
     return None

@@ -167,6 +167,7 @@ sayso.page((signal) => {
     } else if (state && form) {
       const by = holder(), mine = ["", ...page.dataset.me.split("\n")];
       if (by === holderBefore) reopen();  // as rendered
+      else if (!mine.includes(by) && one(".votes", page) && !isWritten()) location.reload();  // it may leave an approval to others
       else if (!mine.includes(by)) shut(say("%(by)s has it now. Load the page to unclaim it and decide it yourself.", { by }));
       else if (mine.includes(holderBefore)) reopen();
       else if (!isWritten()) location.reload();
