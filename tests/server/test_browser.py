@@ -416,6 +416,24 @@ def test_what_is_typed_while_earlier_calls_are_counted_stays(surf: Surf) -> None
     expect(page.get_by_label("at most")).to_have_value("3")
 
 
+def test_a_bound_over_the_calls_own_number_is_refused_before_it_is_sent(surf: Surf) -> None:
+    surf.expected = "422"  # of the count of earlier calls
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.get_by_text("Approve, and the next ones like it").first.click()
+    bound = page.get_by_label("at most")
+    bound.fill("6")
+    assert bound.evaluate("field => field.validationMessage") == "no more than 5, its value here"
+    page.get_by_text("Approve, and the next ones like it").first.click()  # folds it
+    expect(bound).to_be_hidden()
+    page.locator("[data-approve]").click()
+    expect(bound).to_be_focused()
+    assert stands(request_id).state is State.PENDING
+    bound.fill("5")
+    page.locator("[data-approve]").click()
+    state_is(page, "approved")
+
+
 def test_a_key_that_is_held_down_decides_nothing(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.page(request_id)

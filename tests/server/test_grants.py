@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -224,6 +225,35 @@ def test_an_approval_says_of_its_grant_whether_calls_start_by_it(ada: Browser, s
         if count == 2:
             Review(store, reviewer="cleo").approve(request.id)
         assert says in text_of(ada.get(f"/r/{request.id}").text), count
+
+
+def test_who_comes_second_sees_the_grant_that_the_first_proposed_and_agrees_to_it(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call("run-2", {"amount": 9, "to": "alice"}, quorum=Quorum(2)))
+    terms: dict[str, Any] = {"count": 5, "lasts": "1h", "at_most": {"amount": 7}, "without": ["to"]}
+    bob = Review(store, reviewer="bob")
+    bob.grant(request.id, seen=request.fingerprint, here=True, **terms)
+    page = text_of(ada.get(f"/r/{request.id}").text)
+    for said in (
+        "Proposed with it: a grant 5 of 5 left, ends in 1h", "bob wants the next calls like this one to start",
+        "amount is at most 7", "to may be anything", "only in this run", "1 more reviewer must agree",
+    ):  # fmt: skip
+        assert said in page, said
+    grant = store.grants()[0]
+    csrf = fields_of(ada.get("/grants").text)["csrf"]
+    answer = ada.submit(f"/grants/{grant.id}/agree", csrf=csrf, request=request.id)
+    assert str(answer.url).endswith(f"/r/{request.id}")
+    assert "Proposed with it" not in answer.text
+    assert [one.by.subject for one in store.find_grant(grant.id).grantors] == ["bob", "ada"]
+    assert store.get(request.id).state is State.PENDING, "the call itself is not approved by that"
+    other = store.ask(sample_call("run-3", quorum=Quorum(2)))
+    bob.approve(other.id)
+    assert "Proposed with it" not in ada.get(f"/r/{other.id}").text
+
+
+def test_a_field_for_a_bound_says_the_most_that_it_takes(ada: Browser, store: Store) -> None:
+    page = ada.get(f"/r/{store.ask(sample_call()).id}").text
+    assert 'data-most="10"' in page
+    assert "no more than 10, its value here" in text_of(page)
 
 
 def test_stop_everything_is_one_click_away_from_every_page(ada: Browser, store: Store) -> None:

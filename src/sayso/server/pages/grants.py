@@ -81,6 +81,24 @@ class Past(NamedTuple):
     terms: Sequence[str]
 
 
+class Proposed(NamedTuple):
+    """A grant that earlier voters on a request have proposed, and that lets nothing start yet.
+
+    Attributes:
+        grant: The grant.
+        lines: Its terms, one line per field.
+        left: The time until it ends.
+        missing: How many more people must agree.
+        may_agree: Whether the reader can be one of them.
+    """
+
+    grant: Grant
+    lines: Sequence[str]
+    left: str
+    missing: int
+    may_agree: bool
+
+
 class Offer(NamedTuple):
     """The content of the form.
 
@@ -135,6 +153,21 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         [one for one in found if one.is_free], [one for one in found if not one.is_free],
         len(shown) < len(drawn.conditions), past, is_open, is_guess,
     )  # fmt: skip
+
+
+def proposed(context: RequestContext, request: Request) -> list[Proposed]:
+    """Return the grants that were proposed with the votes on a pending request; its approval does not agree to them."""
+    if request.state is not State.PENDING or not request.votes:
+        return []
+    found, now = [one for one in context.review.grants() if one.request_id == request.id], clock.now()
+    parts = [Proposed(one, _lines(one), time_left(one.until, now), *_agreement(context, one)) for one in found]
+    return [one for one in parts if one.missing]
+
+
+def _lines(grant: Grant) -> list[str]:
+    """Return the terms without the context that a program tells with a token, which is no more than its own words."""
+    lines = zip([*grant.conditions, *grant.without], grant.lines(), strict=True)
+    return [line for path, line in lines if not (grant.requester.issuer == TOKENS and _is_fact(path))]
 
 
 def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
@@ -273,7 +306,7 @@ def _agreement(context: RequestContext, grant: Grant) -> tuple[int, bool]:
 
 
 def act_on_grant(context: RequestContext) -> Response:
-    """Revoke a grant, or agree to it."""
+    """Revoke a grant, or agree to it, on the list of grants or on the page of its request."""
     grant_id, verb = context.http.path_params["grant_id"], context.http.path_params["verb"]
     verbs = {"revoke": context.review.revoke, "agree": context.review.agree}
     if verb not in verbs:
@@ -284,7 +317,8 @@ def act_on_grant(context: RequestContext) -> Response:
         raise HTTPException(404, say("there is no such grant; nothing was changed")) from None
     except errors.DecisionRefusedError as fault:
         raise HTTPException(403, str(fault)) from None
-    return redirect(context.path("grants"))
+    request_id = context.form.get("request")
+    return redirect(context.path("r", request_id) if request_id else context.path("grants"))
 
 
 def stop(context: RequestContext) -> Response:
