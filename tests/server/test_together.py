@@ -42,6 +42,18 @@ def test_a_comment_is_shown_to_all_and_marked_for_whom_it_mentions(app: Starlett
     assert [one.text[:4] for one in sayso.Review().comments(request_id)] == ["look", "seen"]
 
 
+def test_whoever_mentions_a_name_that_nobody_has_reads_so(app: Starlette, ada: Browser) -> None:
+    request_id, bob = held(payer(), 5).confirmation_id, browser(app, "Bob")
+    sayso.Review().reject(held(payer(), 6).confirmation_id, by=sayso.Reviewer("carol", issuer="corp"))
+    said = "No reviewer of that name has been seen: "
+    assert said not in ada.decide(request_id, "comment", comment="@bob @ada @corp:carol @Carol").text
+    page = text_of(ada.decide(request_id, "comment", comment="@bbo, @carol and @nobody:carol").text)
+    assert (page.count(said), f"{said}@bbo, @nobody:carol" in page) == (1, True)
+    assert said not in bob.get(f"/r/{request_id}").text, "it is for the author"
+    browser(app, "bbo")
+    assert f"{said}@nobody:carol" in text_of(ada.get(f"/r/{request_id}").text)
+
+
 def test_a_comment_needs_words_and_not_the_newest_look(app: Starlette, store: Store, ada: Browser) -> None:
     request_id = held(payer(), 5).confirmation_id
     for blank in (" \n", "\u200b"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ from sayso.model.cached import cached_property
 from sayso.model.ids import new_token
 from sayso.model.rendering import name_of
 from sayso.model.request import State
-from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
 from sayso.model.words import say
 from sayso.server.auth.sessions import IDLE, RECORD
 from sayso.stores.base import Filter, Store
@@ -255,27 +255,39 @@ def doubt_about(store: Store, who: Identity) -> str | None:
     A person is known by a session (even one long unused), a token, a channel's settings, the `reviewers` of `[serve]`,
     or one of the newest decisions, because a proxy signs people in without a record.
     """
-    if _is_known(store, who):
+    if _is_known(store, who.is_same, {who.subject, who.qualified}):
         return None
     return say("Nobody has signed in as %(name)s, and no settings name them. Is the name right?", name=name_of(who))
 
 
-def _is_known(store: Store, who: Identity) -> bool:
+def unknown_names(store: Store, names: Iterable[str]) -> list[str]:
+    """Return those of the names that a comment mentions by which nobody is known; see `doubt_about`."""
+    listed = list[str]()
     with suppress(errors.ConfigError):
-        if not {who.subject, who.qualified}.isdisjoint(allowed_reviewers().reviewers or ()):
+        listed += allowed_reviewers().reviewers or ()
+    found = {folded(name) for one in listed for name in (one, one.partition(":")[2])}
+    return [
+        name for name in names
+        if folded(name) not in found and not _is_known(store, lambda person, name=name: person.goes_by(name), ())
+    ]  # fmt: skip
+
+
+def _is_known(store: Store, is_meant: Callable[[Identity], bool], listed: Collection[str]) -> bool:
+    with suppress(errors.ConfigError):
+        if not set(allowed_reviewers().reviewers or ()).isdisjoint(listed):
             return True
     with suppress(errors.StoreCorruptError):
-        for session in store.records(RECORD, limit=_MOST):
-            if who.goes_by(f"{session.body.get('issuer')}:{session.body.get('subject')}"):
-                return True
+        written = [f"{one.body.get('issuer')}:{one.body.get('subject')}" for one in store.records(RECORD, limit=_MOST)]
+        written += [str(name) for channel in store.records(CHANNEL) for name in channel.body.get("people", ())]
+        for name in written:
+            with suppress(ValueError):
+                if is_meant(Identity.named(name)):
+                    return True
     with suppress(errors.StoreCorruptError):
-        if any(who.goes_by(str(name)) for channel in store.records(CHANNEL) for name in channel.body.get("people", ())):
-            return True
-    with suppress(errors.StoreCorruptError):
-        if any(one.kind == "review" and one.person.is_same(who) for one in Tokens(store).all()):
+        if any(one.kind == "review" and is_meant(one.person) for one in Tokens(store).all()):
             return True
     newest = store.list(Filter(states=_DECIDED), limit=_MOST_DECIDED, newest=True).requests
-    return any(one is not None and one.by.is_same(who) for each in newest for one in (each.decision, *each.votes))
+    return any(one is not None and is_meant(one.by) for each in newest for one in (each.decision, *each.votes))
 
 
 def _known(store: Store) -> list[Reviewer]:

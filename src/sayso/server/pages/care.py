@@ -17,6 +17,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.teamwork import comments_in
 from sayso.model.words import later, say
+from sayso.server.auth.tokens import unknown_names
 from sayso.server.context import RequestContext
 from sayso.view.summary import name_of, token
 
@@ -39,24 +40,31 @@ class NotDoneError(Exception):
 
 
 class Remark(NamedTuple):
-    """A comment as the page shows it: author, time (ISO 8601 and relative), text, whether it mentions the reader."""
+    """A comment as the page shows it: author, time (ISO 8601 and relative), text, whether it mentions the reader.
+
+    `unknown` are the names that it mentions by which nobody is known, for its author to read.
+    """
 
     by: str
     at: str
     ago: str
     text: str
     is_to_me: bool
+    unknown: str
 
 
 def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
     """Return the comments among these rows of the journal."""
-    me, now = (context.reviewer.identity, *context.stood_in_for), clock.now()
+    me, now, found = (context.reviewer.identity, *context.stood_in_for), clock.now(), comments_in(entries)
+    mine = {name: None for one in found if one.by == me[0].qualified for name in one.mentions}
+    unknown = set(unknown_names(context.settings.store, mine))
     return [
         Remark(
             token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, now),
             escape(one.text, block=True), any(who.goes_by(name) for name in one.mentions for who in me),
+            ", ".join(f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified),
         )
-        for one in comments_in(entries)
+        for one in found
     ]  # fmt: skip
 
 
