@@ -270,6 +270,14 @@ def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     assert "bob took it on, or was assigned it" in text_of(carol.get(f"/r/{first}").text)
     assert first in bob.get("/?q=assigned:me").text
     assert first not in carol.get("/?q=assigned:me").text
+    for words, (has_first, has_second) in {
+        "assigned:BOB": (True, False), "assigned:local:bob": (True, False), "assigned:bo": (False, False),
+        "assigned:carol": (False, False), "assigned:nobody": (False, True), "pay assigned:Nobody": (False, True),
+    }.items():  # fmt: skip
+        page = carol.get(f"/?q={words}").text
+        assert (f"/r/{first}" in page, f"/r/{second}" in page) == (has_first, has_second), words
+    assert 'href="/">assigned to: bob' in carol.get("/?assigned=bob").text
+    assert f"/r/{first}" in bob.get("/?assigned=me").text
     assert ada.decide(first, "approve").status_code == 409
     assert bob.decide(first, "assign", to="carol").status_code == 200  # and on, by whoever has it
     assert carol.decide(first, "approve").status_code == 200

@@ -46,9 +46,11 @@ SORTS = {
     "": later("Oldest first"), "newest": later("Newest first"), "end": later("Ending soonest"),
     "risk": later("Highest risk"), "amount": later("Largest amount"),
 }  # fmt: skip
-_SEARCH_WORDS = {"assigned:me": "mine", "mentions:me": "mentions", "snoozed": "snoozed"}
+_SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed"}
+_NOBODY = "nobody"
 _CHIPS = {
-    "q": later("search"), "mine": later("claimed by me"), "mentions": later("mentions me"), "state": later("state"),
+    "q": later("search"), "mine": later("claimed by me"), "assigned": later("assigned to"),
+    "mentions": later("mentions me"), "state": later("state"),
     "tool": later("tool"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
     "agent": later("agent"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
     "from": later("from"), "to": later("to"),
@@ -114,11 +116,13 @@ class Listing:
     def offered(self) -> dict[str, list[str]]:
         """Return the suggestions for some fields: the values on the page."""
         decisions = [one.decision for one in self.requests if one.decision is not None]
+        owners = {one.claimed_by.subject for one in self.requests if one.claimed_by is not None}
         return {
             "tools": sorted({one.call.name for one in self.requests if one.kind == "call"}),
             "agents": sorted({one.requester.subject for one in self.requests}),
             "reviewers": sorted({one.by.subject for one in decisions}),
             "channels": sorted({one.channel for one in decisions}),
+            "assigned": [*sorted(owners), _NOBODY],
         }
 
 
@@ -221,8 +225,12 @@ def _asked(context: RequestContext) -> dict[str, str]:
             asked[_SEARCH_WORDS[word]] = "yes"
         elif name == "risk" and value:
             asked["risk"] = value.casefold() if value.casefold() in _RISKS else value
+        elif name == "assigned" and value:
+            asked["assigned"] = value
         else:
             left.append(word)
+    if asked["assigned"].casefold() == "me":
+        asked |= {"assigned": "", "mine": "yes"}
     return asked if len(left) == len(asked["q"].split()) else asked | {"q": " ".join(left)}
 
 
@@ -324,10 +332,12 @@ class _Search:
 
 def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
     """Yield the tests for the filters that a store does not have; raises `ValueError` for an invalid field."""
-    agent, by, verb, channel = (asked[name] for name in ("agent", "by", "verb", "channel"))
+    agent, owner, by, verb, channel = (asked[name] for name in ("agent", "assigned", "by", "verb", "channel"))
     since, until = _day(asked["from"]), _day(asked["to"])
     if agent:
         yield lambda request: _is_named(request.requester, agent)
+    if owner:
+        yield lambda request: _is_assigned(request, owner)
     if by:
         yield lambda request: any(_is_named(who, by) for who in _deciders(request))
     if verb:
@@ -377,6 +387,14 @@ def _day(text: str) -> datetime | None:
 
 def _is_named(who: Identity, part: str) -> bool:
     return part.casefold() in who.qualified.casefold()
+
+
+def _is_assigned(request: Request, name: str) -> bool:
+    """Return whether a person of this name has claimed a request; for `nobody`, whether nobody has."""
+    claimed = request.claimed_by
+    if name.casefold() == _NOBODY:
+        return claimed is None and request.state is State.PENDING
+    return claimed is not None and claimed.goes_by(name)
 
 
 def _deciders(request: Request) -> list[Identity]:
