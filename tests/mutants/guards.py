@@ -906,6 +906,11 @@ MUTANTS = [
         "server/test_arguments.py::test_a_part_that_was_changed_is_not_folded",
     ),
     Mutant(
+        "a group of high risk arrives not ticked", "server/pages/bulk.py",
+        "is_table and is_high(group[0].risk)", "False",
+        "server/test_groups.py::test_a_group_of_high_risk_arrives_not_ticked_unless_it_is_to_be_rejected",
+    ),
+    Mutant(
         "each of several is decided as it was shown", "server/pages/bulk.py",
         "return review.approve(request_id, comment=note, seen=seen)", "return review.approve(request_id, comment=note)",
         "server/test_groups.py::test_all_but_those_ticked_out_are_decided_as_they_were_shown",

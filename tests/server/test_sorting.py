@@ -13,6 +13,7 @@ import pytest
 
 import sayso
 from sayso.server import create_app
+from sayso.server.pages import listing
 from sayso.server.pages.amounts import amount_of, amount_text
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
@@ -43,7 +44,8 @@ def test_the_inbox_is_sorted_as_asked_for(store: Store, ada: Browser, clock: Clo
     second = asked("1000.00", None, "1h")
     clock.at += clock.at.resolution
     third = asked("20.00", "critical", "2h")
-    assert ids(ada, "/") == [first, second, third]
+    assert ids(ada, "/") == [third, first, second]
+    assert ids(ada, "/?sort=oldest") == [first, second, third]
     assert ids(ada, "/?sort=newest") == [third, second, first]
     assert ids(ada, "/?sort=end") == [second, third, first]
     assert ids(ada, "/?sort=risk") == [third, first, second]
@@ -73,6 +75,35 @@ def test_a_sorted_list_goes_on_with_the_next_page(store: Store, ada: Browser) ->
     assert further is not None
     assert [*ids(ada, "/?sort=amount&fold=no"), *ids(ada, further[1].replace("&amp;", "&"))] == wanted[::-1]
     assert ada.get("/?sort=amount&cursor=-1").status_code == 400
+
+
+def in_order(ada: Browser, path: str) -> dict[str, str]:
+    """Return the links of all pages of a list, by request."""
+    found, where = dict[str, str](), path
+    while where:
+        page = ada.get(where).text
+        links = re.findall(r'class="what" href="(/r/(rq_\w+)[^"]*)"', page)
+        assert not found.keys() & {one for _, one in links}
+        found |= {one: link.replace("&amp;", "&") for link, one in links}
+        further = re.search(r'href="([^"]+)" rel="next"', page)
+        where = "" if further is None else further[1].replace("&amp;", "&")
+    return found
+
+
+RISKS = [None, "low", "high", "medium", "severe", "critical", "high", "Low"]
+
+
+def test_high_risks_come_first_on_whatever_page_they_would_be(
+    store: Store, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    risks = [None] * 60 + [RISKS[at % len(RISKS)] for at in range(100)]
+    asked = [store.ask(sample_call(None, {"amount": at}, risk=risk)).id for at, risk in enumerate(risks)]
+    monkeypatch.setattr(listing, "_FOLDED", 60)
+    first = [one for risk in ("critical", "high") for one, its in zip(asked, risks, strict=True) if its == risk]
+    wanted = [*first, *(one for one in asked if one not in first)]
+    assert list(in_order(ada, "/?fold=no")) == list(in_order(ada, "/?fold=no&state=pending")) == wanted
+    assert list(in_order(ada, "/?fold=no&sort=oldest")) == asked
+    assert list(in_order(ada, "/?fold=no&risk=high")) == [one for one in first if risks[asked.index(one)] == "high"]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ class _Part(NamedTuple):
         items: The items by request id.
         table: The table; None for a single request.
         risk: Their common risk; `level` if it is one of the usual words.
+        is_high: Whether they are of high risk, and so many that none is ticked for approval.
     """
 
     items: dict[str, _Item]
@@ -65,6 +66,7 @@ class _Part(NamedTuple):
     name: str
     risk: str
     level: str
+    is_high: bool
 
 
 def confirm(context: RequestContext) -> Response:
@@ -171,7 +173,7 @@ def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request
     comments = {request_id: item.comments for request_id, item in items.items()}
     warnings = {request_id: item.warnings for request_id, item in items.items()}
     table = table_of(group, now, comments, warnings) if is_table else None
-    return _Part(items, table, row.name, row.risk, row.level)
+    return _Part(items, table, row.name, row.risk, row.level, is_table and is_high(group[0].risk))
 
 
 def _item(

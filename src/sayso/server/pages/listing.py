@@ -1,11 +1,11 @@
 """The inbox and the history: filters and cursor from the address, one page of requests, and the export of the history.
 
-The inbox lists unknown outcomes first, then pending requests, then other open ones, each oldest first; the history
-lists decided ones, newest first. Some filters (who asked, who decided, how) are applied here and not by the store,
-where those columns may be sealed. The cost of a page does not grow with the store: if a filter matches few requests,
-the page ends after a fixed number was read, and its cursor continues there. Sorted or folded lists are read in windows
-of a fixed size, each of which has its own pages. An empty field filters nothing; an invalid field is an error, never an
-empty list.
+The inbox lists unknown outcomes first, then pending requests, high risks first, then other open ones, each oldest
+first; the history lists decided ones, newest first. Some filters (who asked, who decided, how) are applied here and not
+by the store, where those columns may be sealed. The cost of a page does not grow with the store: if a filter matches
+few requests, the page ends after a fixed number was read, and its cursor continues there. Sorted or folded lists are
+read in windows of a fixed size, each of which has its own pages. An empty field filters nothing; an invalid field is an
+error, never an empty list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from math import inf
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
@@ -43,8 +43,8 @@ _FOLDED = 1_000  # requests in which alike calls are searched for, which takes 4
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 SORTS = {
-    "": later("Oldest first"), "newest": later("Newest first"), "end": later("Ending soonest"),
-    "risk": later("Highest risk"), "amount": later("Largest amount"),
+    "": later("High risk first"), "oldest": later("Oldest first"), "newest": later("Newest first"),
+    "end": later("Ending soonest"), "risk": later("Highest risk"), "amount": later("Largest amount"),
 }  # fmt: skip
 _SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed"}
 _NOBODY = "nobody"
@@ -57,11 +57,25 @@ _CHIPS = {
 }  # fmt: skip
 _ORDERS = ("sort", "fold")
 _RISKS = ("critical", "high", "medium", "low")
+_FIRST, _REST = _RISKS[:2], ""
 
 Lists = tuple[frozenset[State], ...]
 WAITING: Lists = (frozenset({State.PENDING}),)
 OPEN: Lists = (frozenset({State.UNKNOWN}), *WAITING, LIVE - {State.PENDING, State.UNKNOWN})
 DECIDED: Lists = (frozenset(State) - {State.PENDING},)
+
+
+class _Stage(NamedTuple):
+    """A part of a list, all of which is listed before the next part: requests in some states, oldest first.
+
+    Attributes:
+        name: Begins the cursors in it.
+        risk: Only those of this risk; `_REST` for all but those of `_FIRST`, None for any.
+    """
+
+    name: str
+    states: frozenset[State]
+    risk: str | None
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ def _address(asked: dict[str, str]) -> str:
 
 
 def inbox(context: RequestContext) -> Response:
-    """Show the open requests: unknown outcomes first, then pending ones, then the others; each oldest first."""
+    """Show the open requests: unknown outcomes, then pending ones, high risks first, then others; each oldest first."""
     listing, now = _listing(context, OPEN, fold=True), clock.now()
     alone = [group[0] for group in listing.groups if len(group) == 1]
     rows, to_me = rows_of(context.review, alone, now), context.review.mentions()
@@ -190,9 +204,9 @@ def _listing(
     cursor = context.query("cursor") if asked is None else cursor
     try:
         if search.order or (fold and search.folds):
-            found, cursor = search.window_page(cursor or "0.:0", fold=fold and search.folds)
+            found, cursor = search.window_page(cursor or ".:0", fold=fold and search.folds)
         else:
-            requests, cursor = search.page(cursor or "0.")
+            requests, cursor = search.page(cursor or ".")
             found = [[request] for request in requests]
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
@@ -240,6 +254,13 @@ class _Search:
     def __init__(self, context: RequestContext, lists: Lists, asked: dict[str, str], *, newest: bool) -> None:
         self.asked = asked
         self._lists = (frozenset({State(asked["state"])}),) if asked["state"] else lists
+        # High risks are parts of their own in the store's list: sorting would have to read all that wait.
+        is_by_risk = not (newest or asked["sort"] or asked["risk"])
+        self._stages = [
+            _Stage(risk or str(min(states)), states, risk)
+            for states in self._lists
+            for risk in ((*_FIRST, _REST) if is_by_risk and states in WAITING else (None,))
+        ]
         self._tests = list(_tests(asked))
         snoozed = context.review.snoozed()
         if asked["snoozed"]:
@@ -253,10 +274,11 @@ class _Search:
         if asked["mine"] and absent:
             self._tests.append(context.has)
         self._newest, self._review = newest, context.review
-        self.order = "" if newest else asked["sort"]
-        if self.order not in SORTS:
+        sort = "" if newest else asked["sort"]
+        if sort not in SORTS:
             known = ", ".join(filter(None, SORTS))
-            raise ValueError(say("%(given)s is no order; there are %(known)s", given=repr(self.order), known=known))
+            raise ValueError(say("%(given)s is no order; there are %(known)s", given=repr(sort), known=known))
+        self.order = sort if sort in _KEYS else ""
         self.folds = asked["fold"] != "no"
         self._filters: dict[str, Any] = {
             "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
@@ -267,17 +289,23 @@ class _Search:
         self.looked = 0
 
     def page(self, cursor: str, size: int | None = None) -> tuple[list[Request], str | None]:
-        """Return one page, and the cursor of the next: the number of a list, and the cursor in that list."""
+        """Return one page, and the cursor of the next: the name of a stage, and the cursor in it.
+
+        A cursor in a stage that other lists of the inbox have, but not this one, means its beginning.
+        """
         self._size = PAGE if size is None else size
-        number, dot, place = cursor.partition(".")
-        if not dot or not number.isascii() or not number.isdigit() or int(number) >= len(self._lists):
+        name, dot, place = cursor.partition(".")
+        names = [stage.name for stage in self._stages]
+        if not dot or name not in {"", *names, *_FIRST, *map(str, State)}:
             raise ValueError(say("this is not a cursor of this list; begin again without one"))
-        for at, states in list(enumerate(self._lists))[int(number) :]:
+        at = names.index(name) if name in names else 0
+        place = place if name in names else ""
+        for stage in self._stages[at:]:
             if len(self._found) == self._size:
-                return self._found, f"{at}."
-            goes_on = self._take(states, place or None)
+                return self._found, f"{stage.name}."
+            goes_on = self._take(stage, place or None)
             if goes_on is not None:
-                return self._found, f"{at}.{goes_on}"
+                return self._found, f"{stage.name}.{goes_on}"
             place = ""
         return self._found, None
 
@@ -300,34 +328,36 @@ class _Search:
         return groups[int(begin) : ends], None if goes_on is None else f"{goes_on}:0"
 
     def every(self) -> Iterator[Request]:
-        for states in self._lists:
+        for stage in self._stages:
             place: str | None = None
             while True:
-                page = self._list(states, place, _CHUNK)
-                yield from filter(self._matches, page.requests)
+                page = self._list(stage, place, _CHUNK)
+                yield from (one for one in page.requests if self._matches(one, stage))
                 place = page.cursor
                 if place is None:
                     break
 
-    def _take(self, states: frozenset[State], place: str | None) -> str | None:
-        """Fill the page from a list; return the cursor where the list continues, or None at its end."""
+    def _take(self, stage: _Stage, place: str | None) -> str | None:
+        """Fill the page from a stage; return the cursor where the stage continues, or None at its end."""
         while True:
             room = self._size - len(self._found)
-            page = self._list(states, place, _CHUNK if self._tests else min(room, _MOST_AT_ONCE))
-            passing = [at for at, request in enumerate(page.requests) if self._matches(request)][:room]
+            page = self._list(stage, place, _CHUNK if self._tests else min(room, _MOST_AT_ONCE))
+            passing = [at for at, request in enumerate(page.requests) if self._matches(request, stage)][:room]
             self._found += [page.requests[at] for at in passing]
             self.looked += len(page.requests)
             if len(passing) == room and passing[-1] + 1 < len(page.requests):
-                return self._list(states, place, passing[-1] + 1).cursor
+                return self._list(stage, place, passing[-1] + 1).cursor
             if page.cursor is None or len(self._found) == self._size or self.looked >= LOOK:
                 return page.cursor
             place = page.cursor
 
-    def _list(self, states: frozenset[State], place: str | None, limit: int) -> Page:
-        return self._review.list(state=states, cursor=place, limit=limit, newest=self._newest, **self._filters)
+    def _list(self, stage: _Stage, place: str | None, limit: int) -> Page:
+        wanted: dict[str, Any] = self._filters if not stage.risk else self._filters | {"risk": stage.risk}
+        return self._review.list(state=stage.states, cursor=place, limit=limit, newest=self._newest, **wanted)
 
-    def _matches(self, request: Request) -> bool:
-        return all(test(request) for test in self._tests)
+    def _matches(self, request: Request, stage: _Stage) -> bool:
+        is_listed_before = stage.risk == _REST and request.risk in _FIRST
+        return not is_listed_before and all(test(request) for test in self._tests)
 
 
 def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
