@@ -19,7 +19,7 @@ from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import held
-from tests.support.browsing import Browser, browser
+from tests.support.browsing import Browser, browser, fields_of
 
 
 @pytest.fixture
@@ -104,6 +104,33 @@ def test_high_risks_come_first_on_whatever_page_they_would_be(
     assert list(in_order(ada, "/?fold=no")) == list(in_order(ada, "/?fold=no&state=pending")) == wanted
     assert list(in_order(ada, "/?fold=no&sort=oldest")) == asked
     assert list(in_order(ada, "/?fold=no&risk=high")) == [one for one in first if risks[asked.index(one)] == "high"]
+
+
+@pytest.mark.parametrize("sort", ["", "oldest", "newest"])
+def test_a_decision_leads_to_the_next_in_the_order_of_the_list_wherever_it_is(
+    store: Store, ada: Browser, monkeypatch: pytest.MonkeyPatch, sort: str
+) -> None:  # fmt: skip
+    monkeypatch.setattr(listing, "LOOK", 70)
+    for at in range(150):
+        store.ask(sample_call(None, {"amount": at}, risk="high" if at % 50 == 7 else None))
+    for at in (3, 69, 70, 120):
+        links = in_order(ada, f"/?fold=no&sort={sort}")
+        order = list(links)
+        fields = fields_of(ada.get(links[order[at]]).text)
+        assert fields["then"] == order[at + 1], at
+        sent = {name: fields[name] for name in ("csrf", "seen", "in", "then")}
+        after = ada.submit(f"/r/{order[at]}/reject", **sent)
+        assert after.url.path == f"/r/{order[at + 1]}", at
+        now = list(in_order(ada, f"/?fold=no&sort={sort}"))  # windows begin elsewhere after a decision
+        assert fields_of(after.text)["then"] == now[now.index(order[at + 1]) + 1], at
+
+
+def test_a_decision_leads_on_past_all_that_others_have(store: Store, ada: Browser) -> None:
+    asked = [store.ask(sample_call(None, {"amount": at})).id for at in range(120)]
+    for one in asked[40:110]:
+        sayso.Review(store, by="bob").claim(one)
+    assert fields_of(ada.get(f"/r/{asked[39]}").text)["then"] == asked[110]
+    assert fields_of(ada.get(f"/r/{asked[119]}").text)["then"] == asked[0]
 
 
 @pytest.mark.parametrize(

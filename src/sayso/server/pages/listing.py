@@ -89,6 +89,7 @@ class Listing:
         states: The states that can be chosen.
         looked: Number of requests that were read for it.
         cursor: Cursor of the next page; None at the end.
+        start: Cursor of the window in which it lies, or of the page itself; empty for the first.
     """
 
     groups: list[list[Request]]
@@ -97,11 +98,15 @@ class Listing:
     states: list[str]
     looked: int
     cursor: str | None
+    start: str
 
     @property
     def requests(self) -> list[Request]:
         """All requests on the page."""
         return [request for group in self.groups for request in group]
+
+    def __contains__(self, request_id: str) -> bool:
+        return any(one.id == request_id for one in self.requests)
 
     @property
     def is_filtered(self) -> bool:
@@ -117,6 +122,11 @@ class Listing:
     def words(self) -> str:
         """The filters that are set, as a query string."""
         return _address(self.asked)
+
+    @property
+    def here(self) -> str:
+        """The filters that are set and `start`, as a query string; `queue_of` reads it."""
+        return _address(self.asked | {"cursor": self.start})
 
     def chips(self) -> list[tuple[str, str, str]]:
         """Return for each filter that is set its name, its value, and the query string without it."""
@@ -167,20 +177,26 @@ def history(context: RequestContext) -> Response:
     )  # fmt: skip
 
 
-def queue_of(context: RequestContext, address: str, request_id: str) -> Listing:
-    """Return the pending requests by the filters of an inbox's address, up to the pages around a request.
+def queue_of(
+    context: RequestContext, address: str, request_id: str, can_follow: Callable[[Request], bool]
+) -> Listing:  # fmt: skip
+    """Return the pending requests by an inbox's address (`Listing.here`), up to the pages around a request.
 
-    If the request is not among the first 2,000, or `request_id` is empty, that is the first page.
+    It goes on until it has one after the request that `can_follow` accepts. If the request is not among the first
+    2,000 from the start of the address and the page after them, or `request_id` is empty, that is the first page.
     """
     given = dict(parse_qsl(address))
     asked = {name: given.get(name, "") for name in FILTERS}
-    first = found = _listing(context, WAITING, asked=asked)
-    while request_id and found.cursor is not None and found.looked < LOOK:
-        if request_id in {one.id for one in found.requests[: -PAGE // 2]}:
+    first = found = _listing(context, WAITING, asked=asked, cursor=given.get("cursor"), size=LOOK)
+    while request_id and found.cursor is not None:
+        after = [one.id for one in found.requests].index(request_id) + 1 if request_id in found else 0
+        rest = found.requests[after:] if after else []
+        if found.looked > (2 * LOOK if after else LOOK) or (len(rest) >= PAGE // 2 and any(map(can_follow, rest))):
             break
-        page = _listing(context, WAITING, asked=asked, cursor=found.cursor)
-        found = replace(page, groups=found.groups + page.groups, looked=found.looked + page.looked)
-    return found if any(one.id == request_id for one in found.requests) else first
+        page = _listing(context, WAITING, asked=asked, cursor=found.cursor, size=LOOK)
+        start = page.start if request_id in page and found.looked >= LOOK else found.start
+        found = replace(page, groups=found.groups + page.groups, looked=found.looked + page.looked, start=start)
+    return found if request_id in found else first
 
 
 def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
@@ -197,14 +213,18 @@ def alike_to(context: RequestContext, request_id: str, address: str, most: int) 
 
 def _listing(
     context: RequestContext, lists: Lists, *page: str, newest: bool = False, asked: dict[str, str] | None = None,
-    fold: bool = False, cursor: str | None = None,
+    fold: bool = False, cursor: str | None = None, size: int = PAGE,
 ) -> Listing:  # fmt: skip
-    """Return the page of a list that the address asks for; raises `HTTPException` for an invalid filter or cursor."""
+    """Return the page of a list that the address asks for; raises `HTTPException` for an invalid filter or cursor.
+
+    `size` is the length of a page of a window, which is read in any case.
+    """
     search = _searched(context, lists, asked or _asked(context), newest=newest)
     cursor = context.query("cursor") if asked is None else cursor
+    start = (cursor or "").partition(":")[0]
     try:
         if search.order or (fold and search.folds):
-            found, cursor = search.window_page(cursor or ".:0", fold=fold and search.folds)
+            found, cursor = search.window_page(cursor or ".", size, fold=fold and search.folds)
         else:
             requests, cursor = search.page(cursor or ".")
             found = [[request] for request in requests]
@@ -213,8 +233,9 @@ def _listing(
     next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
     offered = frozenset[State]().union(*lists)
     return Listing(
-        found, next_page, search.asked, [str(state) for state in State if state in offered], search.looked, cursor
-    )
+        found, next_page, search.asked, [str(state) for state in State if state in offered], search.looked, cursor,
+        "" if start == "." else start,
+    )  # fmt: skip
 
 
 def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
@@ -309,20 +330,21 @@ class _Search:
             place = ""
         return self._found, None
 
-    def window_page(self, cursor: str, *, fold: bool) -> tuple[list[list[Request]], str | None]:
+    def window_page(self, cursor: str, size: int, *, fold: bool) -> tuple[list[list[Request]], str | None]:
         """Return one page of a window of requests that are read, sorted and folded together, and the next cursor.
 
         The cursor is that of the window and an offset in it. Windows adjoin, so every request is on some page.
         """
         start, colon, begin = cursor.partition(":")
-        if not colon or not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
+        begin = begin if colon else "0"
+        if not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
             raise ValueError(say("this is not a cursor of this list; begin again without one"))
         found, goes_on = self.page(start, LOOK if self.order else _FOLDED)
         if self.order:
             key, place = _KEYS[self.order], {state: at for at, states in enumerate(self._lists) for state in states}
             found.sort(key=lambda request: (place.get(request.state, len(place)), key(request)))
         groups = folded(found) if fold else [[request] for request in found]
-        ends = int(begin) + PAGE
+        ends = int(begin) + size
         if ends < len(groups):
             return groups[int(begin) : ends], f"{start}:{ends}"
         return groups[int(begin) : ends], None if goes_on is None else f"{goes_on}:0"

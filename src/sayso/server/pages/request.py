@@ -241,7 +241,7 @@ class _Queue(NamedTuple):
     """The list of pending requests beside a request.
 
     Attributes:
-        asked: The filters of the inbox from which the request was opened.
+        asked: The filters of the inbox from which the request was opened, and where it was (`Listing.here`).
         back: The address of that inbox.
         place: Position of the request in the list, such as `3 of 20`.
         after: Id of the request to open after this one is decided: the next that this person can decide.
@@ -255,19 +255,21 @@ class _Queue(NamedTuple):
 
 
 def _queue(context: RequestContext, request: Request) -> _Queue:
-    asked = context.form.get("in", "") or context.query("in")
-    listing = queue_of(context, asked, request.id if request.state is State.PENDING else "")
+    asked, now = context.form.get("in", "") or context.query("in"), clock.now()
+
+    def can_follow(one: Request) -> bool:
+        is_refused = why_not(context, one, now, is_vote=True) is not None
+        return one.id != request.id and not _has_voted(context, one) and not is_refused
+
+    listing = queue_of(context, asked, request.id if request.state is State.PENDING else "", can_follow)
     ids = [one.id for one in listing.requests]
     at = ids.index(request.id) if request.id in ids else -1
-    now, others = clock.now(), [*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]]
-    mine = (
-        one.id for one in others
-        if one.id != request.id and not _has_voted(context, one) and why_not(context, one, now, is_vote=True) is None
-    )  # fmt: skip
-    whole = context.settings.store.count(pending_filter()) if listing.next_page and not listing.words else 0
-    total = f"{whole:,}" if whole else f"{len(ids)}{'+' if listing.next_page else ''}"
-    back = context.path() + (f"?{listing.words}" if listing.words else "")
-    place = total if at < 0 else say("%(part)s of %(whole)s", part=at + 1, whole=total)
+    mine = (one.id for one in (*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]) if can_follow(one))
+    is_part = listing.next_page is not None or listing.start != ""
+    whole = context.settings.store.count(pending_filter()) if is_part and not listing.words else 0
+    total = f"{whole:,}" if whole else f"{len(ids)}{'+' if is_part else ''}"
+    back = context.path() + (f"?{listing.here}" if listing.here else "")
+    place = total if at < 0 or listing.start else say("%(part)s of %(whole)s", part=at + 1, whole=total)
     rows: list[_Waiting] = []
     start = max(0, min(at - PAGE // 2, len(ids) - PAGE))
     shown = listing.requests[start : start + PAGE]
@@ -276,7 +278,7 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     ):
         name, _ = parts_of(one)
         rows.append(_Waiting(one.id, name, words or arguments or name_of(one.requester, 30), *risk_of(one)))
-    return _Queue(rows, listing.words, back, place, next(mine, ""))
+    return _Queue(rows, listing.here, back, place, next(mine, ""))
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
