@@ -518,13 +518,15 @@ def test_a_decision_leads_nowhere_else(ada: Browser, pay: Pay, then: str) -> Non
     assert (answer.url.host, answer.url.path) == ("localhost", f"/r/{request_id}")
 
 
-def test_a_vote_that_is_not_enough_leads_on_and_is_seen_in_the_list(ada: Browser) -> None:
+def test_a_vote_that_is_not_enough_leads_on_and_is_seen_in_the_list(app: Starlette, ada: Browser) -> None:
     shared = payer(quorum=2)
     first, second = held(shared, 1).confirmation_id, held(shared, 2).confirmation_id
     then = ada.decide(first, "approve", then=second)
     assert then.url.path == f"/r/{second}"
     assert "1 more reviewer must approve" in text_of(then.text)
-    assert "1 of 2 approvals" in text_of(ada.get("/").text)
+    for address in ("/?q=approved:me", "/?q=pay"):
+        assert "1 of 2 approvals" in text_of(ada.get(address).text)
+    assert "1 of 2 approvals" in text_of(browser(app, "bob").get("/").text)
 
 
 def test_an_unknown_outcome_has_its_ways_out(ada: Browser, store: Store) -> None:

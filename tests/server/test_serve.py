@@ -26,7 +26,7 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.cli import main, serve
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Quorum, Reviewer
 from sayso.server import create_app
 from sayso.server import events as live
 from sayso.stores.base import Store
@@ -269,6 +269,30 @@ def test_one_stream_tells_each_page_what_is_new_to_it(store: Store, clock: Clock
     said = asyncio.run(asyncio.wait_for(first(), 30))
     told = dict(re.findall(r'<p data-news="(\d)"><a [^>]*>(\d)', said))
     assert told == {"0": "3", "1": "2", "2": "1"}
+
+
+def test_each_is_told_the_number_of_their_own_list(store: Store, clock: Clock) -> None:
+    app, since = create_app(store), sayso_clock.now()
+    clock.tick(seconds=1)
+    request, _ = (store.ask(sample_call(f"run_{at}", quorum=Quorum(2))) for at in range(2))
+
+    async def told() -> list[list[str]]:
+        http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
+        people = (app.state.settings.sessions.begin(Reviewer(name)) for name in ("ada", "bob"))
+        streams = [live._Page(http, one, {"then": since}, []).events() for one in people]
+        before = [(await anext(stream))["data"] for stream in streams]
+        await asyncio.to_thread(sayso.Review(store).approve, request.id, by="ada")
+        after = [(await anext(streams[0]))["data"], before[1]]
+        await asyncio.to_thread(sayso.Review(store).reject, request.id, by="bob")
+        last = [(await anext(stream))["data"] for stream in streams[1:]]
+        for stream in streams:
+            await stream.aclose()
+        return [before, after, last]
+
+    said = asyncio.run(asyncio.wait_for(told(), 30))
+    seen = [[re.findall(r'data-pending="(\d)"|<a id="news-link" [^>]*>(\d)', one) for one in each] for each in said]
+    two, one = [("2", ""), ("", "2")], [("1", ""), ("", "1")]
+    assert seen == [[two, two], [one, two], [one]]
 
 
 def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(

@@ -252,6 +252,41 @@ def test_whoever_has_voted_sees_so_and_can_still_approve_with_changes(ada: Brows
     assert store.get(request_id).effective.arguments["amount"] == 6
 
 
+def test_what_one_has_approved_leaves_ones_own_list_and_number_until_it_changes(
+    app: Starlette, store: Store, ada: Browser, clock: Clock
+) -> None:
+    bob, carol = browser(app, "bob"), browser(app, "carol")
+    first, second = (held(payer(quorum=3, expires="2h"), amount).confirmation_id for amount in (1, 2))
+
+    def seen(who: Browser, path: str = "/") -> tuple[str, bool, bool]:
+        page = who.get(path).text
+        number = re.search(r'id="pending" data-pending="(\d+)"', page)
+        assert number is not None
+        return number[1], f"/r/{first}" in page, f"/r/{second}" in page
+
+    assert seen(ada) == ("2", True, True)
+    after = ada.decide(first, "approve", then=second)
+    assert after.url.path == f"/r/{second}"
+    assert re.findall(r'class="one" href="/r/(rq_\w+)', after.text) == [second]
+    assert seen(ada) == ("1", False, True)
+    assert "Approved by you, waiting for others (1)" in text_of(ada.get("/").text)
+    for path in ("/?voted=yes", "/?q=approved:me", f"/?q={first}"):
+        assert seen(ada, path) == ("1", True, False), path
+    assert seen(bob) == seen(carol) == ("2", True, True)
+    bob.decide(first, "comment", comment="@ada, really?")
+    assert seen(ada, "/?mentions=yes") == ("1", True, False)
+    assert bob.decide(first, "approve").status_code == 200
+    assert (seen(ada), seen(bob), seen(carol)) == (("1", False, True), ("1", False, True), ("2", True, True))
+    assert carol.decide(first, "approve", f0="7").status_code == 200  # which resets the votes
+    assert (seen(ada), seen(bob), seen(carol)) == (("2", True, True), ("2", True, True), ("1", False, True))
+    assert ada.decide(first, "approve").status_code == bob.decide(first, "approve").status_code == 200
+    assert store.get(first).state is State.APPROVED
+    assert (seen(ada)[0], seen(carol)[0]) == ("1", "1")
+    ada.decide(second, "approve")
+    clock.tick(hours=2)  # an end that nobody has recorded yet
+    assert seen(ada)[0] == seen(bob)[0] == "0"
+
+
 def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     app: Starlette, store: Store, ada: Browser, clock: Clock
 ) -> None:

@@ -182,6 +182,28 @@ class RuleContract(StoreContract):
         self.store.snooze(first.id, ADA, until=later)  # which takes away what is over
         assert other.snoozes(ADA) == {first.id: later}
 
+    def test_who_has_approved_what_needs_further_people_is_found_until_it_changes(self) -> None:
+        carol, other = Identity(LOCAL, "Carol"), self.elsewhere(self.store)
+        pair, trio, gone, alone = (self.ask(f"run_{at}", quorum=Quorum(count)) for at, count in enumerate((2, 3, 2, 1)))
+        assert other.voters() == {}
+        for request in (pair, trio, gone, alone):
+            self.decide("approve", request, carol)
+        self.decide("approve", trio, ADA)
+        assert other.voters() == {
+            pair.id: frozenset({carol.folded}), trio.id: frozenset({carol.folded, ADA.folded}),
+            gone.id: frozenset({carol.folded}),
+        }  # fmt: skip
+        self.decide("approve", pair, ADA)
+        self.decide("reject", trio, ADA)
+        assert other.voters() == {gone.id: frozenset({carol.folded})}
+        later = self.store.extend(gone.id, BOB, roles=(), span=timedelta(days=5), channel="test").expires_at
+        self.clock.at = later - timedelta(seconds=1)
+        assert list(other.voters()) == [gone.id]
+        self.clock.at = later
+        assert other.voters() == {}
+        self.store.settle(gone.id)
+        assert self.store.count_records("voted", 9) == 0
+
     def test_a_comment_stands_in_the_journal_without_secrets_and_changes_nothing(self) -> None:
         for state in State:
             request = self.in_state(state)

@@ -145,6 +145,12 @@ class RequestContext:
         """The people for whom this person stands in now."""
         return [one.by for one in self.delegations if one.to.is_same(self.reviewer.identity)]
 
+    @cached_property
+    def approved(self) -> frozenset[str]:
+        """The pending requests that this person has approved and that wait for others; not in their own list."""
+        me = self.reviewer.identity.folded
+        return frozenset(request_id for request_id, by in self.settings.store.voters().items() if me in by)
+
     def has(self, request: Request) -> bool:
         """Return whether this person, or one for whom they stand in, has claimed a request."""
         claimed = request.claimed_by

@@ -162,10 +162,16 @@ def _ping() -> ServerSentEvent:
 
 
 class _Counts(NamedTuple):
-    """The number of pending requests, and when the newest of them were asked."""
+    """The number of pending requests.
+
+    Attributes:
+        asked: When each of the newest was asked, and who has approved it.
+        voted: How many each person has approved that need further people; their own number is without these.
+    """
 
     pending: int
-    asked: tuple[datetime, ...]
+    asked: tuple[tuple[datetime, frozenset[str]], ...]
+    voted: Counter[str]
 
 
 class _Changed:
@@ -254,7 +260,9 @@ class PageHub(Hub):
     def _look(self, changed: set[str]) -> tuple[_Counts, dict[str, _Changed]]:
         wanted = pending_filter()
         page = self._store.list(wanted, limit=_MOST_NEW, newest=True)
-        counts = _Counts(self._store.count(wanted), tuple(one.created_at for one in page.requests))
+        newest = tuple((one.created_at, frozenset(vote.by.folded for vote in one.votes)) for one in page.requests)
+        voted = Counter(who for by in self._store.voters().values() for who in by)
+        counts = _Counts(self._store.count(wanted), newest, voted)
         rows: dict[str, _Changed] = {}
         away = self._store.delegations() if changed else ()
         for request_id in changed:
@@ -303,9 +311,12 @@ class _Page(Stream):
         return False
 
     def _part_of_page(self, counts: _Counts, changed_rows: dict[str, _Changed]) -> str:
-        news = tuple((text, sum(at > since for at in counts.asked)) for text, since in self._since.items())
+        me = self._session.reviewer.identity.folded
+        news = tuple(
+            (text, sum(at > since and me not in by for at, by in counts.asked)) for text, since in self._since.items()
+        )
         rows = tuple(changed_rows[one].row() for one in self._rows if one in changed_rows)
-        return _rendered(spoken(), counts.pending, news, rows, path_to(self._http))
+        return _rendered(spoken(), counts.pending - counts.voted[me], news, rows, path_to(self._http))
 
 
 @lru_cache(maxsize=256)

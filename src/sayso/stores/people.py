@@ -21,9 +21,9 @@ from sayso.model.reviewer import Delegation, Identity, folded
 from sayso.model.teamwork import comment, mentions_in
 from sayso.stores import delegations
 from sayso.stores.delegations import AWAY, MOST, counting, read, stood_in_for
-from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, row_of
+from sayso.stores.records import Record, RecordRow, RecordVerbs, record_of, records_in, row_of
 from sayso.stores.request_store import RequestStore
-from sayso.stores.transaction import CHANNEL, Transaction, changed, delivery_kind
+from sayso.stores.transaction import CHANNEL, VOTED, Transaction, changed, delivery_kind
 
 _LOOKED_THROUGH = 20
 
@@ -59,6 +59,12 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         names = {name for one in (who, *self.stood_in_for(who)) for name in one.names}
         found = (one for name in sorted(names) for one in self.records(_mentioned(name)))
         return frozenset(one.key for one in found if who.folded not in _answered_by(one.body))
+
+    def voters(self) -> dict[str, frozenset[str]]:
+        """Return the pending requests that need further people, and who has approved each, as folded identities."""
+        now = self.now()
+        found = (one for one in records_in(self, VOTED) if one.due is not None and now < one.due)
+        return {one.key: frozenset(map(str, one.body["by"])) for one in found}
 
     # -- away --------------------------------------------------------------------------------------------------
 

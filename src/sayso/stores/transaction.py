@@ -2,8 +2,9 @@
 
 Verbs change a request with `changed`: it loads, verifies, applies a rule of `sayso.model.lifecycle` and updates.
 `insert` and `update` also write the records that a change requires: a delivery for each registered channel (sent by
-`sayso.channels.outbox`), the time at which a request escalates, and the entry by which a server counts the open
-requests of a token. Invariant: a change and its records become durable together, or not at all.
+`sayso.channels.outbox`), the time at which a request escalates, who has approved what needs further people, and the
+entry by which a server counts the open requests of a token. Invariant: a change and its records become durable
+together, or not at all.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Transaction(RecordTransaction, Protocol):
 
 
 CHANNEL, ESCALATION, LEASE, RESULT, SUBMISSION = "channel", "escalation", "lease", "result", "submission"
+VOTED = "voted"
 
 # Events without a message; every other event, even a future one, is reported.
 SILENT = frozenset({"assigned", "claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
@@ -126,10 +128,21 @@ def update(tx: Transaction, transition: Transition) -> None:
             drop_if_there(tx, kind, request.id)
         elif transition.event in _WAITS_AGAIN:
             tx.put_record(_waiting(request))
+    if request.quorum.count > 1:
+        _note_votes(tx, request)
     if transition.event in SILENT:
         return
     for channel in tx.record_keys(CHANNEL):
         _make_due(tx, channel, request)
+
+
+def _note_votes(tx: Transaction, request: Request) -> None:
+    """Record who has approved a request that needs further people, so that their lists find it without reading all."""
+    if request.state is State.PENDING and request.votes:
+        body = {"by": [vote.by.folded for vote in request.votes]}
+        tx.put_record(row_of(Record(VOTED, request.id, body, request.expires_at)))
+    else:
+        drop_if_there(tx, VOTED, request.id)
 
 
 def _make_due(tx: Transaction, channel: str, request: Request) -> None:

@@ -46,12 +46,14 @@ SORTS = {
     "": later("High risk first"), "oldest": later("Oldest first"), "newest": later("Newest first"),
     "end": later("Ending soonest"), "risk": later("Highest risk"), "amount": later("Largest amount"),
 }  # fmt: skip
-_SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed"}
+_SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed", "approved:me": "voted"}
+_ABOUT_ME = {"mine", "mentions", "snoozed", "voted"}
 _NOBODY = "nobody"
 _CHIPS = {
     "q": later("search"), "mine": later("claimed by me"), "assigned": later("assigned to"),
     "mentions": later("mentions me"), "state": later("state"),
     "tool": later("tool"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
+    "voted": later("approved by me"),
     "agent": later("agent"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
     "from": later("from"), "to": later("to"),
 }  # fmt: skip
@@ -132,7 +134,7 @@ class Listing:
         """Return for each filter that is set its name, its value, and the query string without it."""
         set_now = {name: value for name, value in self.asked.items() if value}
         return [
-            (_CHIPS.get(name, name), "" if name in {"mine", "mentions", "snoozed"} else value,
+            (_CHIPS.get(name, name), "" if name in _ABOUT_ME else value,
              _address({other: kept for other, kept in set_now.items() if other != name}))
             for name, value in set_now.items() if name not in _ORDERS
         ]  # fmt: skip
@@ -163,6 +165,7 @@ def inbox(context: RequestContext) -> Response:
     return render(
         context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS, views=views_of(context),
         has_snoozed=bool(context.review.snoozed()) and not listing.asked["snoozed"],
+        voted=0 if listing.asked["voted"] else len(context.approved),
         rows=[by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me) for group in listing.groups],
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
@@ -288,6 +291,11 @@ class _Search:
             self._tests.append(lambda request: request.id in snoozed)
         elif snoozed and not asked["q"]:  # a text search finds snoozed requests too
             self._tests.append(lambda request: request.id not in snoozed)
+        # Nobody but others can bring it on. It is found by any filter that asks for it.
+        if asked["voted"]:
+            self._tests.append(lambda request: request.id in context.approved)
+        elif context.approved and not any(asked[name] for name in ("q", "assigned", *_ABOUT_ME)):
+            self._tests.append(lambda request: request.id not in context.approved)
         if asked["mentions"]:
             to_me = context.review.mentions()
             self._tests.append(lambda request: request.id in to_me)

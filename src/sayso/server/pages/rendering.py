@@ -125,11 +125,16 @@ def pending_filter() -> Filter:
     return Filter(states=frozenset({State.PENDING}), at=clock.now())
 
 
+def pending_count(context: RequestContext) -> int:
+    """Return how many requests wait, without those that this person has approved and that wait for others."""
+    return context.settings.store.count(pending_filter()) - len(context.approved)
+
+
 def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page for a person who is signed in. Its title, menu and list share one count of pending requests."""
     return render_public(
         context.http, template, status=status, csrf=context.session.masked_csrf(),
-        me=name_of(context.reviewer.identity), pending=context.settings.store.count(pending_filter()),
+        me=name_of(context.reviewer.identity), pending=pending_count(context),
         stopped=context.review.stopped(), has_logout=context.settings.who is None, **values,
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ from sayso.server.pages.care import (
 from sayso.server.pages.faults import told
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
-from sayso.server.pages.rendering import Row, facts, parts_of, pending_filter, render, risk_of, row_of
+from sayso.server.pages.rendering import Row, facts, parts_of, pending_count, render, risk_of, row_of
 from sayso.server.pages.runs import story_of
 from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
@@ -266,7 +266,7 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     at = ids.index(request.id) if request.id in ids else -1
     mine = (one.id for one in (*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]) if can_follow(one))
     is_part = listing.next_page is not None or listing.start != ""
-    whole = context.settings.store.count(pending_filter()) if is_part and not listing.words else 0
+    whole = pending_count(context) if is_part and not listing.words else 0
     total = f"{whole:,}" if whole else f"{len(ids)}{'+' if is_part else ''}"
     back = context.path() + (f"?{listing.here}" if listing.here else "")
     place = total if at < 0 or listing.start else say("%(part)s of %(whole)s", part=at + 1, whole=total)
