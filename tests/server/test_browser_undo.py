@@ -5,6 +5,7 @@ The invariant: what is done by a name or a key is done by the button of the page
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import sayso
 from sayso.model.request import State
 from tests.support.gated import pay
-from tests.support.surfing import Surf, held, need, serving, shut, stands, state_is
+from tests.support.surfing import Surf, held, need, pressed, serving, shut, stands, state_is
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -69,3 +70,23 @@ def test_an_assignment_and_a_snooze_are_taken_back_by_the_same_key(surf: Surf) -
         page.wait_for_url(f"**/r/{first}*")
         expect(page.get_by_text("Out of your list")).to_have_count(0)
         assert stands(first).claimed_by is None
+
+
+def test_the_button_counts_down_and_leaves_the_way_to_cancel(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    page.clock.install()
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
+    page.clock.run_for(1_000)  # decisions are disabled at first
+    pressed(page, "Approve")
+    page.wait_for_url(f"**/r/{second}*")
+    undo, cancel = page.get_by_role("button", name="Undo"), page.get_by_role("link", name="Cancel it")
+    expect(undo.locator("[data-left]")).to_have_text(re.compile(r"^[56]\ds$"))
+    expect(cancel).to_be_hidden()
+    page.clock.run_for(30_000)
+    expect(undo.locator("[data-left]")).to_have_text(re.compile(r"^[12]\ds$|^30s$"))
+    page.clock.run_for(31_000)
+    expect(undo).to_be_hidden()
+    cancel.click()
+    page.wait_for_url(f"**/r/{first}#cancel")
+    expect(page.get_by_role("button", name="Cancel the run before the call starts")).to_be_visible()

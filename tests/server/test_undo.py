@@ -55,6 +55,33 @@ def test_an_approval_is_undone_from_the_page_that_follows_it(store: Store, ada: 
         store.start(first, "t")
 
 
+def test_the_button_says_how_long_and_afterwards_the_call_is_cancelled_unless_it_started(
+    store: Store, ada: Browser, clock: Clock
+) -> None:
+    pay = payer()
+    first, second, third = (held(pay, amount).confirmation_id for amount in (1, 2, 3))
+    page = ada.decide(first, "approve", then=third).text
+    assert "Undo within 5 s" in text_of(page)
+    assert f'href="/r/{first}#cancel"' in page
+    ada.decide(second, "approve")
+    clock.at += timedelta(seconds=6)
+    assert "/undo" not in ada.get(f"/r/{third}?done={first}").text
+    assert f'href="/r/{first}#cancel"' in ada.get(f"/r/{third}?done={first}").text
+    for one in (first, second):
+        assert "Cancel the run before the call starts" in text_of(ada.get(f"/r/{one}").text)
+    fields = fields_of(ada.get(f"/r/{second}").text)
+    assert ada.decide(first, "cancel", note="wrong customer").status_code == 200
+    assert store.get(first).state is State.CANCELLED
+    with pytest.raises(errors.NotApprovedError):
+        store.start(first, "t")
+    store.start(second, "t")
+    assert "Cancel the run" not in ada.get(f"/r/{second}").text
+    late = ada.submit(f"/r/{second}/cancel", csrf=fields["csrf"], seen=fields["seen"])
+    assert late.status_code == 409
+    assert store.get(second).state is State.RUNNING
+    assert "#cancel" not in ada.get(f"/r/{third}?done={second}").text
+
+
 def test_a_vote_that_can_be_undone_leaves_the_end_of_its_request_apart(ada: Browser) -> None:
     @sayso.gate(wait="raise", quorum=2)
     def wire(amount: int) -> None: ...

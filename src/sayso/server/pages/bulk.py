@@ -26,7 +26,7 @@ from sayso.server.pages.alike import FEWEST, Table, fold, table_of
 from sayso.server.pages.faults import told
 from sayso.server.pages.listing import alike_to
 from sayso.server.pages.rendering import Row, known, render, row_of, unsure
-from sayso.server.pages.request import undo_of, why_not
+from sayso.server.pages.request import Undo, undo_of, why_not
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.summary import is_high, token
@@ -130,13 +130,13 @@ def decide(context: RequestContext) -> Response:
 
 
 class _Result(NamedTuple):
-    """The result for one request, and until when it can be undone."""
+    """The result for one request, and how long it can be undone."""
 
     id: str
     is_done: bool
     said: str
     fingerprint: str = ""
-    undo: str | None = None
+    undo: Undo | None = None
     is_pending: bool = False  # approved, but it needs more approvals
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from starlette.responses import Response
 
 from sayso import audit, clock, errors
+from sayso.model import duration
 from sayso.model.canonical import MASK, Json, form_of, load
 from sayso.model.canonical.decode import fields_of
 from sayso.model.canonical.names import place
@@ -290,7 +291,8 @@ class _Done(NamedTuple):
     """The request that was acted on just before this page opened.
 
     Attributes:
-        undo: Until when its approval can be undone.
+        undo: How long its approval can be undone; None if it cannot.
+        is_approved: Whether it is approved, and its call has not started.
         snoozed: Until when this person has snoozed it.
         by: The person to whom it was assigned; empty if it was not.
         is_known: Whether that person is signed in. True if no sessions are recorded.
@@ -298,7 +300,8 @@ class _Done(NamedTuple):
 
     row: Row
     said: str
-    undo: str | None
+    undo: Undo | None
+    is_approved: bool
     snoozed: str | None
     by: str
     is_known: bool
@@ -315,7 +318,8 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return _Done(
-        row_of(done, clock.now()), _said(context, done), undo_of(context, done), snoozed_until(context, done),
+        row_of(done, clock.now()), _said(context, done), undo_of(context, done),
+        done.state is State.APPROVED and done.execution is None, snoozed_until(context, done),
         "" if owner is None else name_of(owner, 30), not people or any(people),
     )  # fmt: skip
 
@@ -333,8 +337,15 @@ def _said(context: RequestContext, request: Request) -> str:
     return said + "; " + say("another reviewer must agree to its grant before calls like it start")
 
 
-def undo_of(context: RequestContext, request: Request) -> str | None:
-    """Return until when this person can undo their decision, in ISO 8601; None if they cannot."""
+class Undo(NamedTuple):
+    """Until when a person can undo their decision, in ISO 8601, and how long they could at first, such as `5s`."""
+
+    until: str
+    within: str
+
+
+def undo_of(context: RequestContext, request: Request) -> Undo | None:
+    """Return how long this person can undo their decision; None if they cannot."""
     now, decision = clock.now(), request.decision or (request.votes[-1] if request.votes else None)
     if decision is None or decision.held_for is None:
         return None
@@ -342,7 +353,7 @@ def undo_of(context: RequestContext, request: Request) -> str | None:
         undo(request, context.reviewer.identity, channel="web", now=now)
     except errors.NotUndoneError:
         return None
-    return clock.written(decision.at + decision.held_for)
+    return Undo(clock.written(decision.at + decision.held_for), duration.text(decision.held_for))
 
 
 def why_not(
@@ -420,6 +431,7 @@ def _possible_actions(context: RequestContext, request: Request, reason: str | N
         "edit": is_pending and request.kind == "call" and not _is_read_only(request),
         "answer": is_pending and request.kind == "question",
         "cancel": request.state in {State.PENDING, State.APPROVED},
+        "before_start": request.state is State.APPROVED and request.execution is None,
         "claim": is_pending and claimed is None,
         "assign": is_pending and (claimed is None or is_mine) and reason is None,
         "release": is_pending and is_mine,

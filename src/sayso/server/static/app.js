@@ -291,11 +291,21 @@ sayso.page((signal) => {
   const done = one("[data-done]");
   const forget = (part) => drafts(part.dataset.done).forEach((name) => sessionStorage.removeItem(name));
   if (done && !one("[data-key=z]", done)) forget(done);
-  // When the time for undo is over, hide the button, which would be refused, and drop the draft.
-  all("[data-undo]").forEach((part) => setTimeout(() => {
-    part.hidden = true;
-    if (done && done.contains(part)) forget(done);
-  }, Math.max(0, Date.parse(part.dataset.undo) - Date.now())));
+  // Count the time for undo down. When it is over, hide the button, which would be refused, and drop the draft.
+  all("[data-undo]").forEach((part) => {
+    const count = one("[data-left]", part), late = all("[data-late]");
+    count.setAttribute("aria-hidden", "true");  // or it would be read out every second
+    late.forEach((other) => { other.hidden = true; });
+    const step = () => {
+      const left = Date.parse(part.dataset.undo) - Date.now();
+      count.textContent = say("%(count)ss", { count: Math.ceil(left / 1000) });
+      if (left > 0) { setTimeout(step, left % 1000 || 1000); return; }
+      part.hidden = true;
+      late.forEach((other) => { other.hidden = false; });
+      if (done && done.contains(part)) forget(done);
+    };
+    step();
+  });
   const draft = form && page ? `sayso-draft:${page.dataset.request}:${form.dataset.print}` : "";
   const save = () => {
     const written = Object.fromEntries(fields.filter(isChanged).map((field) => [field.name, field.value]));
