@@ -51,7 +51,11 @@ def _nothing_made() -> None:
         ("requires_approval", lambda b: b, "requires_approval= has a parameter 'b', which is not an argument of make"),
         ("approval_prompt", lambda b: b, "approval_prompt= has a parameter 'b', which is not an argument of make"),
         ("verify", lambda b: b, "verify= has a parameter 'b', which is not an argument of make"),
-        ("approval_description", lambda b: b, "approval_description= has a parameter 'b', which is not an argument of make"),
+        (
+            "approval_description",
+            lambda b: b,
+            "approval_description= has a parameter 'b', which is not an argument of make",
+        ),
         ("approval_ui", lambda b: b, "approval_ui= has a parameter 'b', which is not an argument of make"),
         (
             "approval_redact_keys",
