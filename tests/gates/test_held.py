@@ -277,7 +277,7 @@ def test_tasks_that_ask_the_handle_of_an_allowed_call_run_it_once() -> None:
 
 def test_an_allowed_call_that_asks_for_its_own_result_is_refused() -> None:
     allowed = held(when=lambda size: size > 10)
-    with pytest.raises(errors.SaysoError, match="would wait for itself"):
+    with pytest.raises(errors.SaysoError, match="waits for its own result"):
         allowed.once(lambda _: allowed.once(dict))
 
 
@@ -434,9 +434,9 @@ def test_a_call_that_asks_for_its_own_result_is_refused() -> None:
 
     def run(given: dict[str, Any]) -> str:
         again = sayso.hold("refund", given, run="run-1", key="k")
-        with pytest.raises(errors.StartRefusedError, match="wait for itself"):
+        with pytest.raises(errors.StartRefusedError, match="waits for its own result"):
             again.once(lambda _: pytest.fail("ran twice"))
-        with pytest.raises(errors.StartRefusedError, match="wait for itself"):
+        with pytest.raises(errors.StartRefusedError, match="waits for its own result"):
             again.result()
         return "paid"
 

@@ -120,7 +120,7 @@ def test_what_was_cancelled_or_withdrawn_or_ran_out_of_time_is_not_to_be_repeate
     _, request_id = asked(name="third", expires="1h")
     clock.tick(hours=2)
     review.store.settle(request_id)
-    assert "nobody decided in time, which is a no" in told(request_id)
+    assert "nobody decided in time, which counts as a rejection" in told(request_id)
     assert NO_RETRY in told(request_id)
 
 

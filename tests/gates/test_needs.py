@@ -183,7 +183,7 @@ def test_start_that_the_gate_does_not_allow_any_more_is_asked_anew(store: Store)
         new = held(gate(), 5).confirmation_id
     assert (ran, new != old, state_of(old)) == ([5], True, State.CANCELLED)
     [told] = [entry for entry in store.journal(request_id=old) if entry.event == "withdrawn"]
-    assert "it was started 1 time, and the gate allows 1 now" in told.detail
+    assert "it was started 1 time, and the gate now allows 1" in told.detail
 
 
 @pytest.mark.parametrize("before, now", [(True, False), (False, True)], ids=["record only", "gate only"])  # noqa: PT006
@@ -211,7 +211,7 @@ def test_start_that_only_the_record_allows_is_not_executed(store: Store) -> None
     sayso.Review().approve(request_id, by="ada")
     store.start(request_id, "its token")
     request = store.finish(request_id, "its token", Outcome("failed"))
-    with pytest.raises(errors.AlteredRequestError, match="the gate allows 1 now"):
+    with pytest.raises(errors.AlteredRequestError, match="the gate now allows 1"):
         drive(execute(Gate(pay), store, request))
     assert ran == []
 

@@ -110,7 +110,7 @@ def takes_it_by_place(amount: int, /) -> bool:
 def test_hook_that_asks_for_an_argument_there_is_not_is_refused(option: str) -> None:
     with pytest.raises(errors.ConfigError, match=rf"{option}= .*'amuont'.* amount, to.*did you mean 'amount'"):
         payer(**{option: names_another})
-    with pytest.raises(errors.ConfigError, match=f"{option}= .*by place"):
+    with pytest.raises(errors.ConfigError, match=f"{option}= .*positional-only"):
         payer(**{option: takes_it_by_place})
 
 

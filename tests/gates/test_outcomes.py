@@ -233,11 +233,11 @@ def test_a_call_that_meets_another_gate_says_so_and_keeps_its_approval_where_the
     sayso.Review().approve(inner.confirmation_id, by="ada")
     assert state_of(request_id) is (State.APPROVED if keeps else State.FAILED)
     notes = "\n".join(getattr(inner, "__notes__", ()))
-    assert ("refund had been approved and started" in notes) is not keeps
+    assert ("refund was approved and started" in notes) is not keeps
     if not keeps:
         execution = store.get(request_id).execution
         assert execution is not None
-        assert "inside of it waits for a person; what it did before is done" in str(execution.error)
+        assert "inside it waits for a person; what it did before is done" in str(execution.error)
         assert approved(refund) != request_id
     refund()
     assert before == [1, 1]
