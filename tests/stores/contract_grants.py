@@ -418,7 +418,7 @@ class AlteredRecordContract(GrantContract, BudgetContract):
             self.store.drop("budget", account.key)
             if altered is not None:
                 self.store.keep(altered)
-            assert "not as the journal says" in str(self.within(1).rule)
+            assert "does not match the journal" in str(self.within(1).rule)
             assert [one.run_id for one in audit.verify(self.store).broken] == [f"sayso:budget:{account.key}"]
         refusal(errors.GrantEndedError, lambda: self.store.start(approved.id, "b"))
         self.store.keep(account)

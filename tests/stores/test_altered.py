@@ -137,7 +137,7 @@ def test_an_answer_that_was_turned_around_shows(playing: Callable[[str | None], 
         said["decision"][-1] = '{"answer":"another"}'
         connection.execute("UPDATE request SET progress = ?", (json.dumps(said, separators=(",", ":")),))
     store = playing(None).store
-    assert "what became of" in audit.verify(store).broken[0].reason
+    assert "does not match row 2" in audit.verify(store).broken[0].reason
     refusal(errors.EvidenceError, lambda: receipt_of(store, request.id))
 
 

@@ -338,8 +338,8 @@ def _read(answer: type[_M], content: bytes) -> _M:
         return answer.model_validate_json(content)
     except ValidationError as error:
         raise errors.StoreCorruptError(
-            f"the answer of this address cannot be read ({error.error_count()} problems); nothing ran. Check"
-            " SAYSO_STORE, and that the server and this program have the same version of sayso"
+            f"this address is not a sayso server of this version ({error.error_count()} problems in its answer);"
+            " nothing ran. Check SAYSO_STORE, and the versions of the server and of this program"
         ) from error
 
 
