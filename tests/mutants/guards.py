@@ -182,7 +182,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call whose end is broken off is unknown", "gates/call.py",
-        "            yield StoreCall(store.finish, request.id, start.token, told, None)\n        raise", "            pass\n        raise",
+        "            yield StoreCall(store.finish, request.id, start.token, outcome, None)\n        raise", "            pass\n        raise",
         "gates/test_outcomes.py::test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown",
     ),
     Mutant(
