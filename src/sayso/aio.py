@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from sayso import reviews
-from sayso.effects import Attempt, adrive, offload
+from sayso.effects import Attempt, adrive, offload, shielded
 from sayso.gates.ask import aask as ask
 from sayso.gates.held import HeldBase, as_error
 from sayso.gates.hold import HoldOptions, holding
@@ -183,7 +183,8 @@ class Held(HeldBase):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await adrive(self._leaving())
+        if self._withdraws:
+            await shielded(adrive(self._leaving()))
 
 
 def _in_thread(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:

@@ -250,6 +250,18 @@ async def until_done(work: asyncio.Future[Any]) -> None:
         raise cancelled
 
 
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine to its end, although this task is cancelled meanwhile or again and again.
+
+    It runs in a task of its own, because a cancelled scope of anyio cancels each await inside it, even of a clean-up.
+    """
+    import asyncio
+
+    task = asyncio.ensure_future(work)
+    await until_done(task)
+    return task.result()
+
+
 async def offload(function: Callable[[], T]) -> T:
     """Run a blocking function in the pool. If the task is cancelled meanwhile, the function still finishes first."""
     import asyncio

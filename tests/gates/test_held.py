@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
 import sayso
@@ -469,6 +470,17 @@ def test_awaited_it_does_the_same() -> None:
         return [*gave, await call.result(), left.state]
 
     assert asyncio.run(work()) == [FILE["path"]] * 4 + ["cancelled"]
+
+
+def test_a_cancelled_scope_of_anyio_that_leaves_the_block_withdraws(store: Store) -> None:
+    async def work() -> None:
+        with anyio.CancelScope() as scope:
+            async with await sayso.aio.hold("x", {}, run="r", key="k", withdraw_on_exit=True):
+                scope.cancel()
+                await anyio.sleep_forever()
+
+    asyncio.run(work())
+    assert [request.state for request in store.list(Filter()).requests] == [State.CANCELLED]
 
 
 RESUME = """

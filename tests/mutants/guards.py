@@ -1888,6 +1888,11 @@ MUTANTS = [
         "integrations/adapters/test_functions.py::test_cancelled_while_the_request_is_recorded_asks_once_and_withdraws",
     ),
     Mutant(
+        "a cancelled scope still withdraws what nobody waits for", "aio.py",
+        "await shielded(adrive(self._leaving()))", "await adrive(self._leaving())",
+        "gates/test_held.py::test_a_cancelled_scope_of_anyio_that_leaves_the_block_withdraws",
+    ),
+    Mutant(
         "what a run is resumed with decides nothing", "integrations/pydantic_ai.py",
         "if not self.tools.holds(name):", "if not self.tools.holds(name) or ctx.tool_call_approved:",
         "integrations/adapters/test_pydantic_ai.py::TestPydanticAI::test_resume_before_the_decision_pauses_again_and_asks_nobody_twice",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 import sayso
 from sayso import aio, errors
+from sayso.effects import shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.gates.held import HeldBase
@@ -303,9 +304,13 @@ async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) 
     except asyncio.CancelledError:
         # It may have been recorded anyway. A run without a name has withdrawn it; in a named run, find and withdraw it.
         if options.get("withdraw_on_exit") and not is_random(options.get("run") or scope.current().run_id):
-            async with await aio.hold(tool, arguments, **options):
-                pass
+            await shielded(_take_back(tool, arguments, options))
         raise
+
+
+async def _take_back(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> None:
+    async with await aio.hold(tool, arguments, **options):
+        pass
 
 
 async def _must_fit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None) -> None:
