@@ -1893,6 +1893,11 @@ MUTANTS = [
         "gates/test_held.py::test_a_cancelled_scope_of_anyio_that_leaves_the_block_withdraws",
     ),
     Mutant(
+        "two equal calls of a server's tool wait twice", "integrations/fastmcp.py",
+        "key = new_token() if self._timeout is None else", "key = None if self._timeout is None else",
+        "integrations/adapters/test_fastmcp.py::TestFastMCP::test_two_equal_calls_of_one_turn_are_two_requests",
+    ),
+    Mutant(
         "what a run is resumed with decides nothing", "integrations/pydantic_ai.py",
         "if not self.tools.holds(name):", "if not self.tools.holds(name) or ctx.tool_call_approved:",
         "integrations/adapters/test_pydantic_ai.py::TestPydanticAI::test_resume_before_the_decision_pauses_again_and_asks_nobody_twice",

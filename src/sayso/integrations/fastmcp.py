@@ -20,7 +20,7 @@ from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
 from sayso.integrations.tool_calls import ToolHook, ToolResult, acall_tool, check_wait, framework, options_of
 from sayso.model import canonical
-from sayso.model.ids import new_run_id
+from sayso.model.ids import new_run_id, new_token
 from sayso.model.request import not_run
 
 Wait = Literal["auto", "block", "ticket"]
@@ -58,7 +58,7 @@ class _Calls(ToolHook):
         form = canonical.encode({"client": _client(), "tool": name, "arguments": arguments}).text
         digest = hashlib.sha256(form.encode()).hexdigest()[:40]
         number = self._delivered[digest]
-        key = None if self._timeout is None else f"{digest}-{number}"
+        key = new_token() if self._timeout is None else f"{digest}-{number}"  # nobody comes back to a call that waits
         options = options_of(
             self._options, key=key, run=self._own_run, schema=tool.get("schema"), description=tool.get("description")
         )

@@ -1,14 +1,16 @@
-"""Servers of FastMCP and of the official SDK behind sayso, called by their own clients.
+"""Servers of FastMCP and of the official SDK through the common suite, and what is peculiar to them.
 
-Needs `pip install "sayso[fastmcp]"`; without it everything here is skipped, unless SAYSO_FRAMEWORKS=required.
+Needs `pip install "sayso[fastmcp]"`; without it everything here is skipped, unless SAYSO_FRAMEWORKS=required. A server
+has no agent, so a client plays the model: it makes the calls of a turn at once, and those that got a ticket again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,14 +19,99 @@ from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import AdapterSuite, approve, everything, pending, reject, run_of
+from tests.integrations.adapters.suite import (
+    ANSWER,
+    AdapterSuite,
+    ModelCall,
+    Outcome,
+    Scene,
+    approve,
+    everything,
+    pending,
+    reject,
+    run_of,
+)
 
 fastmcp: Any = framework("fastmcp", "fastmcp")
 mcpserver: Any = framework("mcp.server.mcpserver", "fastmcp")
 from sayso.integrations.fastmcp import ApprovalMiddleware, ServerApproval  # noqa: E402  needs the framework
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 HELP = AdapterSuite()
+NO_ID = "a server is not told the model's id of a call"
+
+
+def server_of(kind: str, held: Sequence[str], tools: Sequence[Callable[..., str]], **options: Any) -> Any:
+    """Return a server as a user would make it."""
+    if kind == "fastmcp":
+        server = fastmcp.FastMCP("shop", middleware=[ApprovalMiddleware(held, **options)])
+    else:
+        server = mcpserver.MCPServer("shop")
+        server.middleware.append(ServerApproval(server, held, **options))
+    for tool in tools:
+        server.tool()(tool)
+    return server
+
+
+async def told_by(client: Any, tool: str, arguments: dict[str, Any]) -> str:
+    """Call a tool; a call whose decision another client is just carrying out is made again, as its ticket says."""
+    while True:
+        told = text(await client.call_tool(tool, arguments, raise_on_error=False))
+        (found,) = re.findall(r"must approve (rq_\w+)", told) or [None]
+        if found is None or sayso.Review().get(found).state is State.PENDING:
+            return told
+        await asyncio.sleep(0.005)
+
+
+class FastMCP:
+    """A client and its server. Saved are the turn, what its calls were told, and the calls that got a ticket."""
+
+    modes: ClassVar = ("block", "pause")
+    is_parallel: ClassVar = True
+    has_subagents: ClassVar = False
+    kind: ClassVar = "fastmcp"
+    scene: Scene | None = None
+    cannot: ClassVar[dict[str, str]] = {
+        "the_models_words": "a server is not shown the model's message",
+        "swapped_arguments_are_refused": NO_ID,
+        "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
+        "two_equal_calls_of_one_turn_are_two_requests[pause]": NO_ID,
+    }
+
+    async def start(self, scene: Scene) -> Outcome:
+        self.scene = scene
+        return await self.go(scene, 0, {}, scene.turn(0))
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        return await self.go(scene, *saved)
+
+    async def go(self, scene: Scene, number: int, told: dict[str, str], calls: Sequence[ModelCall]) -> Outcome:
+        waits = {"wait": "block"} if scene.mode == "block" else {"wait": "ticket", "run": scene.thread}
+        async with fastmcp.Client(server_of(self.kind, scene.held, scene.tools, **waits, **scene.options)) as client:
+            while calls:
+                results = await asyncio.gather(*(told_by(client, call.tool, call.arguments) for call in calls))
+                left = [call for call, words in zip(calls, results, strict=True) if words.startswith("Not run yet")]
+                told |= {call.id: words for call, words in zip(calls, results, strict=True) if call not in left}
+                if left:
+                    return Outcome((number, dict(told), left), told, None)
+                number += 1
+                calls = scene.turn(number)
+        return Outcome(None, told, ANSWER)
+
+
+class SDK(FastMCP):
+    kind: ClassVar = "sdk"
+    cannot: ClassVar = {
+        **FastMCP.cannot,
+        "call_that_fails_is_recorded_and_not_run_again": "the SDK does not tell a client why a tool failed",
+    }
+
+
+class TestFastMCP(AdapterSuite):
+    driver = FastMCP()
+
+
+class TestSDK(AdapterSuite):
+    driver = SDK()
 
 
 class Shop:
@@ -46,13 +133,7 @@ class Shop:
             self.looked_up += 1
             return f"{order_id} was paid twice"
 
-        if kind == "fastmcp":
-            self.server = fastmcp.FastMCP("shop", middleware=[ApprovalMiddleware(["ref*"], **options)])
-        else:
-            self.server = mcpserver.MCPServer("shop")
-            self.server.middleware.append(ServerApproval(self.server, ["ref*"], **options))
-        for tool in (refund, lookup):
-            self.server.tool()(tool)
+        self.server = server_of(kind, ["ref*"], [refund, lookup], **options)
 
     def client(self) -> Any:
         return fastmcp.Client(self.server)
@@ -99,15 +180,6 @@ def test_changed_call_is_told_before_its_result(kind: str, memory: Store) -> Non
     assert result.structured_content == {"result": "refunded 20.00 for A-1"}
 
 
-def test_change_that_does_not_fit_the_tools_schema_is_refused(kind: str, memory: Store) -> None:
-    def bungle(request: Any) -> None:
-        with pytest.raises(errors.SaysoError):
-            sayso.Review(by="ada").approve(request.id, changes={"amount": "much"})
-        approve()(request)
-
-    assert in_block(kind, memory, bungle)[0].refunds == [50.0]
-
-
 def test_no_is_a_result_in_words_and_no_traceback(kind: str, memory: Store, caplog: pytest.LogCaptureFixture) -> None:
     shop, result = in_block(kind, memory, reject("over the limit"))
     (request,) = everything(memory)
@@ -129,18 +201,6 @@ def test_failed_tool_is_told_by_the_framework_and_recorded(kind: str, memory: St
 
     assert asyncio.run(main()).is_error
     assert [request.state for request in everything(memory)] == [State.FAILED]
-
-
-def test_free_tools_and_calls_that_a_rule_allows_ask_nobody(kind: str, memory: Store) -> None:
-    shop = Shop(kind, when=lambda amount: amount > 100)
-
-    async def main() -> Any:
-        async with shop.client() as client:
-            await client.call_tool("lookup", {"order_id": "A-1"})
-            return await refund(client)
-
-    assert text(asyncio.run(main())) == "refunded 50.00 for A-1"
-    assert (shop.refunds, shop.looked_up, everything(memory)) == ([50.0], 1, [])
 
 
 def test_ticket_is_given_at_once_and_the_same_call_finds_its_result(kind: str, memory: Store) -> None:
@@ -180,54 +240,6 @@ def test_equal_call_after_the_result_waits_anew_and_after_a_no_is_told_it_again(
     assert "once is enough" in no
     assert no == still_no
     assert (shop.refunds, len(everything(memory))) == ([50.0], 2)
-
-
-def test_client_that_gives_up_withdraws_and_starts_nothing(kind: str, memory: Store) -> None:
-    shop = Shop(kind, wait="block")
-
-    async def main() -> None:
-        async with shop.client() as client:
-            task = asyncio.ensure_future(refund(client))
-            await HELP.until(lambda: bool(pending(memory)), task)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await HELP.until(lambda: not pending(memory))
-
-    asyncio.run(main())
-    assert [request.state for request in everything(memory)] == [State.CANCELLED]
-    assert shop.refunds == []
-
-
-def test_nothing_runs_if_the_request_cannot_be_recorded(
-    kind: str, memory: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise errors.StoreFullError(memory.url)
-
-    monkeypatch.setattr(memory, "ask", fail)
-    shop = Shop(kind)
-
-    async def main() -> Any:
-        async with shop.client() as client:
-            return await asyncio.gather(refund(client), return_exceptions=True)
-
-    asyncio.run(main())
-    assert shop.refunds == []
-
-
-def test_fifty_calls_wait_in_the_inbox_at_once(kind: str, memory: Store) -> None:
-    shop = Shop(kind, wait="block")
-
-    async def main() -> None:
-        async with shop.client() as client:
-            tasks = [asyncio.ensure_future(refund(client, amount)) for amount in range(100, 150)]
-            await HELP.until(lambda: len(pending(memory)) == 50)
-            for request in pending(memory):
-                approve()(request)
-            await asyncio.gather(*tasks)
-
-    asyncio.run(main())
-    assert sorted(shop.refunds) == list(range(100, 150))
 
 
 def test_options_that_cannot_be_used_are_refused() -> None:
