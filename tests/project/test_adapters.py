@@ -12,14 +12,12 @@ SHARED = {"functions", "mcp_server", "replay", "tool_calls", "dbos", "temporal"}
 RECIPES = {"main", "mcp", "coding_agents", "schedulers", "airflow"}
 # Where a framework's extra, page, program or tests are not named after its module.
 NAMED = {
-    "claude_agent": ("claude", "coding-agents", "frameworks/claude_agent_refund.py", "test_claude_agent.py"),
+    "claude_agent": ("claude", "coding-agents", "frameworks/claude_agent_refund.py", "adapters/test_claude_agent.py"),
     **{
         name: (name.replace("_", "-"), name.replace("_", "-"), f"{name}_refund.py", f"adapters/test_{name}.py")
         for name in ("dspy", "fastmcp", "langgraph", "openai_agents", "pydantic_ai")
     },
 }
-# No `AdapterSuite`: these have no loop of an agent in this process.
-OWN_SUITE = {"claude_agent", "fastmcp"}
 LONGEST = 250  # lines of an adapter
 TAKE_FUNCTIONS = ("llama_index", "smolagents")
 
@@ -50,7 +48,7 @@ def test_each_adapter_has_an_extra_a_page_a_program_and_a_place_in_the_suite(roo
             f"a place in docs/guides/{page}.md": re.search(rf"`{name}`|sayso\.integrations\.{name}\b", guide),
             f"examples/{program}": f"sayso.integrations.{name} import" in text(f"examples/{program}"),
             f"a test of examples/{program}": is_run,
-            f"a suite in tests/integrations/{file}": "(AdapterSuite)" in tests or (tests and name in OWN_SUITE),
+            f"a suite in tests/integrations/{file}": "(AdapterSuite)" in tests,
             "a row in frameworks.toml": {"newest", "lowest"} <= rows.get(name, {}).keys(),
         }
         missing += [f"{name} has not {what}" for what, there in found.items() if not there]

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 from sayso import aio, errors
+from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, trimmed
 from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe
-from sayso.integrations.tool_calls import framework
+from sayso.integrations.tool_calls import ask_call, framework
 from sayso.model import canonical
 from sayso.stores.base import Store
 
@@ -135,10 +136,9 @@ class ClaudeApprovals:
         return self._sdk.PermissionResultAllow(updated_input=changed)
 
     async def _hold(self, event: HookEvent) -> aio.Held:
-        return await aio.hold(
-            event.tool, event.arguments, key=event.call_id, run=event.session, **_HOST.about(event),
-            when=True if self._when is None else self._when, **self._options,
-        )  # fmt: skip
+        options: dict[str, Any] = {**_HOST.about(event), "when": True if self._when is None else self._when}
+        options |= {"key": event.call_id, "run": event.session, "withdraw_on_exit": self._mode == "block"}
+        return await ask_call(event.tool, event.arguments, cast("HoldOptions", {**options, **self._options}))
 
     async def _start(self, event: HookEvent, held: aio.Held) -> tuple[dict[str, Any] | None, str]:
         """Record the start of an approved call; return its input if a person changed it, and a note for the model."""

@@ -243,7 +243,7 @@ async def acall_tool(
             raise
 
     try:
-        held = await _asked(tool, arguments, {"withdraw_on_exit": waits is None and timeout is None, **options})
+        held = await ask_call(tool, arguments, {"withdraw_on_exit": waits is None and timeout is None, **options})
         async with held:
             while True:
                 try:
@@ -298,7 +298,8 @@ def call_tool(
         return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
 
 
-async def _asked(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:
+async def ask_call(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:
+    """Hold a call; with `withdraw_on_exit`, withdraw it if the task is cancelled while it is recorded."""
     try:
         return await aio.hold(tool, arguments, **options)
     except asyncio.CancelledError:

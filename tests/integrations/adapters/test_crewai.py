@@ -79,7 +79,6 @@ class CrewAiDriver:
     cannot: ClassVar = {
         "the_models_words": "a hook is not shown the model's message",
         "swapped_arguments_are_refused": NO_ID,
-        "call_id_of_another_conversation_is_another_call": NO_ID,
         "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
         "cancelled_run_withdraws_and_starts_nothing": THREAD,
         "cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox": THREAD,

@@ -49,7 +49,6 @@ class LlamaIndexDriver:
     cannot: ClassVar = {
         "the_models_words": "a function is not shown the model's message",
         "swapped_arguments_are_refused": NO_ID,
-        "call_id_of_another_conversation_is_another_call": NO_ID,
         "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
     }
 

@@ -1,13 +1,17 @@
-"""The Claude Agent SDK's adapter, with the SDK's own types and the payloads that its command line 2.1.330 sent."""
+"""The Claude Agent SDK through the common suite, and its adapter with the payloads that its command line 2.1.330 sent.
+
+Claude Code runs the tools, so a script plays it and its model behind the SDK's own client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,9 +21,143 @@ from sayso.errors import ConfigError, StoreUnavailableError
 from sayso.integrations.claude_agent import ClaudeApprovals
 from sayso.model.request import State
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import approve, reject, run_of
+from tests.integrations.adapters.suite import ANSWER, AdapterSuite, ModelCall, Outcome, Scene, reject, run_of
 
 sdk: Any = framework("claude_agent_sdk", "claude_agent")
+
+ALONE = "Claude Code defers only a call that is alone in its turn"
+OWN_RESULT = "the SDK has the result of a call that has run, and another session is told that it has"
+
+
+class Script(sdk.Transport):
+    """Plays Claude Code and its model from a turn and call of a scene on; calls of a turn run one after the other.
+
+    Attributes:
+        told: What the model was given as the result of each call.
+        deferred: The turn and call at which the session ended, because a hook deferred it.
+    """
+
+    def __init__(self, scene: Scene, turn: int, call: int, told: dict[str, str], calls: Any = None) -> None:
+        self._scene, self._turn, self._first, self.told = scene, turn, call, told
+        self._calls = scene.turn(0) if calls is None else calls
+        self._written = asyncio.Queue[dict[str, Any]]()
+        self._hooks: dict[str, Any] = {}
+        self.deferred: tuple[int, int, dict[str, str], Any] | None = None
+
+    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        first = await self._written.get()
+        self._hooks = first["request"]["hooks"]
+        done = {"hook_on_failure_supported": True, "hooks_applied": True}
+        given = {"subtype": "success", "request_id": first["request_id"], "response": done}
+        yield {"type": "control_response", "response": given}
+        await self._written.get()  # the prompt
+        while self._calls:
+            for number, call in list(enumerate(self._calls))[self._first :]:
+                async for message in self._played(call):
+                    yield message
+                if call.id not in self.told:
+                    self.deferred = self._turn, number, dict(self.told), self._calls
+                    yield self._end("")
+                    return
+            self._turn, self._first = self._turn + 1, 0
+            self._calls = self._scene.turn(self._turn)
+        yield self._end(ANSWER)
+
+    async def _played(self, call: ModelCall) -> AsyncIterator[dict[str, Any]]:
+        """Ask the hooks and the callback, run the tool and report it; a deferred call is told nothing."""
+        name, arguments = "Read" if call.tool == "lookup" else f"mcp__shop__{call.tool}", call.arguments
+        about = {"tool_name": name, "tool_use_id": call.id}
+        yield self._hook("PreToolUse", about, tool_input=arguments)
+        before = (await self._answer()).get("hookSpecificOutput", {})
+        decision, notes = before.get("permissionDecision"), [before.get("additionalContext")]
+        arguments = before.get("updatedInput", arguments)
+        if decision == "ask":
+            yield _request({"subtype": "can_use_tool", "input": arguments, **about})
+            permission = await self._answer()
+            arguments = permission.get("updatedInput", arguments)
+            if permission["behavior"] == "deny":
+                self.told[call.id] = permission["message"]
+                return
+        elif decision == "deny":
+            self.told[call.id] = before["permissionDecisionReason"]
+        if decision in {"deny", "defer"}:
+            return
+        try:
+            text, event = getattr(self._scene, call.tool)(**arguments), "PostToolUse"
+        except ValueError as error:
+            text, event = str(error), "PostToolUseFailure"
+        yield self._hook(event, about, tool_input=arguments, tool_response=text, error=text)
+        after = (await self._answer()).get("hookSpecificOutput", {})
+        self.told[call.id] = "\n\n".join(filter(None, [*notes, after.get("additionalContext"), text]))
+
+    def _hook(self, event: str, about: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        data = {**call(event), **about, "session_id": self._scene.thread, **fields}
+        called = {"callback_id": self._hooks[event][0]["hookCallbackIds"][0], "tool_use_id": about["tool_use_id"]}
+        return _request({"subtype": "hook_callback", "input": data, **called})
+
+    def _end(self, answer: str) -> dict[str, Any]:
+        return {
+            "type": "result", "subtype": "success", "is_error": False, "result": answer, "num_turns": 1,
+            "session_id": self._scene.thread, "duration_ms": 1, "duration_api_ms": 1,
+        }  # fmt: skip
+
+    async def _answer(self) -> dict[str, Any]:
+        return dict((await self._written.get())["response"]["response"])
+
+    async def write(self, data: str) -> None:
+        self._written.put_nowait(json.loads(data))
+
+    async def connect(self) -> None: ...
+    async def end_input(self) -> None: ...
+    async def close(self) -> None: ...
+
+    def is_ready(self) -> bool:
+        return True
+
+
+def _request(request: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "control_request", "request_id": f"ask-{request['subtype']}", "request": request}
+
+
+class ClaudeAgent:
+    """A session; `deferred` of its script is what Claude Code keeps of one that ended at a deferred call."""
+
+    modes: ClassVar = ("block", "pause")
+    is_parallel: ClassVar = False
+    has_subagents: ClassVar = False
+    prefix: ClassVar = "mcp__shop__"
+    cannot: ClassVar[dict[str, str]] = {
+        "the_models_words": "hooks are not given the model's message",
+        "change_that_does_not_fit_the_tool_is_refused": "hooks are not given the schema of a tool",
+        "call_whose_effect_another_run_had_is_told_and_not_run": "its options are for all tools, an effect for one",
+        "two_equal_calls_of_one_turn_are_two_requests[pause]": ALONE,
+        "free_call_is_not_held_up[pause]": ALONE,
+        "ten_concurrent_resumes_start_once_and_tell_the_same": OWN_RESULT,
+        "ten_concurrent_replays_start_once_and_tell_the_same": OWN_RESULT,
+        "replay_after_the_end_runs_nothing_and_asks_nobody": OWN_RESULT,
+    }
+
+    async def start(self, scene: Scene) -> Outcome:
+        return await self.go(scene, Script(scene, 0, 0, {}))
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        turn, number, told, calls = saved
+        return await self.go(scene, Script(scene, turn, number, dict(told), calls))
+
+    async def go(self, scene: Scene, script: Script) -> Outcome:
+        mode = "block" if scene.mode == "block" else "defer"
+        async with (
+            ClaudeApprovals(mode=mode, **scene.options) as approvals,
+            sdk.ClaudeSDKClient(approvals.options(), transport=script) as client,
+        ):
+            await client.query("help")
+            (answer,) = [m.result async for m in client.receive_response() if isinstance(m, sdk.ResultMessage)]
+        return Outcome(script.deferred, script.told, None if script.deferred else answer)
+
+
+class TestClaudeAgent(AdapterSuite):
+    driver = ClaudeAgent()
+
 
 SESSION = "7d333a07-b16b-47ea-8522-6cf2ce854682"
 
@@ -115,17 +253,6 @@ async def test_block_mode_waits_and_runs_what_the_person_made_of_it() -> None:
 
 @pytest.mark.usefixtures("place")
 @in_a_loop
-async def test_a_no_is_told_in_words_that_stop_retries() -> None:
-    async with ClaudeApprovals() as approvals:
-        await before(approvals, call())
-        result, _ = await asyncio.gather(permission(approvals, call()), decided("reject", comment="build is shared"))
-    assert isinstance(result, sdk.PermissionResultDeny)
-    assert "build is shared" in result.message
-    assert "do not repeat" in result.message
-
-
-@pytest.mark.usefixtures("place")
-@in_a_loop
 async def test_defer_ends_the_run_and_the_resumed_call_goes_on_in_another_process() -> None:
     first = await before(ClaudeApprovals(mode="defer"), call())
     assert first["permissionDecision"] == "defer"
@@ -185,35 +312,6 @@ async def test_what_the_sdk_says_of_the_end_is_recorded_and_silence_is_unknown(
 
 @pytest.mark.usefixtures("place")
 @in_a_loop
-async def test_a_session_that_is_cancelled_withdraws_what_waits() -> None:
-    approvals = ClaudeApprovals()
-    await before(approvals, call())
-    waiting = asyncio.create_task(permission(approvals, call()))
-    while not await aio.Review().count():  # noqa: ASYNC110  the count is in the store
-        await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert states() == [State.CANCELLED]
-
-
-@pytest.mark.usefixtures("place")
-@in_a_loop
-async def test_fifty_calls_wait_at_once() -> None:
-    approvals = ClaudeApprovals()
-    calls = [call(call_id=f"toolu_{number}") for number in range(50)]
-    for data in calls:
-        await before(approvals, data)
-    results, _ = await asyncio.gather(
-        asyncio.gather(*(permission(approvals, data) for data in calls)), decided("approve", count=50)
-    )
-    assert all(isinstance(result, sdk.PermissionResultAllow) for result in results)
-    await approvals.close()
-    assert set(states()) == {State.UNKNOWN}
-
-
-@pytest.mark.usefixtures("place")
-@in_a_loop
 async def test_nothing_runs_where_sayso_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object) -> None:
         raise StoreUnavailableError("the store is away")
@@ -234,11 +332,6 @@ def test_the_types_of_the_installed_sdk_have_what_is_used() -> None:
     assert {"tool_use_id", "tool_input"} <= set(types.PreToolUseHookInput.__annotations__)
     assert {"error", "is_interrupt"} <= set(types.PostToolUseFailureHookInput.__annotations__)
     assert "deferred_tool_use" in {field.name for field in dataclasses.fields(sdk.ResultMessage)}
-
-
-def test_program_waits_for_a_person(place: Path) -> None:
-    told = run_of("frameworks/claude_agent_refund.py", place, approve(changes={"amount": 30.0}))
-    assert told == "refunded 30.00 for A-4721\n"
 
 
 def test_program_says_what_was_not_run(place: Path) -> None:
