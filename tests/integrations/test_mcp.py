@@ -298,6 +298,100 @@ def test_a_killed_server_leaves_the_call_unknown_and_is_started_again(address: s
     run(work())
 
 
+LAUNCH = """
+import json, os, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+(folder / "pid").write_text(str(os.getpid()))
+command = json.loads((folder / "command").read_text())
+os.execvp(command[0], command)
+"""
+
+
+class Foreign:
+    """A foreign server behind a gateway, whose process is known, and which may come back as another one."""
+
+    def __init__(self, folder: Path, command: list[str]) -> None:
+        self._folder = folder
+        self.command = [sys.executable, "-c", LAUNCH, str(folder)]
+        self.becomes(command)
+
+    def becomes(self, command: list[str]) -> None:
+        (self._folder / "command").write_text(json.dumps(command))
+
+    def send(self, sign: signal.Signals) -> None:
+        os.kill(int((self._folder / "pid").read_text()), sign)
+
+
+def test_a_foreign_server_that_hangs_in_a_call_leaves_it_unknown_though_it_answers_later(
+    address: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")  # who reads it waits for a writer
+    server = Foreign(tmp_path, words("filesystem", folder))
+    read = {"path": str(folder / "pipe")}
+
+    async def work() -> None:
+        options = ["--name", "fs", "--hold", "read_text_file", "--timeout", "2"]
+        async with session([*gateway(address, *options), "--", *server.command]) as client:
+            await client.call_tool("read_text_file", read)
+            [request] = await waiting()
+            sayso.Review().approve(request.id, by="ada")
+            call = asyncio.ensure_future(client.call_tool("read_text_file", read))
+            with await asyncio.to_thread(open, folder / "pipe", "w") as pipe:  # the server reads by now
+                server.send(signal.SIGSTOP)
+                pipe.write("late")
+                assert "nobody knows whether it took effect" in text(await call)
+                server.send(signal.SIGCONT)
+            assert text(await client.call_tool("list_directory", {"path": str(folder)})) == "[FILE] pipe"
+            assert "nobody knows whether it took effect" in text(await client.call_tool("read_text_file", read))
+            assert sayso.Review().get(request.id).state is State.UNKNOWN
+
+    run(work())
+
+
+def test_a_foreign_server_that_comes_back_with_other_tools_runs_no_approval_of_the_old_ones(
+    address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "repository").mkdir()
+    clock, elsewhere, git = (
+        words("time", Path()),
+        ["--local-timezone", "Asia/Tokyo"],
+        words("git", tmp_path / "repository"),
+    )
+    server = Foreign(tmp_path, clock)
+
+    async def work() -> None:
+        async with session(gateway(address, "--name", "s", "--hold", "*", "--", *server.command)) as client:
+
+            async def approved() -> sayso.Request:
+                assert "Not run yet" in text(await client.call_tool("convert_time", TIME))
+                [request] = await waiting()
+                sayso.Review().approve(request.id, by="ada")
+                return request
+
+            async def refused(request: sayso.Request, command: list[str]) -> str:
+                server.becomes(command)
+                server.send(signal.SIGKILL)
+                told = text(await client.call_tool("convert_time", TIME))
+                assert sayso.Review().get(request.id).state is State.CANCELLED
+                return told
+
+            told = await refused(await approved(), [*clock, *elsewhere])
+            assert (
+                "its server changed it meanwhile (changed: source_timezone, target_timezone; fields: inputSchema)"
+                in told
+            )
+            second = await approved()
+            assert "source_timezone" in second.context["this call"]["tool changed"]
+            told = await refused(second, git)
+            assert "was not run" in told
+            assert "git_status" in {tool.name for tool in (await client.list_tools()).tools}
+
+    run(work())
+
+
 @asynccontextmanager
 async def served(number: int, command: list[str]) -> AsyncIterator[str]:
     program = await asyncio.create_subprocess_exec(*command)

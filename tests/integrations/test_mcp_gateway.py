@@ -15,6 +15,7 @@ import pytest
 
 import sayso
 from sayso import errors
+from sayso.integrations.mcp_gateway import connection
 from sayso.integrations.mcp_gateway.connection import Proxy, parse
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.request import State
@@ -546,6 +547,27 @@ def test_a_server_that_hangs_leaves_an_unknown_outcome_after_the_timeout(store: 
         sayso.Review().approve(requests(store)[0].id, by="ada")
         assert "nobody knows whether it took effect" in text(await client.call("write", PATH))
         assert [message["method"] for message in server.seen][-1] == "notifications/cancelled"
+
+    run(work())
+
+
+def test_a_server_that_hangs_before_a_call_is_told_and_the_call_made_again_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        server = Server()
+        client = Client(server)
+        await client.call("write", PATH)
+        sayso.Review().approve(requests(store)[0].id, by="ada")
+        monkeypatch.setattr(connection, "_LISTING", 0.01)
+        monkeypatch.setattr(server, "_respond", silent)
+        told = text(await client.call("write", PATH))
+        assert "Not run yet: the server cannot be reached (it did not answer tools/list within 0.01 s)" in told
+        monkeypatch.undo()
+        assert "wrote" in text(await client.call("write", PATH))
+        assert (len(server.calls), requests(store)[0].state) == (1, State.DONE)
+
+    async def silent(_: Any) -> None: ...
 
     run(work())
 

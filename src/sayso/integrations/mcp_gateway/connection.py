@@ -283,9 +283,11 @@ class Proxy:
         try:
             await up.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             return await asyncio.wait_for(asyncio.shield(future), timeout)
-        except (asyncio.CancelledError, TimeoutError):
+        except (asyncio.CancelledError, TimeoutError) as error:
             gone: Message = {"requestId": number, "reason": "nobody waits for the answer any more"}
             self._later(up.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}))
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"it did not answer {method} within {timeout:g} s") from None
             raise
         finally:
             self._own.pop(number, None)
