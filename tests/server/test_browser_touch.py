@@ -69,6 +69,36 @@ def test_a_finger_opens_approves_takes_it_back_and_rejects_with_a_reason(surf: S
     assert (decision.verb, decision.comment, decision.channel) == ("reject", "not today", "web")
 
 
+def test_a_finger_opens_a_request_anywhere_on_its_row_but_on_its_box_and_its_links(surf: Surf) -> None:
+    first, _ = held(pay, 5), held(pay, 6)
+    page = surf.tab("/", **FINGER)
+    row = page.locator(".row").first
+    row.get_by_role("checkbox").tap()
+    expect(row.get_by_role("checkbox")).to_be_checked()
+    row.locator(".end").tap()
+    page.wait_for_url(f"**/r/{first}")
+    page.go_back()
+    row.locator(".about a").tap()
+    page.wait_for_url("**/runs/*")
+
+
+def test_a_mouse_opens_a_request_anywhere_on_its_row_unless_it_selects_text(surf: Surf) -> None:
+    first, _ = held(pay, 5), held(pay, 6)
+    page = surf.tab("/")
+    row = page.locator(".row").first
+    about = row.locator(".about").bounding_box()
+    assert about is not None
+    middle = about["y"] + about["height"] / 2
+    page.mouse.move(about["x"] + 2, middle)
+    page.mouse.down()
+    page.mouse.move(about["x"] + 60, middle, steps=5)
+    page.mouse.up()
+    assert page.evaluate("getSelection().toString()") != ""
+    assert page.url == f"{surf.base}/"
+    page.mouse.click(about["x"] + 2, middle)
+    page.wait_for_url(f"**/r/{first}")
+
+
 def test_a_finger_edits_an_argument_approves_what_is_risky_and_answers(surf: Surf) -> None:
     risky = taking({"amount": int}, [], risk="high")
     request_id, question = held(risky, 5), asked("Which warehouse?", choices=["berlin", "lyon"])
