@@ -369,7 +369,7 @@ def test_what_one_has_approved_is_not_ticked_again_and_is_not_said_to_be_decided
     page = group_of(ada)
     done = decided(ada, page, "approve", list(items_of(page).values()))
     assert "Your approvals of 3 are recorded. They still need other reviewers." in done
-    page = group_of(ada)
+    page = group_of(ada, "/?q=approved:me")
     assert len(items_of(page)) == 3
     assert not re.search(r'name="item"[^>]* checked', page)
     assert text_of(page).count("You have approved it already; somebody else must, too.") == 3
