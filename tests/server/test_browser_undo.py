@@ -1,4 +1,4 @@
-"""Undo and the list of commands, by keyboard, in a real browser in front of the installed program.
+"""Undo, the list of commands and several at once, by keyboard, in a real browser in front of the installed program.
 
 The invariant: what is done by a name or a key is done by the button of the page, with its rules.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,35 @@ def test_the_button_counts_down_and_leaves_the_way_to_cancel(surf: Surf) -> None
     cancel.click()
     page.wait_for_url(f"**/r/{first}#cancel")
     expect(page.get_by_role("button", name="Cancel the run before the call starts")).to_be_visible()
+
+
+def test_what_is_ticked_is_added_up_and_named_in_the_question_and_a_key_leads_to_the_next(surf: Surf) -> None:
+    transfer = sayso.gate(wait="raise", risk="high", name="transfer")(lambda amount, to: f"{amount} {to}")
+    ids = [held(transfer, Decimal(f"{1000 + at}.5"), f"kim{at}") for at in range(7)]
+    after = held(pay, 5)
+    page = surf.tab(f"/bulk?alike={ids[0]}&verb=approve")
+    total, sum_of = page.locator("tfoot th"), page.locator("tfoot [data-total]")
+    expect(total).to_have_text("total of 0 of 7")
+    expect(sum_of).to_have_text("")
+    approve = page.get_by_role("button", name="Approve")
+    expect(approve).to_be_disabled()
+    page.get_by_role("checkbox", name="all").check()
+    expect(total).to_have_text("total of all 7")
+    expect(sum_of).to_have_text("7,024.50")
+    for key in "jx":
+        page.keyboard.press(key)
+    expect(total).to_have_text("total of 6 of 7")
+    expect(sum_of).to_have_text("6,024.00")
+    expect(approve).to_be_enabled()
+    page.keyboard.press("a")
+    asks = page.get_by_role("dialog", name="Risk high. Approve?")
+    lines = [f'transfer(amount={1000 + at:,}.50, to="kim{at}")' for at in range(1, 6)]
+    expect(asks.locator("#sure-what")).to_have_text(
+        "\n".join(["Approve 6 of 7", *lines, "and 1 more", "amount 6,024.00 in total"]), use_inner_text=True
+    )
+    asks.locator("#sure-yes:enabled").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("6 of 6 approved")
+    assert [stands(one).state for one in ids] == [State.PENDING, *[State.APPROVED] * 6]
+    expect(page.get_by_role("button", name="Undo all")).to_be_visible()
+    page.keyboard.press("j")
+    page.wait_for_url(f"**/r/{after}")

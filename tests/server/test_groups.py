@@ -245,7 +245,7 @@ def test_a_sum_names_a_currency_only_where_it_can_be_no_other() -> None:
         ([{"amount": Decimal("1E+2")}, {"amount": Decimal("1.25")}], ["101.25"], [".00", ""]),
     ):  # fmt: skip
         column = table_of([sample_call(arguments=one) for one in arguments], clock.now()).columns[0]
-        assert column.totals == totals, arguments
+        assert list(column.totals) == totals, arguments
         assert pads is None or [cell.pad for cell in column.cells] == pads, arguments
 
 
@@ -402,3 +402,43 @@ def test_a_group_of_high_risk_arrives_not_ticked_unless_it_is_to_be_rejected(sto
             assert ("Alike calls of high risk are not ticked" in page) is (not is_ticked and verb != "reject")
     one = asked(store, {"amount": 1}, risk="high")[0]
     assert ticks(ada.get(f"/bulk?id={one}&verb=approve").text) == 1
+
+
+def test_a_page_has_what_its_script_needs_to_add_up_and_to_ask(store: Store, ada: Browser) -> None:
+    units = [
+        {"amount": Decimal(text), "currency": unit}
+        for text, unit in (("1E+3", "EUR"), ("-0.5", "<b>"), ("2.25", "EUR"))
+    ]
+    (first, *_) = asked(store, *units, risk="high")
+    asked(store, *pays(3))
+    page = ada.get(f"/bulk?alike={first}&verb=approve").text
+    cells = re.findall(r'data-amount="([^"]+)" data-unit="([^"]*)" data-column="(\d)"', page)
+    (column,) = re.findall(r'data-total="(\d)"', page)
+    assert cells == [("1000", "EUR", column), ("-0.5", "&#34;&lt;b&gt;&#34;", column), ("2.25", "EUR", column)]
+    assert "total of all 3" in page
+    assert 'data-of="total of {part} of {whole}"' in page
+    assert re.findall(r'data-high="(\w+)" data-line="pay\(amount=([^,]+)', page)[2] == ("high", "2.25")
+    assert "data-high" not in ada.get("/bulk?" + "&".join(f"id={one}" for one in asked(store, *pays(2)))).text
+
+
+def test_the_result_leads_to_the_next_row_of_the_list(app: Starlette, store: Store, ada: Browser) -> None:
+    group, alone = asked(store, *pays(3)), asked(store, {"amount": 1}, risk="medium")[0]
+    other = asked(store, *pays(4), risk="low")
+    sayso.Review(store, by="bob").claim(alone)
+
+    def following(address: str, decided: list[str]) -> tuple[str, str] | None:
+        page = ada.get(f"/bulk?{address}").text
+        fields = fields_of(page)
+        data = {name: fields[name] for name in ("csrf", "in", "then") if name in fields}
+        items = [items_of(page)[one] for one in decided]
+        done = ada.post("/bulk", data={**data, "verb": "reject", "item": items}, headers={"origin": BASE}).text
+        link = re.search(r'data-queued href="([^"]+)"><span>([^<]+)</span>', done)
+        return None if link is None else (link[1].replace("&amp;", "&"), text_of(link[2]))
+
+    address = f"alike={group[0]}&in=sort%3Doldest"
+    assert following(address, group[:2]) == (f"/bulk?alike={other[0]}&in=sort%3Doldest", "Next: pay, 4 calls")
+    sayso.Review(store, by="bob").release(alone)
+    next_one = (f"/r/{group[2]}", 'Next: pay(amount=12, to="kim2", reason="late")')
+    assert following(f"alike={other[0]}", other) == next_one
+    assert following(f"id={group[2]}", group[2:]) == (f"/r/{alone}", "Next: pay(amount=1)")
+    assert following(f"id={alone}", [alone]) is None

@@ -112,12 +112,16 @@ class Cell(NamedTuple):
         head: For a long text, the part around its first difference from the others.
         pad: Zeros that align its decimals with the others.
         note: Why it is an outlier; empty if it is not.
+        amount: The number, without groups, if its column is summed up.
+        unit: Its currency; empty if there is none.
     """
 
     shown: Argument
     head: str = ""
     pad: str = ""
     note: str = ""
+    amount: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -243,27 +247,31 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
             yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
 
 
-def _totals(column: Column, currencies: Sequence[Column]) -> list[str]:
-    """Return the sum of an amount; if an argument names the currency, one sum per currency.
+def _with_totals(column: Column, currencies: Sequence[Column]) -> Column:
+    """Return a column with the sum of an amount; if an argument names the currency, one sum per currency.
 
     With several arguments that name a currency, it is unclear which applies: no sum, unless each is equal in all calls.
     """
     numbers = column.numbers
     if not numbers or not is_amount(column.name):
-        return []
+        return column
     units = [""] * len(numbers)
     if not names_currency(column.name):
         if len(currencies) > 1 and not all(one.is_same for one in currencies):
-            return []
+            return column
         if any(one.is_common and not one.is_same for one in currencies):
-            return []
+            return column
         if len(currencies) == 1:
             # Only a plain currency code is shown without quotes, so that no other text is taken for one.
             units = [currency_code(tree) or _brief(tree) for tree in currencies[0].trees]
     sums: dict[str, Decimal] = {}
     for number, unit in zip(numbers, units, strict=True):
         sums[unit] = _EXACT.add(sums.get(unit, Decimal(0)), number)
-    return [f"{money(total)} {unit}".rstrip() for unit, total in sums.items()]
+    cells = [
+        cell._replace(amount=f"{number:f}", unit=unit)
+        for cell, number, unit in zip(column.cells, numbers, units, strict=False)  # a common value has one cell
+    ]
+    return replace(column, cells=cells, totals=[f"{money(total)} {unit}".rstrip() for unit, total in sums.items()])
 
 
 def _notes(column: Column) -> Sequence[str]:
@@ -455,7 +463,7 @@ def outlier_notes(request: Request, others: Sequence[Request]) -> list[str]:
 def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
     """Return columns with their totals; `found` are all columns, including those equal in all calls."""
     currencies = [one for one in found if one.source == "argument" and is_currency(one.name)]
-    return [replace(one, totals=_totals(one, currencies)) for one in columns]
+    return [_with_totals(one, currencies) for one in columns]
 
 
 # -- one row of a list ---------------------------------------------------------------------------------------------

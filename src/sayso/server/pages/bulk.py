@@ -24,8 +24,8 @@ from sayso.model.words import say
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import FEWEST, Table, fold, table_of
 from sayso.server.pages.faults import told
-from sayso.server.pages.listing import alike_to
-from sayso.server.pages.rendering import Row, known, render, row_of, unsure
+from sayso.server.pages.listing import alike_to, queue_of
+from sayso.server.pages.rendering import Row, known, parts_of, render, row_of, unsure
 from sayso.server.pages.request import Undo, undo_of, why_not
 from sayso.stores.base import Store
 from sayso.view import card
@@ -40,7 +40,8 @@ _WIDTH = 96
 class _Item(NamedTuple):
     """One request of a bulk page: all that a reviewer must see to decide it, and why it is left out, if it is.
 
-    `is_approved` says that this reviewer has approved it already, and others still have to.
+    `is_approved` says that this reviewer has approved it already, and others still have to; `risk` is its risk in words
+    if that is high.
     """
 
     row: Row
@@ -49,6 +50,7 @@ class _Item(NamedTuple):
     comments: Sequence[str]
     warnings: Sequence[str]
     is_approved: bool
+    risk: str
 
 
 class _Part(NamedTuple):
@@ -82,8 +84,41 @@ def confirm(context: RequestContext) -> Response:
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
         odd=sum(len(part.table.odd) for part in parts if part.table is not None),
-        risks=", ".join(map(known, sorted({items[one.id].row.risk for one in chosen if is_high(one.risk)}))),
+        risks=", ".join(sorted({items[one.id].risk for one in chosen} - {""})),
+        then=_following(context, [one.id for one in requests], now),
     )  # fmt: skip
+
+
+def _following(context: RequestContext, shown: Sequence[str], now: datetime) -> str:
+    """Return a request of the next row of the inbox that this person can decide; empty if there is none."""
+    groups = queue_of(context, context.query("in"), "", lambda _: True, fold=True).groups
+    seen = set(shown)
+    last = max((at for at, group in enumerate(groups) if any(one.id in seen for one in group)), default=0)
+    others = (one for group in (*groups[last:], *groups[:last]) for one in group if one.id not in seen)
+    return next((one.id for one in others if why_not(context, one, now) is None), "")
+
+
+class _Next(NamedTuple):
+    """The next row of the inbox: one request, or the number of alike calls with it."""
+
+    id: str
+    name: str
+    line: str
+    calls: int
+
+
+def _next(context: RequestContext) -> _Next | None:
+    """Return the row that the page before named, as it is now."""
+    then, address = context.form.get("then", ""), context.form.get("in", "")
+    try:
+        request = context.review.get(then) if then else None
+    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+        request = None
+    if request is None or request.state is not State.PENDING:
+        return None
+    name, line = parts_of(request)
+    group = next(one for one in fold(alike_to(context, then, address, _MOST) or [request]) if request in one)
+    return _Next(request.id, name, line, len(group))
 
 
 def _place(part: _Part) -> int:
@@ -125,7 +160,7 @@ def decide(context: RequestContext) -> Response:
         context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one.is_done),
         done=sum(one.is_done for one in results), undo=min(undone_by) if undone_by else None,
         unfinished=sum(one.is_pending for one in results),
-        asked=context.form.get("in", ""),
+        asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_next(context),
     )  # fmt: skip
 
 
@@ -190,7 +225,8 @@ def _item(
     entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
     said = [say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in(entries)]
     is_approved = any(context.reviewer.identity.is_same(vote.by) for vote in request.votes)
-    return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now), is_approved)
+    risk = known(row.risk) if is_high(request.risk) else ""
+    return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now), is_approved, risk)
 
 
 def _verb(name: str) -> str:

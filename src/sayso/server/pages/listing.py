@@ -181,7 +181,8 @@ def history(context: RequestContext) -> Response:
 
 
 def queue_of(
-    context: RequestContext, address: str, request_id: str, can_follow: Callable[[Request], bool]
+    context: RequestContext, address: str, request_id: str, can_follow: Callable[[Request], bool], *,
+    fold: bool = False,
 ) -> Listing:  # fmt: skip
     """Return the pending requests by an inbox's address (`Listing.here`), up to the pages around a request.
 
@@ -190,7 +191,7 @@ def queue_of(
     """
     given = dict(parse_qsl(address))
     asked = {name: given.get(name, "") for name in FILTERS}
-    first = found = _listing(context, WAITING, asked=asked, cursor=given.get("cursor"), size=LOOK)
+    first = found = _listing(context, WAITING, asked=asked, fold=fold, cursor=given.get("cursor"), size=LOOK)
     while request_id and found.cursor is not None:
         after = [one.id for one in found.requests].index(request_id) + 1 if request_id in found else 0
         rest = found.requests[after:] if after else []

@@ -1,0 +1,46 @@
+// Where several calls are decided: totals of those that are ticked, and a question about risk that names the risky ones.
+"use strict";
+
+sayso.page((signal) => {
+  const form = document.querySelector("[data-ticks]"), LISTED = 5;
+  if (!form) return;
+  const [group, point] = [form.dataset.separators[1], form.dataset.separators[5]];
+  const filled = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  const all = (selector, root = form) => [...root.querySelectorAll(selector)];
+  // Numbers are added exactly, as integers of the smallest decimal, and written as the server writes amounts.
+  const money = (amounts) => {
+    const parts = amounts.map((text) => text.split(".")), places = Math.max(...parts.map(([, decimals = ""]) => decimals.length));
+    const sum = parts.reduce((sum, [whole, decimals = ""]) => sum + BigInt(whole + decimals.padEnd(places, "0")), 0n);
+    const digits = `${sum < 0n ? -sum : sum}`.padStart(places + 1, "0"), decimals = digits.slice(digits.length - places);
+    const whole = digits.slice(0, digits.length - places).replace(/\B(?=(\d{3})+$)/g, group);
+    return (sum < 0n ? "-" : "") + whole + (places ? point + decimals.padEnd(2, "0") : "");
+  };
+  const totalsOf = (cells) => {
+    const amounts = (unit) => cells.filter((cell) => cell.dataset.unit === unit).map((cell) => cell.dataset.amount);
+    return [...new Set(cells.map((cell) => cell.dataset.unit))].map((unit) => `${money(amounts(unit))} ${unit}`.trim());
+  };
+  const show = () => {
+    const sums = [];
+    all("table:has(tfoot)").forEach((table) => {
+      const rows = all("tbody [data-row]", table), ticked = rows.filter((row) => row.querySelector("[name=item]:checked"));
+      const head = table.querySelector("[data-of]");
+      head.dataset.whole ??= head.textContent;
+      head.textContent = ticked.length === rows.length ? head.dataset.whole : filled(head.dataset.of, { part: ticked.length, whole: rows.length });
+      all("[data-total]", table).forEach((place) => {
+        const totals = totalsOf(ticked.flatMap((row) => all(`[data-column="${place.dataset.total}"]`, row)));
+        place.replaceChildren(...totals.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
+        if (totals.length) sums.push(filled(form.dataset.inTotal, { name: place.dataset.name, totals: totals.join(" + ") }));
+      });
+    });
+    const button = form.querySelector("button[value=approve]"), risky = all("[data-high]:checked");
+    if (!button) return;
+    if (!risky.length) { delete button.dataset.risk; return; }
+    button.dataset.risk = [...new Set(risky.map((box) => box.dataset.high))].join(", ");
+    const lines = risky.slice(0, LISTED).map((box) => box.dataset.line), more = risky.length - lines.length;
+    if (more) lines.push(filled(form.dataset.more, { count: more }));
+    button.dataset.what = [button.firstChild.textContent, ...lines, ...sums].join("\n");
+  };
+  document.addEventListener("change", show, { signal });
+  addEventListener("pageshow", show, { signal });
+  show();
+});
