@@ -6,6 +6,7 @@ and never as a part of the page.
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from starlette.testclient import TestClient
 import sayso
 from sayso import clock as sayso_clock
 from sayso import config
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
@@ -367,6 +369,41 @@ def test_a_run_of_a_plain_program_is_known_by_its_requests(ada: Browser, pay: Pa
     assert page.status_code == 200
     assert request_id in page.text
     assert "asked" in text_of(page.text)
+
+
+def test_the_list_of_runs_has_those_of_plain_programs_with_their_state(
+    ada: Browser, clock: Clock, store: Store
+) -> None:
+    def listed(**asked: str) -> list[str]:
+        page = ada.get("/runs?" + "&".join(f"{name}={value}" for name, value in asked.items())).text
+        return re.findall(r'href="/runs/(run-[^"]+)"', page)
+
+    review, ids = sayso.Review(store), dict[str, str]()
+    for run in ("run-done", "run-waits", "run-may-start", "run-lost"):
+        ids[run] = store.ask(sample_call(run)).id
+        clock.tick(seconds=1)
+    for run in ("run-done", "run-may-start", "run-lost"):
+        review.approve(ids[run], by="bob")
+    for run, outcome in (("run-done", "done"), ("run-lost", "unknown")):
+        store.start(ids[run], "t")
+        store.finish(ids[run], "t", Outcome(outcome))  # pyright: ignore[reportArgumentType]
+    store.ask(sample_call("run-done", {"amount": 11}))
+    assert listed() == ["run-done", "run-lost", "run-may-start", "run-waits"], "each in the place of its newest request"
+    assert [listed(state=one) for one in ("paused", "running", "broken", "ended")] == [
+        ["run-done", "run-waits"], ["run-may-start"], ["run-lost"], [],
+    ]  # fmt: skip
+    assert (len(listed(name="pay")), listed(name="other")) == (4, [])
+    assert "requests: 2" in text_of(ada.get("/runs").text)
+    clock.tick(days=2)
+    assert listed(state="ended") == ["run-done", "run-may-start", "run-waits"], "what has expired waits no longer"
+    for number in range(60):
+        store.ask(sample_call(f"run-{number}"))
+    first = ada.get("/runs").text
+    (further,) = re.findall(r'<a href="([^"]+)" rel="next">Older runs of other programs', first)
+    rest = ada.get(html.unescape(further)).text
+    found = [re.findall(r'href="/runs/(run-[^"]+)"', page) for page in (first, rest)]
+    assert sorted(found[0] + found[1]) == sorted([*ids, *(f"run-{number}" for number in range(60))])
+    assert 'rel="next"' not in rest
 
 
 # -- how it is built -------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, cast
@@ -20,20 +22,23 @@ from sayso.clock import instant, now
 from sayso.model import canonical
 from sayso.model.canonical.tags import MASK
 from sayso.model.escaping import escape
+from sayso.model.lifecycle import is_due
 from sayso.model.redaction import Redaction, mark_secrets, scrub, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
-from sayso.model.run import RunState
+from sayso.model.run import RunRecord, RunState
 from sayso.model.words import say, unisolated
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import known, render, rows_of
+from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view.document import event_rows, moment
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000
+_MOST_READ_PAGES, _MOST_NAMES = 5, 3
 _MOST_READ = 20_000  # characters of a step's input or output; a larger one is not searched for secrets, nor shown
 _KINDS = {"Tool": "tool", "Agent": "agent", "Workflow": "workflow"}  # words to translate, instead of class names
 _UNREADABLE = (
@@ -42,18 +47,99 @@ _UNREADABLE = (
 
 
 def runs(context: RequestContext) -> Response:
-    """List the runs, newest first."""
-    asked = {"state": context.query("state"), "name": context.query("name")}
+    """List the stored runs, newest first, and those of plain programs by their newest request."""
+    asked, store = {"state": context.query("state"), "name": context.query("name")}, context.settings.store
+    at, of = context.query("cursor") or None, context.query("of")
+    found, cursor, others, further = list[RunRecord](), None, list[PlainRun](), None
     try:
-        states = frozenset({RunState(asked["state"])}) if asked["state"] else frozenset[RunState]()
-        wanted = RunFilter(states, asked["name"] or None)
-        found, cursor = context.settings.store.runs(wanted, cursor=context.query("cursor") or None, limit=_PAGE)
+        state = RunState(asked["state"]) if asked["state"] else None
+        if of != "plain":
+            states = frozenset[RunState]() if state is None else frozenset({state})
+            page, cursor = store.runs(RunFilter(states, asked["name"] or None), cursor=at, limit=_PAGE)
+            found = list(page)
+        if of == "plain" or at is None:
+            others, further = _plain_runs(store, state, asked["name"] or None, at)
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
-    next_page = None if cursor is None else context.path("runs", cursor=cursor, **asked)
     return render(
-        context, "runs.html", records=found, asked=asked, next_page=next_page, states=list(map(str, RunState))
-    )
+        context, "runs.html", records=found, others=others, asked=asked, states=list(map(str, RunState)), of=of,
+        next_page=None if cursor is None else context.path("runs", cursor=cursor, of="stored", **asked),
+        next_others=None if further is None else context.path("runs", cursor=further, of="plain", **asked),
+    )  # fmt: skip
+
+
+class PlainRun(NamedTuple):
+    """A run of a program that is not stored, so that only its requests are known.
+
+    Attributes:
+        names: The functions that it called, the newest first.
+        state: `paused` while a request of it waits, `running` while a call may start or runs, `broken` if the outcome
+            of one is unknown, else `ended`.
+        size: The number of its requests.
+        begun, asked: When it first and last asked.
+    """
+
+    id: str
+    names: str
+    state: RunState
+    size: str
+    begun: datetime
+    asked: datetime
+
+
+_STATES = {
+    RunState.PAUSED: frozenset({State.PENDING}), RunState.RUNNING: frozenset({State.APPROVED, State.RUNNING}),
+    RunState.BROKEN: frozenset({State.UNKNOWN}), RunState.ENDED: frozenset[State](),
+}  # fmt: skip
+"""The states of which a plain run in this state has a request; the first that fits is its state."""
+
+
+def _plain_runs(
+    store: Store, state: RunState | None, name: str | None, cursor: str | None
+) -> tuple[list[PlainRun], str | None]:
+    """Return plain runs, each in the place of its newest request that fits, and the cursor of the next page.
+
+    A page looks through a limited number of requests, so it may be short, or empty, although there are more.
+    """
+    at = now()
+    wanted = Filter(_STATES[state] if state else frozenset(), name=name, at=at)
+    found, seen = list[PlainRun](), set[str]()
+    for _ in range(_MOST_READ_PAGES):
+        page = store.list(wanted, cursor=cursor, limit=_PAGE, newest=True)
+        for request in page.requests:
+            if request.run_id in seen:
+                continue
+            seen.add(request.run_id)
+            newest = store.list(replace(wanted, run_id=request.run_id), limit=1, newest=True).requests
+            if newest and newest[0].id == request.id and not _is_stored(store, request.run_id):
+                one = _plain_run(store, request.run_id, at)
+                found += [one] if state in {None, one.state} else []
+        cursor = page.cursor
+        if cursor is None or len(found) >= _PAGE:
+            break
+    return found, cursor
+
+
+def _plain_run(store: Store, run_id: str, at: datetime) -> PlainRun:
+    page = store.list(Filter(run_id=run_id), limit=_PAGE, newest=True)
+    requests = page.requests
+    states = {one.state for one in requests if not is_due(one, at)}
+    names = dict.fromkeys(say("A question") if one.kind == "question" else escape(one.call.name) for one in requests)
+    return PlainRun(
+        run_id, ", ".join(list(names)[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else ""),
+        next((state for state, one in _STATES.items() if states & one), RunState.ENDED),
+        f"{len(requests)}{'+' if page.cursor else ''}", requests[-1].created_at, requests[0].created_at,
+    )  # fmt: skip
+
+
+def _is_stored(store: Store, run_id: str) -> bool:
+    try:
+        store.get_run(run_id)
+    except errors.RunNotFoundError:
+        return False
+    except _UNREADABLE:
+        return True
+    return True
 
 
 def run(context: RequestContext) -> Response:
