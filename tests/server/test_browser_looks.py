@@ -6,7 +6,7 @@ some people only.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,24 @@ def test_times_are_those_of_the_reader_and_say_what_they_are_in_utc(surf: Surf) 
     assert abs(utc - sayso.Review().get(request_id).created_at) < timedelta(seconds=2)
     local = utc + timedelta(hours=9)
     expect(first).to_have_text(f"{local.day} {local:%b %Y, %H:%M:%S}".replace("Sep ", "Sept "))
+
+
+def test_a_point_in_time_has_the_readers_time_beside_it_and_stays_as_it_is(surf: Surf) -> None:
+    @sayso.gate(wait="raise")
+    def meet(at: datetime, text: str, naive: datetime, here: datetime, day: date) -> None: ...
+
+    berlin, tokyo = timezone(timedelta(hours=1)), timezone(timedelta(hours=9))
+    at = datetime(2026, 3, 5, 23, 30, tzinfo=berlin)
+    naive, here = datetime(2026, 3, 5, 23, 30), datetime(2026, 3, 6, 7, 30, tzinfo=tokyo)  # noqa: DTZ001
+    request_id = held(meet, at, "2026-03-05T22:30:00.123456Z", naive, here, date(2026, 3, 5))
+    page = surf.tab(f"/r/{request_id}", timezone_id="Asia/Tokyo", locale="en-GB")
+    his = "for you Fri, 6 Mar 2026, 07:30 GMT+9"
+    expect(page.locator("#call .local")).to_have_text([his, his])
+    shown = [one.inner_text() for one in page.locator("#call [data-as-is]").all()]
+    assert shown == [
+        f"2026-03-05T23:30:00+01:00 Thursday {his}", f'"2026-03-05T22:30:00.123456Z" {his}',
+        "2026-03-05T23:30:00 Thursday", "2026-03-06T07:30:00+09:00 Friday", "2026-03-05 Thursday",
+    ]  # fmt: skip
 
 
 def test_the_inbox_can_be_installed(surf: Surf) -> None:
