@@ -72,8 +72,8 @@ def test_notify_delivers_until_it_is_ended_by_a_signal() -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        assert process.stdout.readline() == "delivering to desk; Ctrl-C ends it\n"
-        assert "it is made now" in process.stderr.readline()
+        assert process.stdout.readline() == "delivering to desk; press Ctrl-C to stop\n"
+        assert "a new one is created" in process.stderr.readline()
         ask_refund()
         assert "wants to run refund" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
@@ -87,7 +87,7 @@ def test_notify_says_when_there_is_no_channel(store: Store) -> None:
     for words in ((), ("--once",), ("--backlog", "desk")):
         done = sayso("notify", *words)
         assert (done.code, done.out) == (1, "")
-        assert "no channel is configured, so nobody is notified" in done.err
+        assert "no channel is configured, so nobody can be notified" in done.err
         assert "there is no sayso.toml in this folder or above it; write [channels.NAME] with type =" in done.err
     settings('reviewer = "ada"\n')
     assert f"{Path('sayso.toml').absolute()} names none" in sayso("notify", "--once").err
@@ -118,7 +118,7 @@ def test_a_channel_that_would_announce_a_flood_at_its_first_run_says_so(store: S
     ask_refund()
     done = sayso("notify", "--once")
     assert (done.out, done.err.count("wants to run refund")) == ("desk: 1 sent\n", 1)
-    assert "sayso.toml names no channel 'desc' (there is desk)" in sayso("notify", "--backlog", "desc").err
+    assert "sayso.toml has no channel 'desc' (it has desk)" in sayso("notify", "--backlog", "desc").err
     assert sayso("notify", "--backlog", "desk").out == "desk: 51 sent\n"
     assert sayso("notify", "--backlog", "desk").out == "desk: 0 sent\n"
 
@@ -144,12 +144,12 @@ def test_a_channel_whose_first_deliverer_died_announces_what_waited_all_the_same
 def test_a_test_message_goes_through_one_channel_and_no_request_is_needed(store: Store) -> None:
     settings(TERMINAL)
     done = sayso("notify", "--test", "desk")
-    assert (done.code, done.out) == (0, "desk took a test message\n")
+    assert (done.code, done.out) == (0, "desk sent a test message\n")
     assert "a test of the channel desk" in done.err
     assert health(store) == []
     unknown = sayso("notify", "--test", "nobody")
     assert unknown.code == 1
-    assert "names no channel 'nobody' (there is desk); nothing was sent" in unknown.err
+    assert "has no channel 'nobody' (it has desk); nothing was sent" in unknown.err
 
 
 def test_a_channel_that_fails_is_told_by_the_command_and_by_doctor_and_the_gate_goes_on(store: Store) -> None:
@@ -191,7 +191,7 @@ def test_a_channel_that_was_taken_out_of_the_settings_is_forgotten_by_the_next_d
 def test_doctor_is_content_with_a_channel_that_works() -> None:
     settings(TERMINAL)
     ask_refund()
-    assert "configured, and nobody has delivered to it yet" in sayso("doctor").out
+    assert "configured, nothing delivered yet" in sayso("doctor").out
     sayso("notify", "--once")
     ask_refund("A-4722")
     sayso("notify", "--once")
@@ -227,7 +227,7 @@ def test_doctor_finds_a_channel_that_can_never_send(
     assert (done.code, wrong["name"]) == (1, "channel ops")
     assert words in wrong["problem"]
     assert wrong["problem"].endswith("; no message leaves by it")
-    assert done.data["found"]["channel ops"] == f"{kind}, configured, and nobody has delivered to it yet"
+    assert done.data["found"]["channel ops"] == f"{kind}, configured, nothing delivered yet"
     assert SECRET["OPS_SECRET"] not in done.out
 
 

@@ -133,7 +133,7 @@ def test_a_test_goes_through_each_channel(store: Store, slack: FakeSlack, hook: 
         done = subprocess.run(
             [sys.executable, "-m", "sayso", "notify", "--test", name], capture_output=True, timeout=60, check=False
         )
-        assert (done.returncode, done.stdout.decode()) == (0, f"{name} took a test message\n"), done.stderr
+        assert (done.returncode, done.stdout.decode()) == (0, f"{name} sent a test message\n"), done.stderr
     assert json.loads(hook.got[0].body)["type"] == "test"
     assert len(phones.got) == 1
     assert "nothing is to be done" in said(slack)

@@ -131,7 +131,7 @@ ROWS = {
     ),
     "missing role": Row(
         with_role, ("approve", "{id}"), 1,
-        ("'ada' needs the role 'finance'", "nothing was decided", "--role finance", "keeps no list of who"),
+        ("'ada' needs the role 'finance'", "nothing was decided", "--role finance", "does not know who else has it"),
     ),
     "another role": Row(with_role, ("approve", "{id}", "--role", "sales"), 1, ("needs the role 'finance'",)),
     "own request": Row(
@@ -155,7 +155,7 @@ ROWS = {
     "no duration": Row(ask_refund, ("extend", "{id}", "soon"), 2, ("'soon' is not a duration", "'90s'")),
     "feedback without words": Row(ask_refund, ("feedback", "{id}"), 2, ("--message",)),
     "set and edit": Row(ask_refund, ("approve", "{id}", "--set", "amount=1", "--edit"), 2, ("not both",)),
-    "one edit for two": Row(ask_refund, ("approve", "{id}", "{id}", "--set", "amount=1"), 2, ("give one ID",)),
+    "one edit for two": Row(ask_refund, ("approve", "{id}", "{id}", "--set", "amount=1"), 2, ("need exactly one ID",)),
     "next without a terminal": Row(ask_refund, ("next",), 2, ("needs a terminal", "approve")),
     "no such command": Row(
         ask_refund, ("aprove", "{id}"), 2,
@@ -170,7 +170,7 @@ ROWS = {
     "no such state": Row(ask_refund, ("ls", "--state", "waiting"), 2, ("'waiting'", "pending")),
     "no such cursor": Row(ask_refund, ("ls", "--cursor", "12"), 2, ("'12' is not a cursor of this list",)),
     "a cursor of letters": Row(ask_refund, ("ls", "--cursor", "0.x"), 2, ("is not a cursor of this list",)),
-    "verifying a request": Row(ask_refund, ("log", "--verify", "--request", "{id}"), 2, ("a chain is a run's",)),
+    "verifying a request": Row(ask_refund, ("log", "--verify", "--request", "{id}"), 2, ("checks whole runs",)),
 }  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path, make: Callable[[
 def test_a_command_makes_no_store(tmp_path: Path) -> None:
     path = tmp_path / "mistyped.db"
     done = sayso("--store", f"sqlite:///{path}", "ls")
-    assert (done.code, done.out, "there is no store at" in done.err) == (0, "nothing waits\n", True)
+    assert (done.code, done.out, "there is no store at" in done.err) == (0, "no open requests\n", True)
     assert sayso("--store", f"sqlite:///{path}", "ls", "--json").data == {"requests": [], "cursor": None}
     assert not path.exists()
 
@@ -308,7 +308,7 @@ def test_a_command_makes_no_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("memory:", "seen by its own program only"),
+        ("memory:", "can see a store in memory"),
         ("mysql://x", "is not the address of a store"),
         ("", "is not the address of a store"),
     ],

@@ -117,14 +117,14 @@ def test_every_filter_of_a_list_chooses_what_is_approved(run: Run, store: Store,
 def test_requests_are_named_by_ids_or_by_filters(run: Run, verb: str) -> None:
     request = ask_refund()
     for words, says in (
-        ((), "say which"),
-        (("--yes",), "say which"),
+        ((), "give ids (sayso "),
+        (("--yes",), "give ids (sayso "),
         ((request.id, "--run", "order-4721"), "ids or filters, not both"),
-        ((request.id, "--yes"), "--yes goes with filters"),
+        ((request.id, "--yes"), "--yes needs filters"),
         (("--rum", "order-4721", "--yes"), "--run"),
         (("--older-than", "soon", "--yes"), "not a duration"),
         (("--run", "order-4721"), "no terminal"),
-        (("--run", "order-4721", "--json"), "--json asks nobody"),
+        (("--run", "order-4721", "--json"), "--json cannot ask for confirmation"),
     ):
         code, out, err = run(verb, *words)
         assert (code, out) == (2, ""), words
@@ -146,7 +146,7 @@ def test_a_run_that_there_is_not_is_an_error_and_nothing_to_decide_is_none(run: 
     assert "there is no run 'order-4712'" in err
     assert "nothing was decided" in err
     code, _, err = run("approve", "--tool", "refnd", "--yes")
-    assert (code, err) == (0, "nothing that waits fits; nothing was decided\n")
+    assert (code, err) == (0, "no pending request matches; nothing was decided\n")
     assert states(request) == ["pending"]
 
 
@@ -204,8 +204,8 @@ def test_a_question_and_a_call_too_long_for_one_view_are_left_out_of_an_approval
     code, out, err = run("approve", "--run", "night", "--yes")
     assert code == 1
     assert out.splitlines()[-1] == "1 approved"
-    assert f"left out: {question.id[:11]} is a question" in err
-    assert f"left out: {long.id[:11]} is too long for one view" in err
+    assert f"skipped: {question.id[:11]} is a question" in err
+    assert f"skipped: {long.id[:11]} is too long for one view" in err
     assert states(call, question, long) == ["approved", "pending", "pending"]
     assert run("reject", "--run", "night", "--yes")[0] == 0
     assert states(question, long) == ["rejected", "rejected"]
@@ -225,7 +225,7 @@ def test_a_vote_of_several_is_counted_apart(run: Run, store: Store) -> None:
     request = store.ask(sample_call("night", quorum=Quorum(2)))
     code, out, _ = run("approve", "--run", "night", "--yes")
     assert code == 0
-    assert out.splitlines()[-1] == "0 approved; 1 approved by you and waiting for others"
+    assert out.splitlines()[-1] == "0 approved; 1 approved by you, waiting for more reviewers"
     assert get(request.id).state is State.PENDING
 
 

@@ -99,11 +99,11 @@ def test_ls_lists_pending_ones_first_and_then_what_needs_attention() -> None:
 def test_ls_leaves_out_what_is_decided_unless_asked() -> None:
     decided = ask_refund("decided")
     package.Review().reject(decided.id, by="bob")
-    assert sayso("ls").out == "nothing waits\n"
+    assert sayso("ls").out == "no open requests\n"
     assert decided.id[:11] in sayso("ls", "--all").out
     assert decided.id[:11] in sayso("ls", "--state", "rejected").out
-    assert sayso("ls", "--state", "pending").out == "there is none\n"
-    assert sayso("ls", "--state", "all").out == sayso("ls", "--all").out != "there is none\n"
+    assert sayso("ls", "--state", "pending").out == "no requests\n"
+    assert sayso("ls", "--state", "all").out == sayso("ls", "--all").out != "no requests\n"
 
 
 def test_ls_goes_on_where_a_page_ended_and_misses_none() -> None:
@@ -371,7 +371,7 @@ def test_edit_opens_the_masked_arguments_with_their_types(tmp_path: Path) -> Non
     ("program", "said"),
     [
         ("text = text.replace('320.0', '900')", "the maximum of 500"),
-        ("text = text.replace('320.0', '')", "this is no JSON"),
+        ("text = text.replace('320.0', '')", "not valid JSON"),
         ("text = '[1]'", "a JSON object"),
         ("text = text.replace('reason', 'order_id')", "has a duplicate key"),
         ("sys.exit()", "nothing was saved"),
@@ -452,7 +452,7 @@ def test_verify_finds_a_changed_row(store: Store) -> None:
     package.Review().reject(request.id, by="bob")
     whole = sayso("log", "--verify")
     assert (whole.code, "2 rows in 1 chain" in whole.out) == (0, True)
-    assert "cannot be known" in whole.out
+    assert "Limit: the store alone cannot show" in whole.out
     store.close()
     with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("DROP TRIGGER journal_is_not_updated")
@@ -466,11 +466,11 @@ def test_verify_finds_a_changed_row(store: Store) -> None:
 def test_doctor_is_content_with_a_good_store() -> None:
     ask_refund()
     done = sayso("doctor")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "all is well")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "everything is in order")
     assert "0600" in done.out
     assert "pending 1" in done.out
     assert "SAYSO_KEY         not set, arguments are readable in the file\n" in done.out
-    assert "rules             none, a gate without when= holds every call\n" in done.out
+    assert "rules             none; a gate without when= holds every call\n" in done.out
     found = sayso("doctor", "--json").data
     assert found["found"]["newest record"].endswith("Z")
     assert (found["ok"], found["found"]["requests"], found["found"]["schema"]) == (
@@ -501,13 +501,13 @@ def test_doctor_says_which_settings_file_counts(tmp_path: Path, monkeypatch: pyt
     file.write_text('[[rules]]\ntool = "*"\nverdict = "hold"\n')
     file.chmod(0o600)
     found = sayso("doctor", "--json").data["found"]
-    assert (found["settings"], found["rules"]) == (f"{file}, named by SAYSO_CONFIG", f"1, {file}")
+    assert (found["settings"], found["rules"]) == (f"{file}, from SAYSO_CONFIG", f"1, {file}")
 
 
 def test_doctor_does_not_mind_a_place_where_nothing_was_asked_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SAYSO_STORE")
     done = sayso("doctor")
-    assert (done.code, "no program has asked anything there yet" in done.out) == (0, True)
+    assert (done.code, "no program has made a request there yet" in done.out) == (0, True)
 
 
 # -- streams ---------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_a_checkpoint_is_written_where_something_happened() -> None:
     first = sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="signing.key")
     assert first.out.startswith("checkpoint 1 of ")
     assert f"over 1 row in 1 chain, signed by {public}" in first.out
-    assert sayso("log", "--checkpoint").out.startswith("nothing happened since checkpoint 1 of ")
+    assert sayso("log", "--checkpoint").out.startswith("nothing has changed since checkpoint 1 of ")
     ask_refund(order_id="B")
     told = sayso("log", "--checkpoint", "--json").data
     assert (told["is_new"], told["checkpoints"], told["newest"]["rows"], told["newest"]["key"]) == (True, 2, 3, None)
@@ -134,11 +134,11 @@ def test_a_journal_is_held_to_an_anchor() -> None:
     made = sayso("log", "--anchor", "anchor.json", SAYSO_SIGNING_KEY="signing.key")
     assert (made.code, made.out.count(public)) == (0, 1)
     again = sayso("log", "--anchor", "anchor.json")
-    assert (again.code, "is not written over" in again.err) == (1, True)
+    assert (again.code, "already exists; nothing was written" in again.err) == (1, True)
     whole = sayso("log", "--verify", "--anchor", "anchor.json", "--key", "public.key")
     assert whole.code == 0
-    assert "held to the anchor of " in whole.out
-    assert "That what came after the anchor of " in whole.out
+    assert "compared with the anchor of " in whole.out
+    assert "Limit: rows written after the anchor of " in whole.out
     assert "That the end" not in whole.out
     with closing(sqlite3.connect("requests.db")) as connection:
         connection.execute("DROP TRIGGER journal_is_not_deleted")
@@ -156,26 +156,26 @@ def test_a_journal_is_held_to_an_anchor() -> None:
 
 def test_what_cannot_be_known_is_said_each_time() -> None:
     ask_refund()
-    alone = "That the end of a chain was cut off together with its requests cannot be known from the store alone."
+    alone = "Limit: the store alone cannot show that the end of a chain and its requests were deleted together."
     assert sayso("log", "--verify").out.splitlines()[-1] == alone
     sayso("log", "--checkpoint")
     *_, checked, unsigned = sayso("log", "--verify").out.splitlines()
-    assert checked.startswith("That the newest checkpoints were cut off")
-    assert unsigned.startswith("The newest of it is not signed")
+    assert checked.startswith("Limit: the store alone cannot show that the newest checkpoints")
+    assert unsigned.startswith("The newest checkpoint or anchor is not signed")
     sayso("log", "--anchor", "anchor.json")
     *_, anchored, unsigned = sayso("log", "--verify", "--anchor", "anchor.json").out.splitlines()
-    assert anchored.startswith("That what came after the anchor of ")
-    assert unsigned.startswith("The newest of it is not signed")
+    assert anchored.startswith("Limit: rows written after the anchor of ")
+    assert unsigned.startswith("The newest checkpoint or anchor is not signed")
     a_key()
     sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="signing.key")
-    assert "The newest of it is not signed" not in sayso("log", "--verify").out
+    assert "The newest checkpoint or anchor is not signed" not in sayso("log", "--verify").out
 
 
 def test_a_key_that_must_have_signed_is_missed() -> None:
     ask_refund()
     public = a_key()
     none = sayso("log", "--verify", "--key", public)
-    assert (none.code, "there is no checkpoint, and" in none.out) == (1, True)
+    assert (none.code, "there is no checkpoint, but one signed by" in none.out) == (1, True)
     sayso("log", "--checkpoint")
     unsigned = sayso("log", "--verify", "--key", "public.key")
     assert (unsigned.code, "is not signed, and must be signed by" in unsigned.out) == (1, True)
@@ -200,16 +200,16 @@ def test_a_key_that_nobody_vouches_for_is_told_and_each_change_of_it() -> None:
     refunded()
     assert sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="signing.key").code == 0
     alone = sayso("log", "--verify").out
-    assert "a key of their own" in alone
+    assert "can sign with another key" in alone
     assert "keys, in this order" not in alone
-    assert "a key of their own" not in sayso("log", "--verify", "--key", first).out
+    assert "can sign with another key" not in sayso("log", "--verify", "--key", first).out
     second = sayso("key", "new", "another.key").out.strip()
     refunded(order_id="A-2")
     assert sayso("log", "--checkpoint", SAYSO_SIGNING_KEY="another.key").code == 0
     assert f"signed with 2 keys, in this order: {first}, {second}." in sayso("log", "--verify").out
     refunded(order_id="A-3")
     assert sayso("log", "--checkpoint").code == 0
-    assert "The newest of it is not signed" in sayso("log", "--verify").out
+    assert "The newest checkpoint or anchor is not signed" in sayso("log", "--verify").out
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_checkpoint_is_refused_over_a_loss_and_doctor_says_so() -> None:
         assert sayso("log", "--checkpoint", **key).code == 0
     good = sayso("doctor", "--json", **key).data["found"]
     assert good["checkpoints"].startswith("2, the newest of ")
-    assert (good["signing key"], good["settings"]) == (public, "no sayso.toml here or above")
+    assert (good["signing key"], good["settings"]) == (public, "no sayso.toml in this folder or above it")
     with closing(sqlite3.connect("requests.db")) as connection:
         connection.execute("DROP TRIGGER journal_is_not_deleted")
         connection.execute("DELETE FROM journal WHERE run_id = 'order-4721' AND seq > 1")
@@ -272,7 +272,7 @@ def test_a_checkpoint_is_refused_over_a_loss_and_doctor_says_so() -> None:
 def test_to_look_and_to_write_are_said_apart() -> None:
     ask_refund()
     told = sayso("log", "--verify", "--checkpoint")
-    assert (told.code, "--verify looks and --checkpoint writes" in told.err) == (2, True)
+    assert (told.code, "give --verify or --checkpoint, not both" in told.err) == (2, True)
     assert len(sayso("log", "--json").data["entries"]) == 1
 
 
@@ -300,7 +300,7 @@ def test_a_receipt_verifies_where_there_is_no_store(here: Path, monkeypatch: pyt
         public,
     ):
         assert said in told.out
-    assert "compare it with the one that you were given" in sayso("receipt", "verify", "../r.json").out
+    assert "compare it with the key you were given" in sayso("receipt", "verify", "../r.json").out
     data = sayso("receipt", "verify", "../r.json", "--json").data
     assert data["receipt"]["request"]["id"] == request.id
     assert list(Path().iterdir()) == []
@@ -417,10 +417,10 @@ def test_a_purge_says_how_much_goes_and_wants_a_yes() -> None:
     request, waiting = refunded(reason="CANARY"), ask_refund(order_id="B")
     dry = sayso("purge", "--before", "1ms", "--dry-run")
     assert dry.out.startswith("would purge 1 request and 0 runs that ended before ")
-    assert "1 row of the journal keeps people's words" in dry.out
-    assert "1 request left alone: something can still happen" in dry.out
+    assert "1 row of the journal keeps comments" in dry.out
+    assert "1 request kept: still open or running" in dry.out
     unsure = sayso("purge", "--before", "1ms")
-    assert (unsure.code, "say --yes" in unsure.err) == (2, True)
+    assert (unsure.code, "use --yes" in unsure.err) == (2, True)
     assert "CANARY" in sayso("show", request.id).out
     done = sayso("purge", "--before", "1ms", "--yes", "--as", "ada", "--json").data
     assert (done["requests"], done["live"], done["is_scrubbed"], done["dry_run"]) == (1, 1, True, False)
@@ -446,7 +446,7 @@ def test_a_purge_that_was_not_wanted_says_that_nothing_was_removed(
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     assert main(["purge", "--before", clock.now().isoformat(), "--as", "ada"]) == (0 if is_gone else 1)
     told = capsys.readouterr()
-    assert "remove what 1 request and 0 runs were about" in told.err
+    assert "permanently remove the content of 1 request and 0 runs" in told.err
     assert told.err.endswith("nothing was removed\n") is not is_gone
     assert (config.default_store().get(request.id).purged_at is not None) is is_gone
     monkeypatch.setattr(sys, "stdin", Terminal(""))

@@ -54,7 +54,7 @@ def test_grants_lists_what_is_used_of_each_budget(store: Store, run: Run) -> Non
     whose = name_of(asked.requester)
     code, out, _ = run("grants")
     assert (code, sorted(out.splitlines())) == (0, sorted([
-        "no grants", "", "budgets of policies, and what is used of them now:",
+        "no grants", "", "budgets of policies, and how much of them is used:",
         "sum(args.amount) <= 100 per 24h: 90 used; gifts", "count() <= 2 per 1h per run: 1 used; pay in run night",
         f"count() <= 9 per 1h per agent: 1 used; pay for {whose}",
     ]))  # fmt: skip
@@ -73,7 +73,7 @@ def test_grants_lists_what_is_used_of_each_budget(store: Store, run: Run) -> Non
     assert sorted(budgets(run), key=str) == sorted(accounts, key=str)
     for record in store.records("budget"):
         store.keep(replace(record, body={"budget": record.body["budget"], "takings": []}))
-    assert run("grants")[1].count(": cannot be read, so nothing passes; nobody any more") == 3
+    assert run("grants")[1].count(": cannot be read, so no call passes; no longer used") == 3
     assert all(one == {**nobody, "budget": one["budget"], "used": None} for one in budgets(run))
 
 
@@ -120,6 +120,6 @@ def test_a_stop_blocks_starts_until_go(store: Store, run: Run) -> None:
     with pytest.raises(errors.StoppedError):
         store.start(request.id, "t")
     assert json.loads(run("stop", "--json", "--as", "bob")[1])["by"] == "local:ada"
-    assert run("go")[1] == "calls start again\n"
-    assert "nothing was stopped" in run("go")[1]
+    assert run("go")[1] == "calls can start again\n"
+    assert "calls were not stopped" in run("go")[1]
     assert store.start(request.id, "t").state is State.RUNNING

@@ -53,7 +53,7 @@ def is_clean(done: Done) -> bool:
 def test_ls_and_show_escape_everything_and_warn(hostile: Request) -> None:
     listed, shown, full = sayso("ls"), sayso("show", hostile.id), sayso("show", "--full", hostile.id)
     assert all(map(is_clean, (listed, shown, full)))
-    assert "! holds hidden or look-alike characters" in listed.out
+    assert "! contains hidden or look-alike characters" in listed.out
     assert SHOWN in shown.out
     for what in ("argument note: ", "the prompt ", "the description ", "the risk ", "the rule "):
         assert f"warning: {what}contains hidden characters (U+001B, U+202E" in shown.out

@@ -107,7 +107,7 @@ def test_what_the_gateway_would_refuse_to_start_with_is_not_printed(folder: Path
     settings(folder, HOLD)
     done = sayso("mcp-gateway", "--print-config", "claude", "--hold", "*", *SERVER)
     assert (done.code, done.out) == (2, "")
-    assert "write them into the policy" in done.err
+    assert "write the rules into the policy file" in done.err
 
 
 def test_a_password_in_the_stores_address_is_not_printed(folder: Path) -> None:

@@ -122,7 +122,7 @@ def test_what_a_gate_does_not_reach_counts_as_ungated_and_is_said_so(
     said = capsys.readouterr().out
     assert ":3:2: high gate-order: app.post in f stands below the gate and takes the bare function" in said
     assert ":5:5: medium file-deletion: os.remove" in said
-    assert "1 call behind no gate in 1 file, 1 gate above what takes the function" in said
+    assert "1 call without a gate in 1 file, 1 gate above a decorator that takes the function" in said
 
 
 def test_a_comment_with_a_reason_leaves_a_call_out() -> None:
@@ -151,7 +151,7 @@ def test_the_exit_code_is_for_ci(code: Path, capsys: pytest.CaptureFixture[str])
     assert [main(["scan", "a.py", *more]) for more in ([], ["--fail-on", "high"], ["--fail-on", "medium"])] == [0, 0, 1]
     assert capsys.readouterr().out.splitlines()[:2] == [
         "a.py:2:1: medium file-deletion: os.remove deletes a file",
-        "1 call behind no gate in 1 file, 1 ignored with a reason",
+        "1 call without a gate in 1 file, 1 ignored with a reason",
     ]
 
 

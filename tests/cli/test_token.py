@@ -58,7 +58,7 @@ def test_a_token_is_made_as_json_with_an_issuer_and_an_end(capsys: pytest.Captur
 
 
 def test_the_list_says_which_are_good_for_how_long(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
-    assert "none" in said(capsys, "token", "ls")[1]
+    assert "no tokens" in said(capsys, "token", "ls")[1]
     for name, span in [("gone", "1h"), ("revoked", "9d"), ("good", "3d")]:
         _, out, _ = said(capsys, "token", "new", "--kind", "ask", "--name", name, "--expires", span)
         if name == "revoked":
@@ -67,7 +67,7 @@ def test_the_list_says_which_are_good_for_how_long(capsys: pytest.CaptureFixture
         clock.tick(hours=1)
     rows = said(capsys, "token", "ls")[1].splitlines()
     assert [re.split(r"  +", row)[2:] for row in rows] == [
-        ["GOOD FOR", "LAST USED", "NAME"], ["expired", "never", "gone"], ["revoked", "never", "revoked"],
+        ["VALID FOR", "LAST USED", "NAME"], ["expired", "never", "gone"], ["revoked", "never", "revoked"],
         ["2d 23h", "never", "good"],
     ]  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_a_token_may_be_the_first_thing_in_a_store(capsys: pytest.CaptureFixture
     place = tmp_path / "new.db"
     command = ["--store", f"sqlite:///{place}", "token"]
     code, out, err = said(capsys, *command, "ls")
-    assert (code, out) == (0, "there is none; `sayso token new` makes one\n")
+    assert (code, out) == (0, "no tokens; `sayso token new` makes one\n")
     assert "there is no store" in err
     assert said(capsys, *command, "revoke", "0" * 16)[0] == 1
     assert not place.exists()

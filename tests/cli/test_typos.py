@@ -62,7 +62,7 @@ def test_a_slip_of_the_finger_decides_nothing(told: Told, verb: tuple[str, ...],
     name, *rest = verb
     code, said, complaint = told(name, request.id[cut], *rest)
     assert (code, said) == (1, "")
-    assert f"{request.id[cut]!r} is too short to decide by; nothing was decided." in complaint
+    assert f"{request.id[cut]!r} is too short an id to decide on; nothing was decided." in complaint
     assert get(request.id) == request
 
 
@@ -81,7 +81,7 @@ def test_looking_makes_no_store_and_no_folder(told: Told, tmp_path: Path, addres
     place = tmp_path / "mistyped" / "store"
     where = address.format(place)
     code, said, complaint = told("--store", where, "ls")
-    assert (code, said, f"there is no store at {place}" in complaint) == (0, "nothing waits\n", True)
+    assert (code, said, f"there is no store at {place}" in complaint) == (0, "no open requests\n", True)
     for words in (("log",), ("log", "--verify"), ("log", "export"), ("show", "rq_1234"), ("approve", "rq_1234")):
         code, said, complaint = told("--store", where, *words)
         assert (code, said, f"there is no store at {place}" in complaint) == (1, "", True), words
@@ -97,9 +97,9 @@ def test_a_run_that_there_is_not_is_told_and_is_not_whole(told: Told, words: tup
 
 def test_ls_of_a_run_that_there_is_not_says_so_and_ends_well(told: Told) -> None:
     ask_refund(run="order-1")
-    assert told("ls", "--run", "nope") == (0, "nothing waits\n", "there is no run 'nope' in this store\n")
+    assert told("ls", "--run", "nope") == (0, "no open requests\n", "there is no run 'nope' in this store\n")
     package.Review().reject(ask_refund(run="order-2").id)
-    assert told("ls", "--run", "order-2") == (0, "nothing waits\n", "")
+    assert told("ls", "--run", "order-2") == (0, "no open requests\n", "")
 
 
 def test_a_run_that_was_removed_is_broken_where_a_checkpoint_knows_it(told: Told, store: Store) -> None:
@@ -155,7 +155,7 @@ def test_a_key_that_cannot_be_read_is_told_without_a_word_of_what_was_not_wanted
 def test_delivering_to_no_channel_ends_at_once(told: Told) -> None:
     code, printed, complaint = told("notify")
     assert (code, printed) == (1, "")
-    assert "no channel is configured, so nobody is notified" in complaint
+    assert "no channel is configured, so nobody can be notified" in complaint
 
 
 def test_a_demo_that_has_no_place_says_where_and_what_to_do(told: Told, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_an_editor_that_fails_decides_nothing_and_the_way_out_is_told(editor: st
     assert (done.code, done.out) == (1, "")
     assert "error: the editor failed (" in done.err
     assert why in done.err
-    assert "); set EDITOR to one that runs, or change arguments with --set" in done.err
+    assert "); set EDITOR to another one, or change arguments with --set" in done.err
     assert "nothing was decided" in done.err
     assert get(request.id) == request
 
@@ -226,7 +226,7 @@ def test_no_help_is_cut_short_or_wider_than_a_terminal(
 
 def test_help_of_ls_says_what_states_there_are(told: Told) -> None:
     said = " ".join(told("ls", "--help")[1].split())
-    assert "--state STATE Only in this state; repeatable. One of pending, approved," in said
+    assert "--state STATE Only requests in this state; repeatable. One of pending, approved," in said
     assert all(state in said for state in State)
 
 

@@ -364,7 +364,7 @@ def test_a_request_whose_program_is_gone_is_marked_where_it_is_listed_shown_and_
     listed, shown = commands.sayso("ls").out, commands.sayso("show", request.id).out
     assert f"{request.id[:11]}" in listed
     assert "  program gone  " in listed
-    assert "no program will fetch the decision; `sayso cancel ID` clears it away" in listed
+    assert "no program will fetch the decision; `sayso cancel ID` removes it from this list" in listed
     assert "  program gone: it has ended and its run has no name" in shown
     assert f"next: sayso cancel {request.id[:11]} -m WHY\n" in shown
     assert "next: sayso approve" not in shown

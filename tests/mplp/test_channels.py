@@ -122,7 +122,7 @@ def test_a_plan_is_exported_only_where_there_is_one(here: Store) -> None:
 
     confirm = submit_for_approval(create_confirm("trace", id_of("t"), "agent"))
     done = sayso("confirm", "export", "--plan", confirm.confirm_id)
-    assert (done.code, "is not about a plan" in done.err) == (2, True)
+    assert (done.code, "has no plan" in done.err) == (2, True)
 
 
 # -- import --------------------------------------------------------------------------------------------------------
@@ -168,7 +168,11 @@ def test_import_needs_to_know_who_asks_and_for_what(here: Store, tmp_path: Path)
     plan, sample = plan_of_three().export(), {"sample_id": id_of("s"), "sample_family": "f", "input": {}, "output": {}}
     sample["created_at"] = "2025-12-01T12:05:00.000Z"
     confirm = create_confirm("plan", id_of("p"), "agent").export()
-    for content, said in ((plan, "who asks"), (confirm, "a reviewer has to see the plan"), (sample, "only plans and")):
+    for content, said in (
+        (plan, "a plan needs --by ROLE"),
+        (confirm, "which the reviewer has to see"),
+        (sample, "only plans and"),
+    ):
         done = sayso("confirm", "import", written(tmp_path / "f", content))
         assert (done.code, said in done.err) == (2, True), done.err
     file = written(tmp_path / "f", confirm)
@@ -214,7 +218,7 @@ def test_validate_reads_lines_one_by_one(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "line 2: /meta: is missing" in done.data[1]["problems"]
     assert done.data[1]["problems"][-1].startswith("line 3: /: is not JSON")
-    assert done.data[2]["problems"] == ["/: there is no document in it"]
+    assert done.data[2]["problems"] == ["/: the file contains no document"]
     assert (len(done.data[3]["problems"]), done.code) == (101, 1)
 
 

@@ -150,7 +150,7 @@ def test_an_export_says_what_it_left_out(file_store: Store, tmp_path: Path) -> N
     done = run(*where, "learn", "export")
     families = [json.loads(line)["sample_family"] for line in done.out.splitlines()]
     assert (done.code, families) == (0, ["confirm_decision", "intent_resolution"])
-    assert f"1 request left out, which no sample can be made of: {short(bad.id)}" in done.err
+    assert f"1 request left out, because no sample can represent the content: {short(bad.id)}" in done.err
     assert "left out" not in run(*where, "learn", "export", "--table").err
 
 

@@ -85,21 +85,22 @@ def test_explain_says_whether_a_call_has_room_in_its_budget(
     def last(price: Any, *options: str) -> str:
         assert main(["policy", "explain", "gift", json.dumps({"price": price}), *options]) == 0
         *_, said, needs = capsys.readouterr().out.splitlines()
-        assert needs == "where it has no room, 2 must approve it with one of the roles finance"
+        assert needs == "if the budget is exceeded, 2 must approve it with one of the roles finance"
         return said
 
-    assert f"{total} (0 used: 70 has room)" in last(70)  # and no store is made for that
+    assert f"{total} (0 used: 70 fits)" in last(70)  # and no store is made for that
     assert not (folder / "requests.db").exists()
     sayso.configure(store=f"sqlite:///{folder / 'requests.db'}")
     sayso.hold("gift", {"price": 70}, run="r1").start()
-    agent = "whether there is room is not looked at without --agent"
+    agent = "usage not checked; add --agent"
     assert last(45, "--run", "r1") == (
-        f"allow: cheap gifts, within the budget {total} (70 used: 45 has no room, it would be held) and the budget"
-        f" {of_a_run} (1 used: it has no room, it would be held) and the budget {of_an_agent} ({agent})"
+        f"allow: cheap gifts, within the budget {total} (70 used: 45 does not fit, so the call would be held) and"
+        f" the budget {of_a_run} (1 used: it does not fit, so the call would be held) and the budget"
+        f" {of_an_agent} ({agent})"
     )
     found = last(30.0, "--run", "r2", "--agent", requester().subject)
-    assert all(text in found for text in ("70 used: 30.0 has room", "0 used: it has room", "1 used: it has room"))
-    assert "args.price is no number from 0, it would be held" in last("x")
+    assert all(text in found for text in ("70 used: 30.0 fits", "0 used: it fits", "1 used: it fits"))
+    assert "args.price is not a number from 0, so the call would be held" in last("x")
     assert main(["policy", "explain", "gift", '{"price": 45}', "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)["verdict"]
     assert (verdict["quorum"], verdict["roles"]) == (2, ["finance"])
@@ -108,13 +109,13 @@ def test_explain_says_whether_a_call_has_room_in_its_budget(
     store = sayso.Review().store
     (account,) = [one for one in store.records("budget") if one.body["budget"] == total]
     store.keep(replace(account, body={**account.body, "takings": []}))
-    assert "its account is not as the journal says, it would be held" in last(45)
+    assert "its record does not match the journal, so the call would be held" in last(45)
 
     def refuse(*_: object) -> None:
         raise errors.StoreForbiddenError("it stays on the server")
 
     monkeypatch.setattr(GrantVerbs, "budget_used", refuse)
-    assert "whether there is room is not looked at, as this store cannot be asked" in last(45)
+    assert "usage not checked, because this store cannot be read" in last(45)
 
 
 def test_the_examples_of_a_file_are_tested(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +125,8 @@ def test_the_examples_of_a_file_are_tested(capsys: pytest.CaptureFixture[str]) -
     write("none.toml", "")
     assert main(["policy", "test", "none.toml"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "1 example, 0 wrong", "wrong.toml:6: refund: hold was expected, and it is allow (small)",
-        "1 example, 1 wrong", "no examples: nothing was tested",
+        "1 example, 0 wrong", "wrong.toml:6: refund: expected hold, got allow (small)",
+        "1 example, 1 wrong", "the file has no examples; nothing was tested",
     ]  # fmt: skip
 
 
@@ -184,7 +185,7 @@ def test_check_compares_the_field_of_a_budget_and_the_names_of_tools(capsys: pyt
         assert found in first
     write("sayso.toml", (BUDGET % '"sum(args.price) <= 100 per 24h"').replace('"gift"', '"gfit"'))
     assert main(["policy", "check"]) == 0
-    assert "sayso.toml:1: note: no tool in this store fits 'gfit'; did you mean gift?" in capsys.readouterr().out
+    assert "sayso.toml:1: note: no tool in this store matches 'gfit'; did you mean gift?" in capsys.readouterr().out
 
 
 def test_a_tool_of_another_project_is_named_and_refuses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +197,7 @@ def test_a_tool_of_another_project_is_named_and_refuses_nothing(capsys: pytest.C
     assert f"sayso.toml:4: note: {misfit}" in capsys.readouterr().out
     assert main(["policy", "explain", "refund", '{"order": 1}']) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"note: the arguments are not checked with the schema of other:refund (asked by {requester().subject})")  # fmt: skip  # noqa: E501
+    assert first.startswith(f"note: the arguments were not checked with the schema of other:refund (asked by {requester().subject})")  # fmt: skip  # noqa: E501
     assert last.startswith("hold: rule 1")
     write("sayso.toml", text % "other:refund")
     assert main(["policy", "check"]) == 1

@@ -105,7 +105,9 @@ def test_nothing_is_served_where_another_program_would_be_sent_the_link() -> Non
         pytest.skip("this machine has no IPv6")
     with theirs:
         port = theirs.getsockname()[1]
-        with pytest.raises(errors.ConfigError, match=f"something else listens on ::1, port {port}.*nothing is served"):
+        with pytest.raises(
+            errors.ConfigError, match=f"another program listens on ::1, port {port}.*the server was not started"
+        ):
             listening_by_name(place_of("127.0.0.1", port, None))
 
 

@@ -279,7 +279,7 @@ def test_login_prints_a_link_that_begins_one_session(file_store: Store, capsys: 
     found = re.fullmatch(rf"{re.escape(BASE)}/login\?token=([0-9a-f]+)\n", out)
     assert found is not None
     store = f"store {file_store.public_url} (from --store)\n"
-    assert err == f"{store}it begins one session of ada (finance), once, within 15m\n"
+    assert err == f"{store}it signs in ada (finance), once, within 15m\n"
     client = Browser(create_app(file_store), base_url=BASE)
     assert client.get(out.strip()).status_code == 200
     assert client.post("/login", data={"token": found[1]}, headers=ORIGIN).status_code == 200
@@ -298,7 +298,7 @@ def test_login_sends_the_link_by_a_channel(
     )
     assert main(["--store", file_store.url, "login", "ada", "--send", "ada"]) == 0
     out = capsys.readouterr().out
-    assert out == "sent by ada: it begins one session of ada, once, within 15m\n"
+    assert out == "sent through ada: it signs in ada, once, within 15m\n"
     (notification,) = sent
     assert notification.link is not None
     assert "token" not in notification.title + notification.line
@@ -318,7 +318,7 @@ def test_a_channel_that_fails_is_told_without_the_link(
     assert main(["--store", file_store.url, "login", "ada", "--send", "ada"]) == 1
     assert main(["--store", file_store.url, "login", "ada", "--send", "bob"]) == 1
     said = "".join(capsys.readouterr())
-    assert "did not take the link (ConnectionError)" in said
+    assert "could not send the link (ConnectionError)" in said
     assert "no channel [channels.bob]" in said
     assert "token=" not in said
 
@@ -327,7 +327,7 @@ def test_a_channel_that_fails_is_told_without_the_link(
     ("words", "said"),
     [
         (["login", "ada", "--for", "2d"], "good for 1d at most"), (["login", "ada", "--for", "soon"], "not a duration"),
-        (["login", "ada", "--base-url", "x"], "is no address"),
+        (["login", "ada", "--base-url", "x"], "is not a URL"),
     ],
 )  # fmt: skip
 def test_login_says_what_it_cannot_do(
@@ -382,4 +382,4 @@ def test_login_says_which_store_it_is_for_and_refuses_where_a_proxy_signs_in(
     assert "there.db (from SAYSO_STORE)" in capsys.readouterr().err
     assert main(["login", "ada"]) == 1
     out, err = capsys.readouterr()
-    assert (out, "people sign in by the proxy's header X-Forwarded-User" in err) == ("", True)
+    assert (out, "people sign in through the proxy's header X-Forwarded-User" in err) == ("", True)

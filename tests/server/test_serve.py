@@ -89,7 +89,7 @@ def test_login_without_a_name_prints_another_link_to_a_plain_server(
     assert link.partition("/login")[0] == base
     signed_in((process, base, link)).close()
     assert main([*login, "--role", "finance"]) == 2
-    assert "--role goes with NAME" in capsys.readouterr().err
+    assert "--role needs NAME" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_told_so(
@@ -395,7 +395,7 @@ def test_serve_may_be_started_before_any_program(
 ) -> None:
     monkeypatch.setattr("sayso.cli.serve._run", lambda *_: None)
     assert main(["--store", f"sqlite:///{tmp_path / 'new.db'}", "serve", "--port", "0"]) == 0
-    assert "it is made now" in capsys.readouterr().err
+    assert "a new one is created" in capsys.readouterr().err
 
 
 def test_a_program_reaches_the_server_at_the_address_that_it_prints(file_store: Store, serving: Serving) -> None:

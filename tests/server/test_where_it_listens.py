@@ -89,7 +89,7 @@ def test_it_refuses_to_listen_where_it_cannot_know_who_decides(
 ) -> None:
     assert serve(file_store, "--host", host, *more) == 1
     said = capsys.readouterr().err
-    assert "could not know who decides" in said
+    assert "could not tell who decides" in said
     assert "ssh -L" in said
     assert "--login-links" in said
     assert served == []
@@ -101,7 +101,7 @@ def test_an_address_elsewhere_opens_it_as_listening_elsewhere_does(
     assert serve(file_store, "--base-url", PUBLIC) == 1
     monkeypatch.setenv("SAYSO_BASE_URL", PUBLIC)
     assert serve(file_store) == 1
-    assert capsys.readouterr().err.count("could not know who decides") == 2
+    assert capsys.readouterr().err.count("could not tell who decides") == 2
     assert served == []
 
 
@@ -140,7 +140,7 @@ def test_plain_http_to_others_is_refused_unless_it_is_asked_for_by_name(
         set_up_openid(place)
     words = ["--host", host, "--base-url", "http://approvals.example.com", *WAYS[way]]
     assert serve(file_store, *words) == 1
-    assert "by plain http" in capsys.readouterr().err
+    assert "over plain http" in capsys.readouterr().err
     assert served == []
     assert serve(file_store, *words, "--insecure-http") == 0
     assert "WARNING" in capsys.readouterr().err
@@ -151,18 +151,18 @@ def test_plain_http_to_others_is_refused_unless_it_is_asked_for_by_name(
     [
         (["--host", "example.com"], "an IP address or localhost"), (["--host", ""], "an IP address or localhost"),
         (["--host", "127.1"], "an IP address or localhost"), (["--host", "127.0.0.1.evil.example"], "an IP address"),
-        (["--base-url", "approvals.example.com"], "is no address"),
-        (["--base-url", "ftp://a.example"], "is no address"), (["--base-url", "https://a.example:x"], "is no address"),
-        (["--base-url", "https://ada@a.example"], "is no address"),
-        (["--base-url", "https://a.example/inbox"], "a name of its own"),
-        (["--base-url", "https://a.example?x"], "a name of its own"),
+        (["--base-url", "approvals.example.com"], "is not a URL"),
+        (["--base-url", "ftp://a.example"], "is not a URL"), (["--base-url", "https://a.example:x"], "is not a URL"),
+        (["--base-url", "https://ada@a.example"], "is not a URL"),
+        (["--base-url", "https://a.example/inbox"], "its own host name"),
+        (["--base-url", "https://a.example?x"], "its own host name"),
         (["--proxy-header", "X-User"], "--trusted-proxy"), (["--proxy-roles-header", "X-Roles"], "--trusted-proxy"),
-        (["--proxy-roles-header", "X-Roles", "--trusted-proxy", "10.0.0.1"], "goes with --proxy-header"),
+        (["--proxy-roles-header", "X-Roles", "--trusted-proxy", "10.0.0.1"], "needs --proxy-header"),
         (["--proxy-header", "X-User", "--trusted-proxy", EVERYWHERE + "/0"], "cannot be everywhere"),
         (["--proxy-header", "X-User", "--trusted-proxy", "::/0"], "cannot be everywhere"),
         (["--proxy-header", "X-User", "--trusted-proxy", "proxy.example"], "an address or a network"),
         (["--proxy-header", "X-User", "--trusted-proxy", "10.0.0.1/8"], "an address or a network"),
-        (["--proxy-header", "X-User", "--trusted-proxy", "10.0.0.1", "--login-links"], "has the last word"),
+        (["--proxy-header", "X-User", "--trusted-proxy", "10.0.0.1", "--login-links"], "cannot be combined"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_told_before_anything_listens(
@@ -174,10 +174,10 @@ def test_what_cannot_be_used_is_told_before_anything_listens(
 
 
 SETTINGS = {
-    '[serve]\nhost = "{everywhere}"': "could not know who decides",
+    '[serve]\nhost = "{everywhere}"': "could not tell who decides",
     '[serve]\nlogin_link = true': "login_link is not known",
     '[serve]\nlogin_links = "yes"': "must be true or false",
-    '[serve]\nreviewers = ["ada"]': "no way to know people",
+    '[serve]\nreviewers = ["ada"]': "no way to sign in is configured",
     '[serve]\nreviewers = [1]': "must be a list of texts",
     '[serve]\nlogin_links = true\nsession = "soon"': "is not a duration",
     '[oidc]\nissuer = "https://a.example"': "client_id is missing",
@@ -243,7 +243,7 @@ def running(store: Store, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
     said: list[str] = []
     try:
         assert process.stdout is not None
-        while "Ctrl-C ends" not in "".join(said):
+        while "Ctrl-C to stop" not in "".join(said):
             line = process.stdout.readline()
             assert line, process.communicate()
             said.append(line)
@@ -315,7 +315,7 @@ def test_an_open_server_answers_to_its_one_name(file_store: Store) -> None:
     with running(file_store, "--login-links", "--base-url", PUBLIC) as (_, said):
         assert f"open {PUBLIC}\n" in said
         assert not any("token=" in line for line in said)
-        listens = re.search(r"it listens on 127\.0\.0\.1, port (\d+)", "".join(said))
+        listens = re.search(r"the server listens on 127\.0\.0\.1, port (\d+)", "".join(said))
         assert listens is not None
         port = listens[1]
         for host, status in [("approvals.example.com", 200), ("localhost", 421), (f"127.0.0.1:{port}", 421)]:

@@ -174,7 +174,7 @@ def test_doctor_seals_when_asked_and_says_what_it_did(path: Path) -> None:
     assert (refused.code, "sayso doctor --seal" in refused.out) == (1, True)
     done = sayso(*store, "doctor", "--seal", SAYSO_KEY=KEY)
     assert "1 of 1 requests" in done.out
-    assert "1 rows keep readable words" in done.out
+    assert "1 rows keep readable comments" in done.out
     assert sayso(*store, "ls", "--all", SAYSO_KEY=KEY).code == 0
 
 

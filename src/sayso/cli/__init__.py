@@ -22,24 +22,24 @@ __all__ = ["main"]
 
 # For each command: its module, and its summary in the help.
 _COMMANDS = {
-    "ls": ("requests", "List what waits: pending first, oldest first."),
-    "show": ("requests", "Show a request in full, and what became of it."),
-    "next": ("decisions", "Decide what waits, one after another."),
+    "ls": ("requests", "List open requests: pending first, oldest first."),
+    "show": ("requests", "Show a request and its outcome."),
+    "next": ("decisions", "Decide pending requests one by one."),
     "approve": ("decisions", "Approve calls, as they are or with changes."),
-    "reject": ("decisions", "Say no."),
-    "feedback": ("decisions", "Send a call back, with a message to the program."),
+    "reject": ("decisions", "Reject calls or questions."),
+    "feedback": ("decisions", "Send a call back to the program with a message."),
     "answer": ("decisions", "Answer a question."),
-    "cancel": ("decisions", "End the whole run at a request."),
-    "claim": ("decisions", "Take a request on."),
-    "release": ("decisions", "Give a claimed request back."),
-    "extend": ("decisions", "Extend a request, or an unused approval."),
+    "cancel": ("decisions", "Cancel a request and end its run."),
+    "claim": ("decisions", "Claim a request, so that nobody else decides it."),
+    "release": ("decisions", "Release a claimed request."),
+    "extend": ("decisions", "Postpone the expiry of a request or an approval."),
     "resolve": ("decisions", "Record whether a call with an unknown outcome happened."),
-    "grants": ("policy", "List or revoke what lets the next calls start."),
-    "stop": ("policy", "Block every start, approved ones too."),
-    "go": ("policy", "Let calls start again."),
+    "grants": ("policy", "List or revoke grants, which approve similar calls in advance."),
+    "stop": ("policy", "Block all calls from starting, even approved ones."),
+    "go": ("policy", "Let calls start again after `sayso stop`."),
     "log": ("audit", "Print the journal, verify it, or export it."),
-    "receipt": ("audit", "Write the receipt of a call, or verify one."),
-    "confirm": ("confirm", "Write, read and check documents of the Confirm protocol."),
+    "receipt": ("audit", "Write or verify the receipt of a call."),
+    "confirm": ("confirm", "Export, import and validate documents of the Confirm protocol."),
     "learn": ("learn", "Export decisions to learn from, or print a report."),
     "purge": ("audit", "Delete the content of old requests for good."),
     "key": ("tokens", "Create the key that signs evidence."),
@@ -47,14 +47,14 @@ _COMMANDS = {
     "login": ("tokens", "Print a link that signs somebody in to the inbox."),
     "token": ("tokens", "Create, list and revoke tokens of programs."),
     "notify": ("worker", "Notify people through channels."),
-    "worker": ("worker", "Resume runs when a person has decided."),
-    "mcp-server": ("agents", "Let an agent look at requests and propose decisions."),
-    "mcp-gateway": ("agents", "Put a say-so in front of an MCP server."),
-    "hook": ("agents", "Let the tool calls of a coding agent wait for a person."),
-    "scan": ("scan", "Find calls in code that look irreversible and are behind no gate."),
+    "worker": ("worker", "Resume runs after a person has decided."),
+    "mcp-server": ("agents", "Let an agent read requests and propose decisions (MCP)."),
+    "mcp-gateway": ("agents", "Require approval for the tools of an MCP server."),
+    "hook": ("agents", "Require approval for the tool calls of a coding agent."),
+    "scan": ("scan", "Find calls in code that look irreversible and have no gate."),
     "doctor": ("doctor", "Check the store, the clock and the settings."),
     "policy": ("policy", "Check, explain, test and replay the rules of a policy file."),
-    "demo": ("demo", "Watch a destructive call wait for a person."),
+    "demo": ("demo", "Run a demo: a deletion waits for a person and happens once."),
 }
 
 # What people who know other tools may type.
@@ -103,14 +103,14 @@ class _Commands(click.Group):
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--store", metavar="ADDRESS", help="Where the requests are, e.g. sqlite:///path/to/file.db.")
+@click.option("--store", metavar="ADDRESS", help="The store of the requests, e.g. sqlite:///path/to/file.db.")
 @click.version_option(__version__, prog_name="sayso")
 @click.pass_context
 def _sayso(ctx: click.Context, store: str | None) -> None:
     """No irreversible action without your say-so.
 
-    See what programs want to do, and decide. IDs may be shortened as long as they fit one request only.
-    Exit codes: 0 done, 1 error, 2 usage, 3 not pending any more, 4 expired.
+    See what programs want to do, and decide. An ID may be shortened as long as it stays unique.
+    Exit codes: 0 done, 1 error, 2 usage, 3 no longer pending, 4 expired.
     """
     from sayso.cli.context import CliContext
 
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Abort:
         from sayso.cli.context import complain
 
-        complain("stopped; what was not reported as decided was not decided")
+        complain("interrupted; only the requests reported above as decided were decided")
         code = 130
     except click.ClickException as error:
         code = _usage(error)
@@ -163,5 +163,5 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         complain(error.format_message())
     else:
-        complain(f"error: {escape(_one_line(error))}", f"`{hint}` says what it takes")
+        complain(f"error: {escape(_one_line(error))}", f"`{hint}` shows its arguments and options")
     return error.exit_code

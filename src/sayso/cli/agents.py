@@ -35,45 +35,47 @@ _HOSTS = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 
 @click.command("mcp-gateway")
-@click.option("--name", metavar="NAME", help="The server's name; its tools are asked about as NAME/TOOL.")
+@click.option("--name", metavar="NAME", help="The server's name; requests show its tools as NAME/TOOL.")
 @click.option(
     "--folder", metavar="DIR", type=click.Path(exists=True, file_okay=False),
-    help="Whose sayso.toml counts; without it, the one where the gateway starts, if you trust it.",
+    help="The folder whose sayso.toml applies; by default the current one, if you trust it.",
 )  # fmt: skip
-@click.option("--policy", "policy_file", metavar="FILE", help="Rules; without it, those of sayso.toml.")
-@click.option("--allow", metavar="PATTERN", multiple=True, help="Tools that need nobody; without rules only.")
-@click.option("--hold", metavar="PATTERN", multiple=True, help="Tools that wait, whatever else is said.")
+@click.option("--policy", "policy_file", metavar="FILE", help="The policy file; by default the one in sayso.toml.")
+@click.option("--allow", metavar="PATTERN", multiple=True, help="Tools that need no approval, if there is no policy.")
+@click.option("--hold", metavar="PATTERN", multiple=True, help="Tools that need approval, if there is no policy.")
 @click.option(
     "--wait", type=click.Choice(["auto", "block", "ticket"]), default="auto", show_default=True,
-    help="How a held call waits: in the call, or made again later; auto goes by what the client can.",
+    help="How a held call waits: block until the decision, or return a ticket and be called again.",
 )  # fmt: skip
 @click.option(
     "--patience", metavar="SECONDS", type=Number(0, 86_400), default=50, show_default=True,
-    help="With auto, how long a call blocks before the client is told to make it again.",
+    help="With auto, how long a call blocks before it returns a ticket.",
 )  # fmt: skip
 @click.option(
     "--timeout", metavar="SECONDS", type=Number(1, 86_400), default=600, show_default=True,
-    help="How long an approved call may take; after that its outcome is unknown.",
+    help="How long an approved call may run before its outcome counts as unknown.",
 )  # fmt: skip
-@click.option("--run", metavar="RUN", help="Run of the calls, so that another session finds its tickets.")
-@click.option("--elicit-as", metavar="NAME", help="Ask the client's own user, and record the answers as NAME's.")
+@click.option("--run", metavar="RUN", help="The run of the calls, so that a later session finds their requests.")
+@click.option("--elicit-as", metavar="NAME", help="Ask the client's own user; record the answers as NAME's.")
 @click.option("--url", metavar="URL", help="A server over streamable HTTP, instead of a COMMAND.")
-@click.option("--header", metavar="NAME:VALUE", multiple=True, help="For --url; $NAME is read from the environment.")
+@click.option(
+    "--header", metavar="NAME:VALUE", multiple=True, help="A header for --url; $NAME is read from the environment."
+)
 @click.option("--listen", metavar="HOST:PORT", help="Serve over HTTP at /mcp, instead of stdin and stdout.")
 @click.option(
     "--print-config", "client", type=click.Choice(["claude", "cursor", "vscode", "zed"]),
-    help="Print what to paste into the client's settings, and end.",
+    help="Print the entry for the client's settings and exit.",
 )  # fmt: skip
 @click.argument("command", nargs=-1, metavar="[-- COMMAND...]")
 @click.pass_obj
 def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> int:
-    """Put a say-so in front of an MCP server.
+    """Require approval for the tools of an MCP server.
 
-    Calls of held tools wait for a person; everything else passes through. Without rules, every tool that is not marked
-    as read-only is held.
+    Calls of held tools wait for a person; everything else passes through. Without a policy, every tool that is not
+    marked as read-only is held.
     """
     if (options["url"] is None) == (not command):
-        raise click.UsageError("name a server: `-- COMMAND ...`, or --url URL")
+        raise click.UsageError("give a server: `-- COMMAND ...` or --url URL")
     with config.only_settings(*_followed(options["folder"], is_here=options["client"] is not None)):
         return _run(cli, command, options)
 
@@ -87,8 +89,8 @@ def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mappin
     if settings.ignored is not None:
         here = Path(settings.ignored).parent
         complain(
-            f"sayso: {settings.ignored} is not followed: it may be somebody else's. Start with `--folder {here}`, or"
-            f" read it and run `sayso hook trust {here}`"
+            f"sayso: {settings.ignored} is ignored, because you have not trusted it. Read it and run `sayso hook trust"
+            f" {here}`, or start with `--folder {here}`"
         )
     return None if settings.path is None else Path(settings.path), settings.digests
 
@@ -112,8 +114,8 @@ def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) ->
     host, _, port = options["listen"].rpartition(":")
     if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
         raise click.UsageError(
-            f"--listen takes an address of this machine, such as 127.0.0.1:8700, not {options['listen']!r}: whoever"
-            " reaches it can call the tools, so put a proxy with a sign-in before it to share it"
+            f"--listen takes a loopback address, such as 127.0.0.1:8700, not {options['listen']!r}, because anyone who"
+            " reaches it can call the tools; to share it, put a proxy with a sign-in in front"
         )
     asyncio.run(_http().serve_http(open_session, host.strip("[]"), int(port)))
     return 0
@@ -125,7 +127,9 @@ def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
     if file is None and policy.in_effect() is None:
         return None
     if options["allow"] or options["hold"]:
-        raise click.UsageError("--allow and --hold are for a gateway without rules; write them into the policy")
+        raise click.UsageError(
+            "--allow and --hold cannot be combined with a policy; write the rules into the policy file"
+        )
     return policy.Policy.load(file)
 
 
@@ -143,7 +147,7 @@ def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -
 
         return partial(StdioUpstream, command)
     if not url.startswith(("http://", "https://")):
-        raise click.UsageError("--url begins with https:// or http://")
+        raise click.UsageError("--url must begin with https:// or http://")
     pairs = dict[str, str]()
     for header in headers:
         word, colon, value = header.partition(":")
@@ -152,7 +156,9 @@ def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -
         try:
             pairs[word.strip()] = re.sub(r"\$(\w+)", lambda name: os.environ[name[1]], value.strip())
         except KeyError as missing:
-            raise click.UsageError(f"--header names ${missing.args[0]}, which is not set") from None
+            raise click.UsageError(
+                f"--header names the environment variable {missing.args[0]}, which is not set"
+            ) from None
     return partial(_http().HttpUpstream, url, pairs)
 
 
@@ -169,8 +175,8 @@ def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> 
     """Return the gateway's command line, with absolute paths to the store and rules, as it will start elsewhere."""
     if re.search(r"://[^/@]*:[^/]*@|[?&]password=", address):
         raise errors.ConfigError(
-            "the store's address has a password, which would stand in the client's settings; nothing was printed. Keep"
-            " it in ~/.pgpass or a service file"
+            "the store's address contains a password, which would be copied into the client's settings; nothing was"
+            " printed. Keep the password in ~/.pgpass or a service file"
         )
     _rules(options)  # do not print a command line that the gateway would refuse
     folder = str(Path(options["folder"] or "").resolve())
@@ -202,9 +208,9 @@ def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
 @click.command("mcp-server")
 @click.pass_obj
 def mcp_server(cli: CliContext) -> int:
-    """Let an agent look at requests and propose decisions, as an MCP server on stdio.
+    """Let an agent read requests and propose decisions, as an MCP server on stdio.
 
-    Off unless `sayso.toml` turns it on, under [mcp_server]. Each proposal itself waits for a person.
+    It is off unless sayso.toml sets `enabled = true` under [mcp_server]. Each proposal waits for a person, too.
     """
     from sayso.integrations import mcp_server as server
 
@@ -214,15 +220,17 @@ def mcp_server(cli: CliContext) -> int:
 
 @click.group()
 def hook() -> None:
-    """Let the tool calls of a coding agent wait for a person."""
+    """Require approval for the tool calls of a coding agent."""
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--store", metavar="ADDRESS", help="Where the requests are; without it, as the settings say."),
-        click.option("--policy", metavar="FILE", help="The policy file; without it the one of the settings."),
-        click.option("--hold", metavar="PATTERN", multiple=True, help="Calls that always wait, e.g. 'mcp__*'."),
-        click.option("--allow", metavar="PATTERN", multiple=True, help="Calls that pass, e.g. 'Bash: git status'."),
+        click.option("--store", metavar="ADDRESS", help="The store; by default the one in the settings."),
+        click.option("--policy", metavar="FILE", help="The policy file; by default the one in the settings."),
+        click.option("--hold", metavar="PATTERN", multiple=True, help="Calls that are always held, e.g. 'mcp__*'."),
+        click.option(
+            "--allow", metavar="PATTERN", multiple=True, help="Calls that are never held, e.g. 'Bash: git status'."
+        ),
     ):
         function = option(function)
     return function
@@ -230,10 +238,10 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _answering(host: Host) -> None:
 
-    @hook.command(host.name, help=f"Answer {host.title}: JSON on stdin, the verdict on stdout.")
+    @hook.command(host.name, help=f"The hook for {host.title}: JSON on stdin, verdict on stdout.")
     @_options
     @click.option("--wait", default=WAIT, show_default=True, help="How long to wait for a person.")
-    @click.option("--project", "is_project", is_flag=True, help="Follow the folder's own settings, trusted or not.")
+    @click.option("--project", "is_project", is_flag=True, help="Follow the folder's settings, trusted or not.")
     @click.pass_obj
     def answering(
         context: CliContext, allow: tuple[str, ...], hold: tuple[str, ...], policy: str | None, store: str | None,
@@ -246,7 +254,7 @@ for _host in HOSTS.values():
     _answering(_host)
 
 _where = click.option(
-    "--project/--user", "is_project", default=False, help="In this folder's settings, or (the default) in your own."
+    "--project/--user", "is_project", default=False, help="Change this folder's settings, or (the default) your own."
 )
 _yes = click.option("--yes", "-y", is_flag=True, help="Write without asking.")
 _host_name = click.argument("host", type=click.Choice(list(HOSTS)))
@@ -263,7 +271,7 @@ def install(
     context: CliContext, host: str, allow: tuple[str, ...], hold: tuple[str, ...], policy: str | None,
     store: str | None, wait: str, *, is_project: bool, yes: bool,
 ) -> int:  # fmt: skip
-    """Show the change to a host's settings, and write it."""
+    """Add the hook to a coding agent's settings. The change is shown first."""
     duration.option("--wait", wait)
     store = store or context.address
     config.check_store(store, "--store")
@@ -282,39 +290,38 @@ def install(
 @_where
 @_yes
 def remove(host: str, *, is_project: bool, yes: bool) -> int:
-    """Show the change that removes the hook, and write it."""
+    """Remove the hook from a coding agent's settings. The change is shown first."""
     return _apply(settings.removed(host, "project" if is_project else "user"), yes=yes)
 
 
 @hook.command(name="trust")
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-@click.option("--revoke", is_flag=True, help="Trust it no more.")
-@click.option("--list", "is_list", is_flag=True, help="Say what is trusted.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
+@click.option("--list", "is_list", is_flag=True, help="List the trusted folders.")
 @_yes
 def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> int:
-    """Let hooks follow the sayso.toml of a folder, as it is now.
+    """Let hooks follow the sayso.toml of a folder until it changes.
 
-    The file is shown first. A hook in your own settings follows the settings of a folder only after this, and only
-    until they change.
+    The file is shown first. A hook in your own settings ignores the settings of folders that you have not trusted.
     """
     if is_list:
         for path, is_same in options.trusted():
-            out(f"{escape(path)}{'' if is_same else ': changed since, every call there is denied'}")
+            out(f"{escape(path)}{'' if is_same else ': changed since it was trusted, so every call there is denied'}")
         return 0
     path = folder.resolve() / "sayso.toml"
     if revoke:
-        out(f"{'trusted no more' if options.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
+        out(f"{'no longer trusted' if options.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
         return 0
     files = _texts_of(path)
     rules = Policy.of_file(path)
     for line, column, mistake in rules.problems():
         raise errors.ConfigError(
-            f"nothing was trusted: every call would be denied by {rules.label}:{line}:{column}: {mistake}"
+            f"nothing was trusted, because every call would be denied: {rules.label}:{line}:{column}: {mistake}"
         )
     for name, text in files.items():
         out(f"{escape(name)}:", *(f"  {escape(line)}" for line in text.splitlines()))
     if "store" in tomllib.loads(files[str(path)]):
-        out("It names a store: all grants in that store count, too, also those that come with a later pull.")
+        out("It names a store, so all grants in that store apply, including those that a later pull brings.")
     if _is_agreed("Follow these settings?", "nothing was trusted", yes=yes):
         options.trust(files)
         out(f"trusted: {escape(str(path))}")
@@ -331,7 +338,7 @@ def _texts_of(path: Path) -> dict[str, str]:
             other = path.parent / Path(pointer).expanduser()
             files[str(other)] = config.trusted_text(other)
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise errors.ConfigError(f"nothing was trusted: {path} cannot be used: {error}") from None
+        raise errors.ConfigError(f"nothing was trusted: cannot read {path}: {error}") from None
     return files
 
 
@@ -339,7 +346,7 @@ def _is_agreed(question: str, otherwise: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        complain(f"{otherwise}: nobody is there to ask; --yes does it")
+        complain(f"{otherwise}: there is no terminal to ask at; use --yes")
         return False
     if not click.confirm(question):
         complain(otherwise)

@@ -88,14 +88,16 @@ def checkpoint_text(made: Checkpoint) -> str:
 
 
 _MOST = 50
-_ALONE = "That the end of a chain was cut off together with its requests cannot be known from the store alone."
+_ALONE = "Limit: the store alone cannot show that the end of a chain and its requests were deleted together."
 _CHECKED = (
-    "That the newest checkpoints were cut off, with all that came after the one before them, cannot be known from the"
-    " store alone, nor that all of it was and it began anew: an anchor that is kept elsewhere shows both."
+    "Limit: the store alone cannot show that the newest checkpoints and all later rows were deleted, or that the whole"
+    " store was replaced; an anchor kept elsewhere shows both."
 )
-_ANCHORED = "That what came after {witness} was cut off together with its requests cannot be known."
-_UNSIGNED = "The newest of it is not signed: whoever can write the store could have written all of it anew."
-_ANY_KEY = "Whoever can write the store can sign with a key of their own: --key PUBLIC says which one to believe."
+_ANCHORED = "Limit: rows written after {witness} may have been deleted together with their requests."
+_UNSIGNED = (
+    "The newest checkpoint or anchor is not signed: anyone who can write to the store could have rewritten everything."
+)
+_ANY_KEY = "Anyone who can write to the store can sign with another key: use --key PUBLIC to require yours."
 
 
 def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, key: str | None) -> int:
@@ -111,7 +113,7 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
         cli.check_run(run_id)
     broken = [*found.broken, *(audit.Break(CHAIN, past.last.seq, reason) for reason in past.broken)]
     if by is not None and past.newest is None:
-        broken.append(audit.Break(CHAIN, 0, f"there is no checkpoint, and {by} must have signed one"))
+        broken.append(audit.Break(CHAIN, 0, f"there is no checkpoint, but one signed by {by} is required"))
     content = {
         "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
         "broken": [{"run": one.run_id, "seq": one.seq, "reason": one.reason} for one in broken],
@@ -127,19 +129,19 @@ def _rows(found: audit.Verified, broken: list[audit.Break], past: History, ancho
     if past.newest is not None:
         rows.append(f"{plural(past.number, 'checkpoint')}, the newest {checkpoint_text(past.newest)}")
     if anchor is not None:
-        rows.append(f"held to {anchor.witness}, {_signature_text(anchor.key)}")
+        rows.append(f"compared with {anchor.witness}, {_signature_text(anchor.key)}")
     word = paint("BROKEN", "red")
     rows += [f"{word}  run {token(one.run_id)}: {escape(one.reason)}" for one in broken[:_MOST]]
     if len(broken) > _MOST:
         rows.append(f"({len(broken) - _MOST:,} more not shown; --json has all)")
     rows.append(
-        "whole: every row follows from the one before, and every request matches its rows"
+        "intact: every row matches the one before it, and every request matches its rows"
         if not broken
         else f"broken: {plural(len({one.run_id for one in broken}), 'chain')}"
     )
     if found.unopened:
         rows.append(
-            f"{plural(found.unopened, 'request')} sealed: what was asked was not compared; set SAYSO_KEY for that"
+            f"{plural(found.unopened, 'request')} sealed: arguments were not compared; set SAYSO_KEY to compare them"
         )
     return rows
 
@@ -165,9 +167,9 @@ def _make_checkpoint(cli: CliContext) -> int:
     store = cli.store
     before = history(store)
     after = checkpoint(store, signer(), since=before)
-    is_new, row = after.number > before.number, "the journal is empty, so there is no checkpoint"
+    is_new, row = after.number > before.number, "the journal is empty; no checkpoint was written"
     if after.newest is not None:
-        what = "checkpoint" if is_new else "nothing happened since checkpoint"
+        what = "checkpoint" if is_new else "nothing has changed since checkpoint"
         row = f"{what} {after.newest.seq} {checkpoint_text(after.newest)}"
     content = {"is_new": is_new, "checkpoints": after.number, "newest": _checkpoint_values(after.newest)}
     return cli.answer(content, [row])
@@ -182,24 +184,26 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
         {"file": str(path.expanduser()), "key": made.key, "anchor": _checkpoint_values(made.checkpoint)},
         [
             f"anchor {checkpoint_text(made.checkpoint)}, written to {escape(str(path.expanduser()))}",
-            "  keep it where no writer of the store can reach it; `sayso log --verify --anchor FILE` compares",
+            "  keep it where no writer of the store can change it; compare: `sayso log --verify --anchor FILE`",
         ],
     )
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
-@click.option("--run", "run_id", metavar="ID", help="Only of this run.")
-@click.option("--request", "request_id", metavar="ID", help="Only of this request.")
-@click.option("--grant", "grant_id", metavar="ID", help="Only of this grant.")
-@click.option("--limit", metavar="N", type=Number(1), default=200, show_default=True, help="The last so many rows.")
-@click.option("--verify", is_flag=True, help="Check the chains, and that every request agrees with them.")
-@click.option("--checkpoint", is_flag=True, help="Put the newest links of all chains into the journal.")
+@click.option("--run", "run_id", metavar="ID", help="Only in this run.")
+@click.option("--request", "request_id", metavar="ID", help="Only about this request.")
+@click.option("--grant", "grant_id", metavar="ID", help="Only about this grant.")
+@click.option(
+    "--limit", metavar="N", type=Number(1), default=200, show_default=True, help="Show only the newest N rows."
+)
+@click.option("--verify", is_flag=True, help="Verify the chains, and every request against them.")
+@click.option("--checkpoint", is_flag=True, help="Write a checkpoint, which covers all chains, into the journal.")
 @click.option(
     "--anchor", metavar="FILE", type=click.Path(path_type=Path),
-    help="Write a checkpoint to FILE, to be kept elsewhere; with --verify, hold the store to the one in FILE.",
+    help="Write a checkpoint to FILE, to be kept elsewhere; with --verify, compare the store with it.",
 )  # fmt: skip
 @click.option(
-    "--key", metavar="PUBLIC", help="With --verify: the public key, or a file with it, that must have signed."
+    "--key", metavar="PUBLIC", help="With --verify: require signatures by this public key (or a file with it)."
 )
 @json_option
 @click.pass_context
@@ -213,15 +217,15 @@ def log(
     cli: CliContext = ctx.obj
     if grant_id is not None:
         if run_id is not None:
-            raise click.UsageError("a grant has a chain of its own: say --grant or --run")
+            raise click.UsageError("give --grant or --run, not both: a grant has its own chain")
         run_id = chain_of(GRANT, cli.store.find_grant(grant_id).id)
     if key is not None and not verify:
-        raise click.UsageError("--key goes with --verify")
+        raise click.UsageError("--key needs --verify")
     if verify and checkpoint:
-        raise click.UsageError("--verify looks and --checkpoint writes: say one, and then the other")
+        raise click.UsageError("give --verify or --checkpoint, not both; run them one after the other")
     if verify:
         if request_id is not None:
-            raise click.UsageError("a chain is a run's; verify all of them, or one by --run")
+            raise click.UsageError("--verify checks whole runs, not one request; leave out --request, or use --run")
         return _verify_journal(cli, run_id, anchor, key)
     if anchor is not None:
         return _make_anchor(cli, anchor)
@@ -243,7 +247,7 @@ def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit:
 
     last = heapq.nlargest(limit, audit.entries(cli.store, run_id=run_id, request_id=found), key=place)[::-1]
     left_out = rows - len(last)
-    shown = [f"({left_out:,} of {rows:,} rows before these not shown; --limit {rows})"] if left_out else []
+    shown = [f"({left_out:,} of {rows:,} rows not shown; use --limit {rows})"] if left_out else []
     for entry, row in zip(last, event_rows(last), strict=True):
         of = short(entry.request_id) if entry.request_id else "-"
         shown.append(f"{of:{SHORT}}  {row}  run {token(entry.run_id, RUN_ROOM)}")
@@ -251,10 +255,10 @@ def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit:
 
 
 @log.command("export", short_help="Write the journal for other systems: JSON, CSV, OCSF.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="In which form.")
-@click.option("--since", metavar="DATE", type=as_date, help="Only rows of then or later: 2026-01-31, or 90d.")
-@click.option("--until", metavar="DATE", type=as_date, help="Only rows before then.")
-@click.option("--run", "run_id", metavar="ID", help="Only of this run.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="The format.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only rows since this date: 2026-01-31, or 90d.")
+@click.option("--until", metavar="DATE", type=as_date, help="Only rows before this date.")
+@click.option("--run", "run_id", metavar="ID", help="Only in this run.")
 @output_option
 @click.pass_obj
 def _export(
@@ -305,7 +309,7 @@ def _write(cli: CliContext, request_id: str, output: Path | None) -> int:
 
 @receipt.command("verify", short_help="Verify a receipt; needs no store.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--key", metavar="PUBLIC", help="The public key, or a file with it, that must have signed it.")
+@click.option("--key", metavar="PUBLIC", help="Require a signature by this public key (or a file with it).")
 @json_option
 @click.pass_obj
 def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
@@ -334,11 +338,11 @@ def _receipt_rows(found: SignedDocument, *, is_trusted: bool) -> list[str]:
         who = f"{token(decision['by'])} ({token(decision['channel'])})"
         rows.append(f"  {token(decision['verb']):9} by {who} at {escape(decision['at'])}{words}")
     rows.append(f"  {token(outcome['state']):9} at {escape(outcome['at'])}")
-    rows.append(f"holds, {_signature_text(found.key)}")
+    rows.append(f"valid, {_signature_text(found.key)}")
     if found.key is None:
-        rows.append("  so it is not damaged, and who wrote it is anybody's guess")
+        rows.append("  it is undamaged, but anyone could have written it")
     elif not is_trusted:
-        rows.append("  a key of its own choice: compare it with the one that you were given, or say --key")
+        rows.append("  the receipt names this key itself: compare it with the key you were given, or use --key")
     return rows
 
 
@@ -350,28 +354,31 @@ def _drawn(body: dict[str, Any], part: str) -> str:
     return line(name, cast("dict[str, Any]", mark_secrets(canonical.load(text))), _ROOM)
 
 
-_JOURNAL_STAYS = "the journal keeps its rows, with names, times, fingerprints and people's words"
+_JOURNAL_STAYS = "the journal keeps its rows, with names, times, fingerprints and comments"
 
 
 @click.command()
-@click.option("--before", required=True, metavar="DATE", type=as_date, help="What ended before: 2026-01-31, or 90d.")
-@click.option("--dry-run", is_flag=True, help="Only say how much that is.")
+@click.option("--before", required=True, metavar="DATE", type=as_date, help="A date or an age: 2026-01-31, or 90d.")
+@click.option("--dry-run", is_flag=True, help="Only print how much would be removed.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @as_option
 @json_option
 @click.pass_obj
 def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> int:
-    """Remove arguments, results and texts of requests that ended before DATE, for good; the journal still verifies."""
+    """Permanently remove the content of requests that ended before a date; the journal still verifies."""
     if before > clock.now():
-        raise click.BadParameter(f"{before:%Y-%m-%d} lies in the future; nothing was removed", param_hint="--before")
+        raise click.BadParameter(f"{before:%Y-%m-%d} is in the future; nothing was removed", param_hint="--before")
     who, store = cli.reviewer, cli.store
     if not dry_run and not is_sure:
         store.sweep()  # so that the count in the question includes requests that have expired
         would = let_go(store, before=before, by=who.identity, channel="cli", is_dry=True)
         if not sys.stdin.isatty():
-            raise click.UsageError("say --yes, or --dry-run to see how much would go; nothing was removed")
-        what = f"remove what {plural(would.requests, 'request')} and {plural(would.runs, 'run')} were about"
-        question = f"{what}, ended before {before:%Y-%m-%d %H:%M}Z, for good?"
+            raise click.UsageError(
+                "there is no terminal to ask at: use --yes, or --dry-run to see what would be removed; nothing was"
+                " removed"
+            )
+        what = f"permanently remove the content of {plural(would.requests, 'request')} and {plural(would.runs, 'run')}"
+        question = f"{what} that ended before {before:%Y-%m-%d %H:%M}Z?"
         if (would.requests or would.runs) and not confirmed(question):
             complain("nothing was removed")
             return WRONG
@@ -387,11 +394,13 @@ def _purge_rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:
     rows = [f"{'would purge' if is_dry else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_JOURNAL_STAYS}"]
     if done.words:
         keep = "keeps" if done.words == 1 else "keep"
-        rows.append(f"{plural(done.words, 'row')} of the journal {keep} people's words about them")
+        rows.append(f"{plural(done.words, 'row')} of the journal {keep} comments about them")
     if done.live:
-        rows.append(f"{plural(done.live, 'request')} left alone: something can still happen")
+        rows.append(f"{plural(done.live, 'request')} kept: still open or running")
     if done.needed:
-        rows.append(f"{plural(done.needed, 'request')} left alone: of runs that have not ended")
+        rows.append(f"{plural(done.needed, 'request')} kept: the run has not ended")
     if not done.is_scrubbed:
-        complain("others were reading, and the files may still hold what was removed: say the same again")
+        complain(
+            "other processes were reading, so the files may still contain removed data: run the same command again"
+        )
     return rows

@@ -28,23 +28,21 @@ _MOST = 100
 
 @click.group()
 def confirm() -> None:
-    """Write and read documents of the Confirm protocol."""
+    """Export, import and validate documents of the Confirm protocol."""
 
 
 @confirm.command("export", short_help="Print the Confirm of a request, or its plan.")
 @click.argument("wanted", metavar="ID")
-@click.option("--plan", is_flag=True, help="The plan itself, in place of its Confirm.")
+@click.option("--plan", is_flag=True, help="Print the plan instead of its Confirm.")
 @output_option
 @click.pass_obj
 def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> int:
-    """Print the Confirm of a request; ID is that of the request, of the Confirm, or of its plan."""
+    """Print the Confirm of a request; ID names the request, the Confirm or its plan."""
     from sayso.mplp.lookup import find_confirm
 
     group = find_confirm(cli.store, wanted)
     if plan and group.confirm.target_type != "plan":
-        raise click.UsageError(
-            f"{wanted!a} is not about a plan, but about a target of the kind {group.confirm.target_type}"
-        )
+        raise click.UsageError(f"the Confirm {wanted!a} has no plan: its target is of type {group.confirm.target_type}")
     content = (group.plan if plan else group.confirm).export()
     if output is None:
         print_json(content)
@@ -55,11 +53,11 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
     return 0
 
 
-@confirm.command("import", short_help="Submit a plan or a Confirm to be decided.")
+@confirm.command("import", short_help="Submit a plan or a Confirm for a decision.")
 @click.argument("file", metavar="FILE")
 @click.option("--plan", "plan_file", metavar="FILE", help="The plan that a Confirm is about.")
-@click.option("--by", "role", metavar="ROLE", help="Who asks; needed where FILE is a plan.")
-@click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
+@click.option("--by", "role", metavar="ROLE", help="The role that asks; required if FILE is a plan.")
+@click.option("--lenient", is_flag=True, help="Accept other spellings, and print how they were read.")
 @json_option
 @click.pass_obj
 def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None, lenient: bool) -> int:
@@ -71,18 +69,18 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
     taken = _taken(file, lenient=lenient)
     if isinstance(taken, Plan):
         if role is None:
-            raise click.UsageError("who asks for this plan? --by ROLE")
+            raise click.UsageError("a plan needs --by ROLE: who asks for it")
         opened = submit_plan_for_approval(taken, role, store=store)
     elif not isinstance(taken, Confirm):
-        raise click.UsageError("only plans and Confirms are submitted")
+        raise click.UsageError("only plans and Confirms can be submitted")
     elif plan_file is None:
         if taken.target_type == "plan":
-            raise click.UsageError("a reviewer has to see the plan that this Confirm is about: --plan FILE")
+            raise click.UsageError("this Confirm is about a plan, which the reviewer has to see: add --plan FILE")
         opened = submit_for_approval(taken, store=store)
     else:
         plan = _taken(plan_file, lenient=lenient)
         if not isinstance(plan, Plan):
-            raise click.UsageError("--plan takes a plan")
+            raise click.UsageError("the file of --plan does not contain a plan")
         opened = submit_plan_for_approval(plan, role or taken.requested_by_role, confirm=taken, store=store)
     request = find_confirm(cli.store, opened.confirm_id).last
     return cli.answer(
@@ -91,10 +89,10 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
     )
 
 
-@confirm.command("validate", short_help="Say whether documents conform.")
+@confirm.command("validate", short_help="Check whether documents conform.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--kind", type=click.Choice(_KINDS), help="What it should be; else what it looks like.")
-@click.option("--lenient", is_flag=True, help="Take other spellings, and say what they were read as.")
+@click.option("--kind", type=click.Choice(_KINDS), help="The expected kind; by default guessed from the content.")
+@click.option("--lenient", is_flag=True, help="Accept other spellings, and print how they were read.")
 @json_option
 @click.pass_obj
 def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient: bool) -> int:
@@ -126,10 +124,10 @@ def _judged(file: str, kind: str | None, *, lenient: bool) -> dict[str, Any]:
             what = what or type(taken).__name__
             changes += (f"{where}{change}" for change in taken.changes)
         if len(problems) >= _MOST:
-            problems[_MOST:] = ["there may be more; the rest was not looked at"]
+            problems[_MOST:] = ["there may be more; the rest was not checked"]
             break
     if what is None:
-        problems.append("/: there is no document in it")
+        problems.append("/: the file contains no document")
     return {
         "file": file, "ok": not problems, "kind": what or "document", "problems": problems,
         "changes": [] if problems else changes,

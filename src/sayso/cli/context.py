@@ -126,7 +126,7 @@ def file_to_write(path: Path, *, may_replace: bool = True) -> Generator[IO[str]]
     part = path.with_name(f"{path.name}.part")
     try:
         if not may_replace and path.exists():
-            raise errors.ConfigError(f"{path} is there already, and is not written over; nothing was written")
+            raise errors.ConfigError(f"{path} already exists; nothing was written")
         with suppress(FileNotFoundError):
             part.unlink()
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -234,13 +234,13 @@ def _notes(
         rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
     if unknown:
         count = f"{plural(unknown, 'outcome')} unknown"
-        rows.append(f"{paint(count, 'red')}: find out, then `sayso resolve ID --happened` or `--did-not`")
+        rows.append(f"{paint(count, 'red')}: find out, then run `sayso resolve ID --happened` or `--did-not`")
     if gone:
-        rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` clears it away")
+        rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` removes it from this list")
     if any(card.cautions(request) for request in requests):
-        rows.append("! holds hidden or look-alike characters; `sayso show ID` names them")
+        rows.append("! contains hidden or look-alike characters; `sayso show ID` names them")
     if cursor is not None:
-        rows.append(f"{len(requests):,} shown; go on with --cursor {cursor}")
+        rows.append(f"{len(requests):,} shown; continue with --cursor {cursor}")
     return rows
 
 
@@ -287,15 +287,15 @@ class CliContext:
         store = config.open_store(self.address)
         if store.url.startswith("memory:"):
             raise errors.ConfigError(
-                "a store in memory is seen by its own program only; decide there, with sayso.Review"
+                "only its own program can see a store in memory; decide in that program, with sayso.Review"
             )
         file = Path(store.url.removeprefix("jsonl:")) if store.url.startswith("jsonl:") else file_of(store.url)
         try:
             is_missing = file is not None and not file.exists()
         except OSError as error:
-            raise errors.StoreUnavailableError(f"{file} cannot be reached ({error.strerror})") from error
+            raise errors.StoreUnavailableError(f"cannot access {file} ({error.strerror})") from error
         if is_missing:
-            raise NoStoreYetError(f"there is no store at {file}: no program has asked anything there yet")
+            raise NoStoreYetError(f"there is no store at {file}: no program has made a request there yet")
         return store
 
     @property
@@ -304,7 +304,7 @@ class CliContext:
         try:
             return self.store
         except NoStoreYetError as fault:
-            complain(f"{fault}; it is made now, and what programs ask there appears in the inbox")
+            complain(f"{fault}; a new one is created, and requests that programs make there will appear in the inbox")
             return config.open_store(self.address)
 
     def say_store(self) -> None:
@@ -419,16 +419,22 @@ def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Genera
 # -- errors -------------------------------------------------------------------------------------------------------
 
 _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
-    (errors.AlreadyDecidedError, "`{sayso} show {id}` shows what became of it"),
-    (errors.RequestExpiredError, "nothing runs without a decision in time; `{sayso} ls` lists what waits now"),
-    (errors.MissingRoleError, "if you have it, say so with --role {role}; sayso keeps no list of who else has it"),
+    (errors.AlreadyDecidedError, "`{sayso} show {id}` shows the decision and its outcome"),
+    (
+        errors.RequestExpiredError,
+        "a call that is not decided in time does not run; `{sayso} ls` lists the open requests",
+    ),
+    (errors.MissingRoleError, "if you have this role, add --role {role}; sayso does not know who else has it"),
     (errors.AlreadyVotedError, "nothing changed"),
-    (errors.InvalidChangesError, "`{sayso} show {id}` shows what it takes; correct the values and try again"),
-    (errors.InvalidAnswerError, "`{sayso} show {id}` shows what it takes"),
-    (errors.ReasonMissingError, '`{sayso} reject {id} -m "what is wrong with it"`'),
+    (
+        errors.InvalidChangesError,
+        "`{sayso} show {id}` shows the arguments and their types; correct the values and try again",
+    ),
+    (errors.InvalidAnswerError, "`{sayso} show {id}` shows which answers are valid"),
+    (errors.ReasonMissingError, 'use `{sayso} reject {id} -m "what is wrong with it"`'),
     (errors.StaleViewError, "`{sayso} show {id}` shows its current state"),
     (errors.NotUnknownError, "`{sayso} show {id}` shows its state"),
-    (errors.StoreError, "`sayso doctor` looks closer; --store ADDRESS or SAYSO_STORE names another store"),
+    (errors.StoreError, "`sayso doctor` checks the store; to use another store, set --store ADDRESS or SAYSO_STORE"),
 )
 _UNDECIDED = "nothing was decided"
 # Errors whose messages do not say so, because commands that only read raise them, too.
@@ -530,14 +536,16 @@ def as_date(value: str) -> datetime:
             return clock.now() - duration.parse(value)
         return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
     except (OverflowError, errors.ConfigError) as error:
-        raise click.BadParameter(f"{value!r} is no day, no instant and no span, as 2026-01-31 and 90d are") from error
+        raise click.BadParameter(f"{value!r} is not a date, a time or a duration, such as 2026-01-31 or 90d") from error
 
 
-as_option = _shared("--as", "--by", "as_name", metavar="NAME", help="Who you are; else SAYSO_REVIEWER, else user@host.")
-_role_option = _shared("--role", "as_roles", multiple=True, metavar="ROLE", help="A role you have; repeatable.")
+as_option = _shared(
+    "--as", "--by", "as_name", metavar="NAME", help="Your name; by default SAYSO_REVIEWER or user@host."
+)
+_role_option = _shared("--role", "as_roles", multiple=True, metavar="ROLE", help="A role that you have; repeatable.")
 json_option = _shared("--json", "as_json", is_flag=True, help="Print JSON.")
 output_option = click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write it to this file."
+    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
 
 
@@ -565,18 +573,21 @@ def message_option(text: str, *, required: bool = False) -> Callable[[F], F]:
 
 
 _FILTERS: tuple[tuple[Sequence[str], dict[str, Any]], ...] = (
-    (["--run"], {"metavar": "ID", "help": "Only of this run."}),
+    (["--run"], {"metavar": "ID", "help": "Only in this run."}),
     (["--tool"], {"metavar": "NAME", "help": "Only calls of this function, by name or module:name."}),
-    (["--risk"], {"metavar": "WORD", "help": "Only with this risk."}),
-    (["--agent"], {"metavar": "NAME", "help": "Only what this program asked, by name or issuer:name."}),
+    (["--risk"], {"metavar": "WORD", "help": "Only requests with this risk."}),
+    (["--agent"], {"metavar": "NAME", "help": "Only requests of this program, by name or issuer:name."}),
     (["--kind"], {"type": click.Choice(["call", "question"]), "help": "Only calls, or only questions."}),
     (
         ["--text", "--search", "text"],
-        {"metavar": "TEXT", "help": "Only with this in id, run, function, arguments, prompt or question."},
+        {
+            "metavar": "TEXT",
+            "help": "Only with this text in id, run, function, arguments, prompt or question.",
+        },
     ),
-    (["--older-than"], {"metavar": "SPAN", "type": as_span, "help": "Only what was asked this long ago: 90s, 1h, 7d."}),
-    (["--claimed-by"], {"metavar": "NAME", "help": "Only what this reviewer has claimed."}),
-    (["--mine"], {"is_flag": True, "help": "Only what you have claimed."}),
+    (["--older-than"], {"metavar": "SPAN", "type": as_span, "help": "Only requests at least this old: 90s, 1h, 7d."}),
+    (["--claimed-by"], {"metavar": "NAME", "help": "Only requests that this reviewer has claimed."}),
+    (["--mine"], {"is_flag": True, "help": "Only requests that you have claimed."}),
 )
 
 

@@ -59,8 +59,8 @@ def _long_enough(request_id: str) -> str:
     if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:
         raise errors.DecisionRefusedError(
             request_id,
-            f"{request_id!r} is too short to decide by; nothing was decided. Give at least {_MIN_ID} characters of the"
-            " id after `rq_`",
+            f"{request_id!r} is too short an id to decide on; nothing was decided. Give at least {_MIN_ID} characters"
+            " of the id after `rq_`",
         )
     return request_id
 
@@ -108,17 +108,19 @@ def _check_selection(cli: CliContext, ids: Sequence[str], verb: Verb, *, is_sure
         raise click.UsageError(f"give ids or filters, not both; {nothing}")
     if not ids and not cli.filters:
         raise click.UsageError(
-            f"say which: sayso {verb} ID..., or a filter such as --run NAME, --tool NAME or --older-than 1h; {nothing}"
+            f"give ids (sayso {verb} ID...) or a filter such as --run NAME, --tool NAME or --older-than 1h; {nothing}"
         )
     if ids and is_sure:
-        raise click.UsageError(f"--yes goes with filters; an id is decided without a question; {nothing}")
+        raise click.UsageError(f"--yes needs filters: requests given by id are decided without a question; {nothing}")
 
 
 def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, is_sure: bool) -> int:
     """List the matching pending requests, ask once, and decide each as it was listed; return the exit code."""
     if not is_sure and (cli.as_json or not is_there()):
-        why = "--json asks nobody" if cli.as_json else "there is no terminal to ask at"
-        raise click.UsageError(f"{why}: look with `sayso ls` and the same filters, then say --yes; nothing was decided")
+        why = "--json cannot ask for confirmation" if cli.as_json else "there is no terminal to ask at"
+        raise click.UsageError(
+            f"{why}: check the list with `sayso ls` and the same filters, then add --yes; nothing was decided"
+        )
     found = list(cli.review.list(state=State.PENDING, **cli.list_keywords()))
     if not found and "run" in cli.filters:
         cli.check_run(cli.filters["run"])
@@ -128,9 +130,9 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, 
         if obstacle is None:
             selected[request.id] = request
         else:
-            complain(f"left out: {short(request.id)} {obstacle}")
+            complain(f"skipped: {short(request.id)} {obstacle}")
     if not selected:
-        complain("nothing that waits fits; nothing was decided")
+        complain("no pending request matches; nothing was decided")
         return WRONG if found else 0
     if not is_sure and not _confirmed(cli, list(selected.values()), verb):
         complain("nothing was decided")
@@ -145,7 +147,7 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, 
     if not cli.as_json:
         still_open = sum(request.state is State.PENDING for request in after)
         counts = [f"{len(after) - still_open:,} {'approved' if verb == 'approve' else 'rejected'}"]
-        counts += [f"{still_open:,} approved by you and waiting for others"] if still_open else []
+        counts += [f"{still_open:,} approved by you, waiting for more reviewers"] if still_open else []
         undecided = len(selected) - len(after)
         out("; ".join([*counts, *([f"{undecided:,} not decided, see above"] if undecided else [])]))
     return max(code, WRONG if len(selected) < len(found) else 0)
@@ -156,7 +158,7 @@ def _obstacle(request: Request, verb: Verb) -> str | None:
     if verb == "reject":
         return None
     if request.kind == "question":
-        return "is a question: `sayso answer` takes an answer of its own"
+        return "is a question: use `sayso answer`"
     if not card.is_whole(request):
         return "is too long for one view: read it with `sayso show --full` and approve it with --seen"
     return None
@@ -178,7 +180,7 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
 _selection = (
     click.argument("ids", nargs=-1, metavar="[ID...]"),
     filter_options,
-    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask."),
+    click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask for confirmation."),
 )
 
 
@@ -192,35 +194,35 @@ _selection = (
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Change an argument: by its type, else JSON or a word; repeatable.",
+        help="Change an argument; the value is parsed by its type; repeatable.",
     ),
     click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR."),
     message_option("A note for the program and its model."),
     click.option(
-        "--again", is_flag=True, help="Let the call start although its effect is taken; needs -m with a reason."
+        "--again", is_flag=True, help="Start it although another call has the same effect; needs -m with a reason."
     ),
     click.option(
-        "--seen", metavar="FINGERPRINT", help="What you looked at, 8 characters or more; refused if it changed since."
+        "--seen", metavar="FINGERPRINT", help="The fingerprint you saw (8 characters or more); refused if it changed."
     ),
-    click.option("--alike", is_flag=True, help="Also the next calls like it: the same fields, numbers no larger."),
+    click.option("--alike", is_flag=True, help="Also grant similar calls: the same fields, numbers no larger."),
     click.option("--count", type=click.IntRange(1, 10_000), metavar="N", help="With --alike: how many more calls."),
-    click.option("--for", "lasts", metavar="SPAN", type=as_span, help="With --alike: how long it counts: 1h, 7d."),
+    click.option("--for", "lasts", metavar="SPAN", type=as_span, help="With --alike: how long it lasts: 1h, 7d."),
     click.option("--here", is_flag=True, help="With --alike: only in this run."),
-    click.option("--without", multiple=True, metavar="FIELD", help="With --alike: it may be anything; repeatable."),
-    click.option("--at-most", multiple=True, metavar="FIELD=NUMBER", help="With --alike: a smaller bound; repeatable."),
-    click.option("--exactly", multiple=True, metavar="FIELD", help="With --alike: the number stays; repeatable."),
+    click.option("--without", multiple=True, metavar="FIELD", help="With --alike: ignore this field; repeatable."),
+    click.option("--at-most", multiple=True, metavar="FIELD=NUMBER", help="With --alike: an upper bound; repeatable."),
+    click.option("--exactly", multiple=True, metavar="FIELD", help="With --alike: keep this number equal; repeatable."),
 )
 def approve(
     cli: CliContext, ids: tuple[str, ...], is_sure: bool, settings: tuple[str, ...], edit: bool,
     message: str | None, again: bool, seen: str | None, alike: bool, **terms: Any,
 ) -> int:  # fmt: skip
-    """Approve calls, as they stand or with changes. A value is read by its argument's type: --set amount=80.
+    """Approve calls as proposed or with changes, such as --set amount=80.
 
-    With filters in place of ids: list what waits and fits, ask once, and approve each as it was listed.
+    With filters instead of ids: list the matching requests, ask once, and approve each as listed.
     """
     _check_selection(cli, ids, "approve", is_sure=is_sure)
     if len(ids) != 1 and (settings or edit or seen is not None):
-        raise click.UsageError("--set, --edit and --seen are about one request; give one ID")
+        raise click.UsageError("--set, --edit and --seen need exactly one ID")
     if settings and edit:
         raise click.UsageError("give --set or --edit, not both")
     if alike or any(terms.values()):
@@ -251,7 +253,7 @@ def _not_seen(request_id: str) -> errors.DecisionRefusedError:
     return errors.DecisionRefusedError(
         request_id,
         f"request {request_id} is too long for one view; nothing was decided. Read it with `sayso show --full"
-        f" {request_id}` and give the fingerprint that stands at its end: --seen FINGERPRINT",
+        f" {request_id}` and add the fingerprint printed at its end: --seen FINGERPRINT",
     )
 
 
@@ -262,8 +264,8 @@ def _grant(
 ) -> int:  # fmt: skip
     if len(ids) != 1 or count is None or lasts is None or not is_plain:
         raise click.UsageError(
-            "--alike takes one ID, --count and --for, and neither --edit nor --again; --here, --without, --at-most and"
-            " --exactly go with it"
+            "--alike needs one ID, --count and --for, and cannot be combined with --edit or --again; --here,"
+            " --without, --at-most and --exactly need --alike"
         )
     request, bounds = cli.review.get(_long_enough(ids[0])), dict[str, float]()
     if seen is None and not card.is_whole(request):
@@ -296,13 +298,13 @@ def _changes(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:
         if not equals:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
         if name in values:
-            raise click.UsageError(f"--set gives {name!r} twice")
+            raise click.UsageError(f"--set names {name!r} twice")
         try:
             values[name] = schema.parse(name, text)
         except SchemaError as error:
             problems += error.problems
     if not problems and edited_call(request, values).digest == request.effective.digest:
-        problems = ["--set changes nothing; leave it away to approve the call as it stands"]
+        problems = ["--set changes nothing; leave it out to approve the call as proposed"]
     if problems:
         raise errors.InvalidChangesError(request.id, problems)
     return values
@@ -358,13 +360,13 @@ def _edit(request: Request, text: str) -> str | None:
         raise errors.InvalidChangesError(request.id, ["what the editor saved is not UTF-8"]) from None
     except (click.ClickException, ValueError) as error:  # the latter for unbalanced quotes in EDITOR
         raise errors.ConfigError(
-            f"the editor failed ({error}); set EDITOR to one that runs, or change arguments with --set NAME=VALUE"
+            f"the editor failed ({error}); set EDITOR to another one, or change arguments with --set NAME=VALUE"
         ) from error
 
 
 def _editor_text(request: Request) -> str:
     call = request.effective
-    heads = [f"{escape(call.name)}: save and close to approve it with these arguments; *** stays what it is."]
+    heads = [f"{escape(call.name)}: save and close to approve these arguments; *** keeps the hidden value."]
     heads += [f"  {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
     text = json.dumps(call.arguments, indent=2, ensure_ascii=False)
     for name in hidden_in(text):
@@ -379,9 +381,9 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
     try:
         arguments = strict_json.loads(body)
     except ValueError as error:
-        raise errors.InvalidChangesError(request.id, [f"this is no JSON: {error}"]) from None
+        raise errors.InvalidChangesError(request.id, [f"the text is not valid JSON: {error}"]) from None
     if not isinstance(arguments, dict):
-        raise errors.InvalidChangesError(request.id, ["a JSON object with the arguments is needed"])
+        raise errors.InvalidChangesError(request.id, ["the text must be a JSON object with the arguments"])
     return cast("dict[str, Any]", arguments)
 
 
@@ -393,9 +395,9 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
     message_option("The reason, for the program and its model."),
 )
 def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | None) -> int:
-    """Say no to calls or questions. The same call in the same run stays refused.
+    """Reject calls or questions. The same call in the same run stays rejected.
 
-    With filters in place of ids: list what waits and fits, ask once, and reject each as it was listed.
+    With filters instead of ids: list the matching requests, ask once, and reject each as listed.
     """
     _check_selection(cli, ids, "reject", is_sure=is_sure)
     review = cli.review
@@ -409,7 +411,7 @@ def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | 
     message_option("What the program should do instead.", required=True),
 )
 def feedback(cli: CliContext, request_id: str, message: str) -> int:
-    """Send a call back to the program with a message; it does not run."""
+    """Send a call back to the program with a message; the call does not run."""
     return _decide_one(cli, request_id, lambda request: cli.review.feedback(request.id, message))
 
 
@@ -419,7 +421,7 @@ def feedback(cli: CliContext, request_id: str, message: str) -> int:
     message_option("A comment for the record."),
 )
 def answer(cli: CliContext, request_id: str, value: str, message: str | None) -> int:
-    """Answer a question. VALUE is read by the question's type: a word, a number, yes or no, a choice, JSON."""
+    """Answer a question. VALUE has the question's type: a text, a number, yes or no, a choice, or JSON."""
 
     def decide(request: Request) -> Request:
         parsed: object = value
@@ -449,7 +451,7 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
     message_option("The reason, for the program and its model."),
 )
 def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
-    """End the whole run at these requests, even if they were approved but not started."""
+    """Cancel requests, even approved ones that have not started, and end their runs."""
     return for_each(cli, ids, partial(cli.review.cancel, comment=message))
 
 
@@ -458,12 +460,12 @@ def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
 
 @deciding(click.argument("request_id", metavar="ID"))
 def claim(cli: CliContext, request_id: str) -> int:
-    """Take a request on: until it is released nobody else can decide it."""
+    """Claim a request: nobody else can decide it until you release it."""
 
     def rows(request: Request) -> list[str]:
         by = "" if request.claimed_by is None else f" by {name_of(request.claimed_by)}"
-        rest = "; others can add the approvals that it needs besides" if request.missing_votes > 1 else ""
-        return [f"{short(request.id)} claimed{by}; nobody else can decide it until it is released{rest}"]
+        rest = "; others can add the further approvals that it needs" if request.missing_votes > 1 else ""
+        return [f"{short(request.id)} claimed{by}; nobody else can decide it until you release it{rest}"]
 
     return for_each(cli, [request_id], cli.review.claim, rows)
 
@@ -473,9 +475,9 @@ def claim(cli: CliContext, request_id: str) -> int:
     click.option("--force", is_flag=True, help="Release what somebody else claimed; the journal records it."),
 )
 def release(cli: CliContext, request_id: str, force: bool) -> int:
-    """Give a claimed request back."""
+    """Release a claimed request."""
     action = partial(cli.review.release, force=force)
-    return for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; anybody can decide it"])
+    return for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; any reviewer can decide it"])
 
 
 @deciding(
@@ -486,7 +488,7 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     """Let a pending request, or an unused approval, expire SPAN from now: 90s, 24h, 7d."""
 
     def rows(request: Request) -> list[str]:
-        ends, what = request.approval_expires_at, "the approval ends"
+        ends, what = request.approval_expires_at, "the approval expires"
         if ends is None:
             ends, what = request.expires_at, "expires"
         return [f"{short(request.id)} {what} {time_left(ends, clock.now())}"]
@@ -497,16 +499,16 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
 @deciding(
     click.argument("request_id", metavar="ID"),
     click.option("--happened", is_flag=True, help="The call had its effect."),
-    click.option("--did-not", "did_not", is_flag=True, help="It had none."),
-    click.option("--force", is_flag=True, help="Also while it is recorded as running: its worker is surely gone."),
+    click.option("--did-not", "did_not", is_flag=True, help="The call had no effect."),
+    click.option("--force", is_flag=True, help="Even if it is recorded as running, because its worker has ended."),
     message_option("How you found out."),
 )
 def resolve(
     cli: CliContext, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None
 ) -> int:  # fmt: skip
-    """Say whether a started call with an unknown outcome had its effect."""
+    """Record whether a call with an unknown outcome had its effect."""
     if happened is did_not:
-        raise click.UsageError("say which: --happened or --did-not")
+        raise click.UsageError("give either --happened or --did-not")
 
     def rows(request: Request) -> list[str]:
         outcome = "it happened" if happened else "it did not happen"
@@ -524,9 +526,9 @@ def resolve(
 @reviewer_options
 @click.pass_obj
 def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
-    """Decide what waits, one after another, oldest first: approve, edit, reject, feedback, skip, quit."""
+    """Decide pending requests one by one, oldest first: approve, edit, reject, feedback, skip, quit."""
     if not is_there():
-        raise click.UsageError("next talks with a person and needs a terminal; use ls, show, approve and reject here")
+        raise click.UsageError("`sayso next` needs a terminal; use ls, show, approve and reject instead")
     skipped, cursor = 0, None
     while True:
         page = cli.review.list(state=State.PENDING, cursor=cursor, limit=1)
@@ -550,5 +552,5 @@ def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
         cursor = page.cursor
         if cursor is None:
             break
-    out("nothing more waits" if not skipped else f"nothing more waits; {skipped:,} skipped")
+    out("no more pending requests" if not skipped else f"no more pending requests; {skipped:,} skipped")
     return 0

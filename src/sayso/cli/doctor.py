@@ -43,7 +43,7 @@ class _Finding:
 
 
 @click.command()
-@click.option("--seal", is_flag=True, help="First seal what was stored unsealed before SAYSO_KEY was set.")
+@click.option("--seal", is_flag=True, help="First encrypt requests that were stored before SAYSO_KEY was set.")
 @json_option
 @click.pass_obj
 def doctor(cli: CliContext, seal: bool) -> int:
@@ -61,20 +61,20 @@ def doctor(cli: CliContext, seal: bool) -> int:
             "ok": not wrong, "found": {one.name: one.value for one in found},
             "wrong": [{"name": one.name, "problem": one.wrong} for one in wrong],
         },
-        [*rows, "something is wrong" if wrong else "all is well"], WRONG if wrong else 0,
+        [*rows, "there are problems" if wrong else "everything is in order"], WRONG if wrong else 0,
     )  # fmt: skip
 
 
 def _sealed(cli: CliContext) -> Iterator[_Finding]:
     key, file = os.environ.get("SAYSO_KEY"), file_of(cli.store.url)
     if not key or file is None:
-        raise click.UsageError("--seal needs SAYSO_KEY, and a store in a file")
+        raise click.UsageError("--seal needs SAYSO_KEY and a SQLite store")
     from sayso.stores.seal_store import seal_store
 
     done = seal_store(file, key)
     yield _Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests")
     if done.readable_rows:
-        yield _Finding("journal", f"{done.readable_rows:,} rows keep readable words: the journal is never rewritten")
+        yield _Finding("journal", f"{done.readable_rows:,} rows keep readable comments: the journal is never rewritten")
 
 
 def _text(value: Any) -> str:
@@ -105,11 +105,11 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
         past = history(store)  # whether rows link to each other is checked by `log --verify`
         wrong = problems(store, past)
         text = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
-        problem = f"{first_of(wrong)}; `sayso log --verify` says where" if wrong else None
+        problem = f"{first_of(wrong)}; `sayso log --verify` shows where" if wrong else None
         yield _Finding("checkpoints", text, problem)
     except NoStoreYetError as fault:
         # Before the first program asks, a missing default store is normal; a missing store that was named is an error.
-        yield _Finding("store", str(fault), None if cli.address is None else "name another one with --store")
+        yield _Finding("store", str(fault), None if cli.address is None else "use another store with --store")
         known = []
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
@@ -117,16 +117,16 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
 
 
 def _settings() -> Iterator[_Finding]:
-    where = ", named by SAYSO_CONFIG" if "SAYSO_CONFIG" in os.environ else ""
+    where = ", from SAYSO_CONFIG" if "SAYSO_CONFIG" in os.environ else ""
     try:
         file = config.settings_file()
-        yield _Finding("settings", "no sayso.toml here or above" if file is None else f"{file}{where}")
+        yield _Finding("settings", "no sayso.toml in this folder or above it" if file is None else f"{file}{where}")
         policy = in_effect()
     except SaysoError as fault:
         yield _Finding("rules", "cannot be used", str(fault))
     else:
         text = (
-            "none, a gate without when= holds every call" if policy is None else f"{len(policy.rules)}, {policy.path}"
+            "none; a gate without when= holds every call" if policy is None else f"{len(policy.rules)}, {policy.path}"
         )
         yield _Finding("rules", text)
     try:
@@ -134,14 +134,14 @@ def _settings() -> Iterator[_Finding]:
     except SaysoError as fault:
         yield _Finding("signing key", "cannot be used", str(fault))
     else:
-        yield _Finding("signing key", "none, evidence is not signed" if who is None else who.key)
+        yield _Finding("signing key", "none; evidence is not signed" if who is None else who.key)
 
 
 def _file(file: Path) -> Iterator[_Finding]:
     try:
         status = file.stat()
     except OSError as error:
-        yield _Finding("file", str(file), f"cannot be looked at ({error.strerror})")
+        yield _Finding("file", str(file), f"cannot be accessed ({error.strerror})")
         return
     mode = stat.S_IMODE(status.st_mode)
     is_open = os.name == "posix" and mode & 0o077
@@ -149,9 +149,9 @@ def _file(file: Path) -> Iterator[_Finding]:
     sizes = [part.stat().st_size for part in (file, Path(f"{file}-wal")) if part.exists()]
     yield _Finding("bytes", sum(sizes))
     can_read = os.access(file, os.R_OK)
-    yield _Finding("readable", can_read, None if can_read else "it cannot be read")
+    yield _Finding("readable", can_read, None if can_read else "the file cannot be read")
     can_write = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
-    yield _Finding("writable", can_write, None if can_write else "it, or its folder, cannot be written")
+    yield _Finding("writable", can_write, None if can_write else "the file or its folder cannot be written")
     yield _Finding("schema", _schema(file))
 
 
@@ -170,7 +170,7 @@ def _content(store: Store) -> Iterator[_Finding]:
     counts = {str(state): store.count(Filter(states=frozenset({state}))) for state in State}
     yield _Finding("requests", {name: count for name, count in counts.items() if count})
     unknown = counts[State.UNKNOWN]
-    hint = "find out, then `sayso resolve ID --happened` or `--did-not`; `sayso ls --state unknown` lists them"
+    hint = "`sayso ls --state unknown` lists them; `sayso resolve ID --happened` or `--did-not` settles one"
     yield _Finding("unknown outcomes", unknown, hint if unknown else None)
     newest = store.list(Filter(), limit=100, newest=True).requests
     instants = [one.created_at for one in newest]
@@ -180,7 +180,7 @@ def _content(store: Store) -> Iterator[_Finding]:
     is_ahead = latest is not None and latest > clock.now() + _SLACK
     yield _Finding(
         "newest record", None if latest is None else clock.written(latest),
-        "it lies in the future: this clock, or the one that wrote it, is wrong" if is_ahead else None,
+        "it is in the future: the clock of this machine, or of the one that wrote it, is wrong" if is_ahead else None,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def _channels(known: list[ChannelHealth] | None) -> Iterator[_Finding]:
         yield _Finding("channels", "cannot be read", fault)
     for one in found:
         if one.health is None:
-            text = "configured" if known is None else "configured, and nobody has delivered to it yet"
+            text = "configured" if known is None else "configured, nothing delivered yet"
         else:
             sent = one.health.sent_at
             text = "nothing sent yet" if sent is None else f"last sent {ago(sent, clock.now())}"

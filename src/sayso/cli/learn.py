@@ -48,19 +48,19 @@ _NAMED = 5
 
 @click.group()
 def learn() -> None:
-    """Learn from decisions: export them, or read what they teach."""
+    """Export decisions, or report patterns in them."""
 
 
-@learn.command(short_help="Write every decision: samples, pairs or a table.")
-@click.option("--since", metavar="DATE", type=as_date, help="Only what was asked then or later: 2026-01-31, or 90d.")
-@click.option("--until", metavar="DATE", type=as_date, help="Only what was asked before then.")
-@click.option("--tool", metavar="NAME", help="Only of this function.")
+@learn.command(short_help="Export all decisions: samples, pairs or a table.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only requests made since this date: 2026-01-31, or 90d.")
+@click.option("--until", metavar="DATE", type=as_date, help="Only requests made before this date.")
+@click.option("--tool", metavar="NAME", help="Only calls of this function.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="The format.")
 @click.option(
-    "--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="In which form."
+    "--pairs", "as_pairs", is_flag=True, help="Write pairs: the proposed arguments, and what the reviewer approved."
 )
-@click.option("--pairs", "as_pairs", is_flag=True, help="What was proposed against what a reviewer made of it.")
 @click.option(
-    "--table", "as_table", is_flag=True, help="One flat row for each decision; csv and parquet are always so."
+    "--table", "as_table", is_flag=True, help="Write one flat row for each decision; always so for csv and parquet."
 )
 @output_option
 @click.pass_obj
@@ -68,11 +68,11 @@ def export(
     cli: CliContext, since: datetime | None, until: datetime | None, tool: str | None, form: str, as_pairs: bool,
     as_table: bool, output: Path | None,
 ) -> int:  # fmt: skip
-    """Write every decision: as a learning sample of the protocol (jsonl), as a pair, or as a row of a table."""
+    """Export all decisions as learning samples of the Confirm protocol (jsonl), as pairs, or as rows of a table."""
     from sayso.learning import COLUMNS, PAIR_COLUMNS, pairs, rows, samples
 
     if as_pairs and as_table:
-        raise click.UsageError("--pairs and --table are two things; nothing was written")
+        raise click.UsageError("give --pairs or --table, not both; nothing was written")
     columns = PAIR_COLUMNS if as_pairs else COLUMNS
     unread: list[str] = []
     read = pairs if as_pairs else rows if as_table or form != "jsonl" else partial(samples, unread=unread)
@@ -86,7 +86,7 @@ def export(
     write_lines(lines, output, "record", headers=form == "csv")
     if unread:
         named = ", ".join(map(short, unread[:_NAMED]))
-        complain(f"{plural(len(unread), 'request')} left out, which no sample can be made of: {named}")
+        complain(f"{plural(len(unread), 'request')} left out, because no sample can represent the content: {named}")
     return 0
 
 
@@ -97,7 +97,7 @@ def _csv_lines(records: Iterable[dict[str, Any]], columns: Sequence[str]) -> Ite
 
 def _as_parquet(records: Iterable[dict[str, Any]], columns: Sequence[str], output: Path | None) -> int:
     if output is None:
-        raise click.UsageError("--format parquet is no text; where to? -o FILE")
+        raise click.UsageError("--format parquet cannot be printed; add -o FILE")
     try:
         arrow: Any = import_module("pyarrow")
         parquet: Any = import_module("pyarrow.parquet")
@@ -114,15 +114,15 @@ def _as_parquet(records: Iterable[dict[str, Any]], columns: Sequence[str], outpu
     return 0
 
 
-@learn.command(short_help="Say what decisions teach.")
-@click.option("--since", metavar="DATE", type=as_date, help="Only what was asked then or later.  [default: 90d]")
-@click.option("--tool", metavar="NAME", help="Only of this function.")
+@learn.command(short_help="Report patterns in decisions.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only requests made since this date.  [default: 90d]")
+@click.option("--tool", metavar="NAME", help="Only calls of this function.")
 @json_option
 @click.pass_obj
 def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
-    """Say what people always approve, what they change, why they refuse, and who hardly looks.
+    """Report what people always approve, what they change, why they reject, and who decides too fast.
 
-    Rules are proposed as text for the policy file, and replayed on past calls; no gate changes because of this.
+    Proposed rules are printed as text for the policy file, and tested on past calls; no gate changes.
     """
     from sayso.learning import report as reported
 
@@ -132,16 +132,16 @@ def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
 
 
 def _shown(found: Report, begin: datetime) -> Iterator[str]:
-    yield f"{plural(found.decisions, 'decision')} about what was asked since {begin:%Y-%m-%d %H:%M}Z"
+    yield f"{plural(found.decisions, 'decision')} about requests made since {begin:%Y-%m-%d %H:%M}Z"
     if found.is_cut:
-        yield "there are more; only those of the newest requests were read"
+        yield "there are more; only the newest requests were read"
     yield from _headed("Always approved as proposed", bool(found.candidates))
     for one in found.candidates:
         risk = f", risk {token(one.risk)}" if one.risk else ""
         people = plural(one.reviewers, "reviewer")
         yield f"  {token(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
         if one.is_hasty:
-            warning = "no rule is proposed: half of these decisions took less than 3 s, and prove little"
+            warning = "no rule is proposed: half of these decisions took less than 3 s, so they prove little"
             yield paint(f"    {warning}", "yellow")
         if one.went_wrong:
             yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
@@ -161,17 +161,17 @@ def _habits(found: Report) -> Iterator[str]:
         yield f"  {token(one.tool)} {token(one.name)}: {one.changed}{more}"
     yield from _headed("Time to decide, by reviewer and risk", bool(found.stamps))
     for one in found.stamps:
-        risk = f"risk {token(one.risk)}" if one.risk else "no risk word"
+        risk = f"risk {token(one.risk)}" if one.risk else "no risk"
         yield (
             f"  {name_of(one.reviewer)}, {risk}: half within {_span(one.median)}; under 3 s {one.hasty};"
             f" approved {one.approved.part:,}"
         )
         if one.is_warning:
-            yield paint("    WARNING: half of these took less than 3 s; nobody can have read what would run", "red")
-    yield from _headed("Reasons of refusals", bool(found.reasons))
+            yield paint("    WARNING: half of these took less than 3 s, too short to read what would run", "red")
+    yield from _headed("Reasons for rejecting or sending back", bool(found.reasons))
     for one in found.reasons:
         shown = escape(one.words)
-        words = f'"{shown if len(shown) <= _ROOM else shown[:_ROOM] + "…"}"' if one.words else "without a word"
+        words = f'"{shown if len(shown) <= _ROOM else shown[:_ROOM] + "…"}"' if one.words else "no reason given"
         yield f"  {one.count:,} x {words} ({', '.join(map(token, one.tools[:3]))})"
     if found.more_reasons:
         yield f"  and {plural(found.more_reasons, 'further reason')}"
@@ -181,7 +181,7 @@ def _headed(title: str, has_rows: bool) -> Iterator[str]:
     yield ""
     yield paint(title, "cyan")
     if not has_rows:
-        yield "  nothing to say yet: decisions are too few, or none was like this"
+        yield "  nothing to report: too few decisions, or none of this kind"
 
 
 def _span(span: timedelta) -> str:

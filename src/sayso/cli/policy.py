@@ -36,7 +36,7 @@ _DAYS = 30
 _NEWEST = 2_000  # requests that are searched for the schemas of tools
 _IDS = 5
 
-_file_option = click.option("--policy", "file", metavar="FILE", help="The policy file; else the one in effect.")
+_file_option = click.option("--policy", "file", metavar="FILE", help="The policy file; by default the one in effect.")
 
 
 @click.group()
@@ -44,12 +44,12 @@ def policy() -> None:
     """Check, explain, test and replay the rules of a policy file."""
 
 
-@policy.command(short_help="Check a policy file, with the tools that the store knows.")
+@policy.command(short_help="Check a policy file against the tools in the store.")
 @click.argument("file", required=False)
 @json_option
 @click.pass_obj
 def check(cli: CliContext, file: str | None) -> int:
-    """Print everything that is wrong with a policy file: by default the one in effect.
+    """Print all mistakes in a policy file, by default the one in effect.
 
     Conditions are checked against the schemas of the tools for which the store has requests.
     """
@@ -60,7 +60,7 @@ def check(cli: CliContext, file: str | None) -> int:
     notes = [f"{one.line}: note: {one.message}" for one in rules.notes(tools, asked_by=asked_by)]
     notes += [] if problems else _notes_on_patterns(rules, tools)
     rows = [f":{one.line}:{one.column}: {one.message}" for one in problems]
-    rows += [f": no channel is called {name!a}" for name in unknown]
+    rows += [f": sayso.toml has no channel named {name!a}" for name in unknown]
     rows += [f":{one}" for one in notes]
     if not problems and not unknown:
         rows.append(f": {plural(len(rules.rules), 'rule')}, checked with {plural(len(tools), 'tool')}")
@@ -77,26 +77,26 @@ def _notes_on_patterns(rules: Policy, tools: Iterable[str]) -> Iterator[str]:
         for pattern in rule.tools:
             if rule.verdict.kind == "allow" and pattern.startswith("*"):
                 yield (
-                    f"{rule.line}: note: {pattern!r} also fits a name that a foreign server chooses for its tool; begin"
-                    " it with the name of a server or a module"
+                    f"{rule.line}: note: {pattern!r} also matches tools that another server may name so; begin it with"
+                    " the name of a server or a module"
                 )
             near = [] if pattern in known or "*" in pattern else get_close_matches(pattern, known, 1, 0.7)
             if near:
-                yield f"{rule.line}: note: no tool in this store fits {pattern!r}; did you mean {near[0]}?"
+                yield f"{rule.line}: note: no tool in this store matches {pattern!r}; did you mean {near[0]}?"
 
 
-@policy.command(short_help="Say which rule decides a call, and why.")
+@policy.command(short_help="Show which rule decides a call, and why.")
 @click.argument("tool")
 @click.argument("arguments", default="{}")
-@click.option("--run", metavar="NAME", help="Name of the run.")
-@click.option("--agent", metavar="NAME", help="Who asks.")
+@click.option("--run", metavar="NAME", help="The run in which the call is made.")
+@click.option("--agent", metavar="NAME", help="The program that makes the call.")
 @_file_option
 @json_option
 @click.pass_obj
 def explain(
     cli: CliContext, tool: str, arguments: str, run: str | None, agent: str | None, file: str | None
 ) -> int:  # fmt: skip
-    """Say which rule decides a call, and what those before it said: `explain refund '{"amount": 40}'`.
+    """Show which rule decides a call, and the results of the rules before it: `explain refund '{"amount": 40}'`.
 
     If the rule has a budget, print how much of it is used now and whether the call fits; nothing is reserved.
     """
@@ -104,10 +104,10 @@ def explain(
         given: dict[str, Any] = json.loads(arguments)
     except ValueError as error:
         example = """write '{"amount": 40}'"""
-        raise click.BadParameter(f"no JSON: {error}; {example}", param_hint="ARGUMENTS") from None
+        raise click.BadParameter(f"not valid JSON: {error}; {example}", param_hint="ARGUMENTS") from None
     if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  JSON may be any value
         raise click.BadParameter(
-            """the arguments are a JSON object, by name; write '{"amount": 40}'""", param_hint="ARGUMENTS"
+            """the arguments must be a JSON object; write '{"amount": 40}'""", param_hint="ARGUMENTS"
         )
     tools, asked_by = _tools(cli)
     answer, misfit = _answer(_rules(file), tool, given, tools, run, agent)
@@ -127,7 +127,10 @@ def explain(
     note = None
     if misfit is not None:
         of = f"{misfit[0]} (asked by {asked_by[misfit[0]]})"
-        note = f"the arguments are not checked with the schema of {of}, which this policy does not fit: {misfit[1]}"
+        note = (
+            f"the arguments were not checked with the schema of {of}, because this policy does not match it:"
+            f" {misfit[1]}"
+        )
     rows = [*([] if note is None else [escape(f"note: {note}")]), *_explained(answer, room)]
     return cli.answer(
         {"verdict": verdict_document, "steps": steps, "note": note}, rows, WRONG if verdict is None else 0
@@ -165,28 +168,30 @@ def _room_in(
     """Check whether a call fits into a budget, as its start does, without reserving anything."""
     text = str(budget)
     if budget.per is not None and {"agent": agent, "run": run}[budget.per] is None:
-        return _Room(text, None, None, f"whether there is room is not looked at without --{budget.per}")
+        return _Room(text, None, None, f"usage not checked; add --{budget.per}")
     amount = budget.amount_in(canonical.load(canonical.encode(given).text))
     if amount is None:
-        return _Room(text, None, False, f"args.{budget.path} is no number from 0, it would be held")
+        return _Room(text, None, False, f"args.{budget.path} is not a number from 0, so the call would be held")
     try:
         account = budget.account_of(tool, None if agent is None else Identity(PROGRAM, agent), run)
         used = cli.store.budget_used(budget, account)
     except NoStoreYetError:
         used = Decimal(0)
     except (errors.StoreError, errors.ConfigError):
-        return _Room(text, None, None, "whether there is room is not looked at, as this store cannot be asked")
+        return _Room(text, None, None, "usage not checked, because this store cannot be read")
     if used is None:
-        return _Room(text, None, False, "its account is not as the journal says, it would be held")
+        return _Room(text, None, False, "its record does not match the journal, so the call would be held")
     has_room, what = used + amount <= budget.limit, "it" if budget.path is None else f"{amount:f}"
-    note = f"{used:f} used: {what} has {'room' if has_room else 'no room, it would be held'}"
+    note = f"{used:f} used: {what} {'fits' if has_room else 'does not fit, so the call would be held'}"
     return _Room(text, float(used), has_room, note)
 
 
 def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
     for rule, result, note, _ in answer.steps:
-        text = {"other tool": "is for other tools", "undecided": f"could not be decided: {note}"}.get(result, "")
-        text = text or (f"{rule.when.strip()} is {result}" if rule.when is not None else "is for every call of it")
+        text = {"other tool": "is for other tools", "undecided": f"could not be evaluated: {note}"}.get(result, "")
+        text = text or (
+            f"{rule.when.strip()} is {result}" if rule.when is not None else "applies to every call of the tool"
+        )
         yield escape(f"line {rule.line}, {rule.name}: {' '.join(text.split())}")
     verdict = answer.verdict
     if verdict is None:
@@ -197,7 +202,7 @@ def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
     yield escape(f"{verdict.kind}: {verdict.rule}" + (f": {verdict.reason}" if verdict.reason else "") + within)
     if room and verdict.quorum is not None:
         roles = f" with one of the roles {', '.join(sorted(verdict.quorum.roles))}" if verdict.quorum.roles else ""
-        yield escape(f"where it has no room, {verdict.quorum.count} must approve it{roles}")
+        yield escape(f"if the budget is exceeded, {verdict.quorum.count} must approve it{roles}")
 
 
 @policy.command(short_help="Test the examples in a policy file.")
@@ -218,14 +223,18 @@ def test(cli: CliContext, file: str | None) -> int:
             note = answer.steps[-1].note if answer.verdict is None else answer.verdict.rule
             rows.append({"line": one.line, "tool": one.tool, "expect": one.expect, "verdict": kind, "by": note})
     wrong = [row for row in rows if row["expect"] != row["verdict"]]
-    text = "{line}: {tool}: {expect} was expected, and it is {verdict} ({by})"
+    text = "{line}: {tool}: expected {expect}, got {verdict} ({by})"
     shown = [escape(f"{rules.label}:{text.format(**row)}") for row in wrong]
-    shown.append(f"{plural(len(rows), 'example')}, {len(wrong)} wrong" if rows else "no examples: nothing was tested")
+    shown.append(
+        f"{plural(len(rows), 'example')}, {len(wrong)} wrong"
+        if rows
+        else "the file has no examples; nothing was tested"
+    )
     return cli.answer({"examples": rows, "wrong": len(wrong)}, shown, WRONG if wrong or not rows else 0)
 
 
-@policy.command(short_help="Say what a policy would have decided on past requests.")
-@click.option("--since", metavar="DATE", type=as_date, help="Only what was asked then or later.  [default: 30d]")
+@policy.command(short_help="Show what a policy would have decided on past requests.")
+@click.option("--since", metavar="DATE", type=as_date, help="Only requests made since this date.  [default: 30d]")
 @_file_option
 @json_option
 @click.pass_obj
@@ -251,7 +260,7 @@ def _shown(found: Replay) -> Iterator[str]:
     for name, count in sorted(found.masked.items()):
         yield escape(f"uncertain, because {name} is masked: {count:,}")
     if found.left_out:
-        yield f"left out, as they are questions or were purged: {found.left_out:,}"
+        yield f"left out, because they are questions or were purged: {found.left_out:,}"
 
 
 # -- shared by the commands ----------------------------------------------------------------------------------------
@@ -293,13 +302,13 @@ def grant_rows(grant: Grant) -> list[str]:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def grants(ctx: click.Context) -> None:
-    """List or revoke grants, which let the next calls like an approved one start."""
+    """List or revoke grants, which approve similar calls in advance."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(_ls, ended=False)
 
 
 @grants.command("ls")
-@click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
+@click.option("--all", "ended", is_flag=True, help="Also list grants that have ended.")
 @json_option
 @click.pass_obj
 def _ls(cli: CliContext, *, ended: bool) -> int:
@@ -307,25 +316,23 @@ def _ls(cli: CliContext, *, ended: bool) -> int:
     found, budgets = cli.reader.grants(ended=ended), list(cli.store.budgets())
     rows = [row for grant in found for row in grant_rows(grant)] or ["no grants"]
     if budgets:
-        rows += ["", "budgets of policies, and what is used of them now:", *map(_budget_row, budgets)]
+        rows += ["", "budgets of policies, and how much of them is used:", *map(_budget_row, budgets)]
     documents = list(map(budget_document, budgets))
     return cli.answer({"grants": [grant_document(grant) for grant in found], "budgets": documents}, rows)
 
 
 def _budget_row(use: BudgetUse) -> str:
-    request, whose = use.request, "nobody any more"
+    request, whose = use.request, "no longer used"
     if request is not None:
         per = {"agent": f" for {name_of(request.requester)}", "run": f" in run {escape(request.run_id)}"}
         whose = escape(use.rule or request.call.name) + per.get(use.budget.per or "", "")
-    used = "cannot be read, so nothing passes" if use.used is None else f"{use.used:f} used"
+    used = "cannot be read, so no call passes" if use.used is None else f"{use.used:f} used"
     return escape(f"{use.budget}: ") + f"{used}; {whose}"
 
 
-@deciding(
-    click.argument("grant_id", metavar="GRANT"), message_option("Why, for the journal."), group=grants, name="revoke"
-)
+@deciding(click.argument("grant_id", metavar="GRANT"), message_option("The reason."), group=grants, name="revoke")
 def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
-    """End a grant, also for approved calls that have not started."""
+    """Revoke a grant, also for approved calls that have not started."""
     grant = cli.review.revoke(grant_id, reason=message)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
@@ -338,21 +345,21 @@ def _agree(cli: CliContext, grant_id: str) -> int:
 
 
 @deciding(
-    click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; programs are told, and the journal keeps it.")
+    click.option("--reason", "-m", "reason", metavar="TEXT", help="The reason, for the programs and the journal.")
 )
 def stop(cli: CliContext, reason: str | None) -> int:
-    """Block every start, even of approved calls, until `sayso go`. No approval is used up; running calls continue."""
+    """Block all calls from starting, even approved ones, until `sayso go`. Approvals stay; running calls continue."""
     found = cli.review.stop(reason=reason)
     why = "" if found.reason is None else f": {escape(found.reason)}"
     return cli.answer(
         {"stopped": True, "by": found.by.qualified, "at": moment(found.at), "reason": found.reason},
-        [f"every start is stopped by {name_of(found.by)}{why}", "`sayso go` lets calls start again"],
+        [f"all calls are stopped by {name_of(found.by)}{why}", "run `sayso go` to let calls start again"],
     )
 
 
-@deciding(click.option("--reason", "-m", "reason", metavar="TEXT", help="Why; the journal keeps it."))
+@deciding(click.option("--reason", "-m", "reason", metavar="TEXT", help="The reason."))
 def go(cli: CliContext, reason: str | None) -> int:
-    """Let calls start again."""
+    """Let calls start again after `sayso stop`."""
     was_stopped = cli.review.go(reason=reason)
-    row = "calls start again" if was_stopped else "nothing was stopped; nothing changed"
+    row = "calls can start again" if was_stopped else "calls were not stopped; nothing changed"
     return cli.answer({"stopped": False, "was_stopped": was_stopped}, [row])

@@ -86,12 +86,12 @@ class _Query:
 @filter_options
 @click.option(
     "--state", "states", type=click.Choice([*map(str, State), "all"]), multiple=True, metavar="STATE",
-    help=f"Only in this state; repeatable. One of {', '.join(State)}, or all.",
+    help=f"Only requests in this state; repeatable. One of {', '.join(State)}, or all.",
 )  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Also what is decided and done.")
-@click.option("-q", "--quiet", is_flag=True, help="Print whole ids and nothing else, of all pages.")
-@click.option("--limit", metavar="N", type=Number(1, 1000), help="At most this many; 50, or with --quiet all.")
-@click.option("--cursor", metavar="CURSOR", help="Continue after a page.")
+@click.option("--all", "everything", is_flag=True, help="Also list requests that have ended.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only full ids, of all pages.")
+@click.option("--limit", metavar="N", type=Number(1, 1000), help="At most N; by default 50, or all with --quiet.")
+@click.option("--cursor", metavar="CURSOR", help="Continue after this cursor of the last page.")
 @click.option("--newest", is_flag=True, help="Newest first.")
 @as_option
 @json_option
@@ -100,12 +100,12 @@ def ls(
     cli: CliContext, states: tuple[str, ...], everything: bool, quiet: bool, limit: int | None,
     cursor: str | None, newest: bool,
 ) -> int:  # fmt: skip
-    """List what waits for a person: pending first, oldest first; then what is approved, running or unknown.
+    """List open requests: pending first, oldest first; then approved, running and unknown ones.
 
-    `program gone` marks requests that no program will fetch: the program has ended, and its run had no name.
+    `program gone` marks requests whose decision no program will fetch: it has ended, and its run had no name.
     """
     if quiet and cli.as_json:
-        raise click.UsageError("--quiet prints ids alone; leave --json away")
+        raise click.UsageError("give --quiet or --json, not both")
     everything = everything or "all" in states
     wanted = frozenset(State(state) for state in states if state != "all")
     lists = [_ALL] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
@@ -122,7 +122,7 @@ def ls(
         raise click.BadParameter(str(error), param_hint="--cursor") from error
     if quiet:
         out(*(request.id for request in found))
-        complain(*([f"{len(found):,} shown; go on with --cursor {after}"] if after is not None else []))
+        complain(*([f"{len(found):,} shown; continue with --cursor {after}"] if after is not None else []))
     elif cli.as_json:
         review = cli.reader if found else None
         print_json({
@@ -136,7 +136,7 @@ def ls(
 
 def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | None) -> list[str]:
     if not found:
-        return ["nothing waits" if len(query.lists) > 1 else "there is none"]
+        return ["no open requests" if len(query.lists) > 1 else "no requests"]
     review = cli.reader
     gone = {request.id for request in found if review.program_is_gone(request)}
     if len(query.lists) == 1:
@@ -152,11 +152,11 @@ def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | Non
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@click.option("--full", is_flag=True, help="Do not shorten anything.")
 @json_option
 @click.pass_obj
 def show(cli: CliContext, request_id: str, full: bool) -> int:
-    """Show a request in full, and what became of it. Long values are shortened to head, tail and size."""
+    """Show a request and its outcome. Long values are shortened to their beginning, end and size."""
     review = cli.reader
     request = review.get(request_id)
     entries = list(audit.entries(cli.store, run_id=request.run_id, request_id=request.id))
@@ -172,7 +172,7 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
     if full or card.is_whole(request):
         out(f"fingerprint {request.current_fingerprint}")
     else:
-        out(f"not all is shown: {sayso} show --full {name}")
+        out(f"shortened; show everything with {sayso} show --full {name}")
     for verb, _, more in (step.partition(" ") for step in _next_steps(request, is_gone=is_gone)):
         out(f"next: {sayso} {verb} {name} {more}".rstrip())
     return 0
@@ -187,10 +187,10 @@ def _head(request: Request, width: int, *, full: bool, is_gone: bool, same_effec
     rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same_effect)
     if request.state is State.PENDING:
         takes = [f"    {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
-        rows += ["  takes:", *takes] if takes else []
+        rows += ["  parameters:", *takes] if takes else []
     if request.kind == "call" and request.edited is not None:
         changes = changed(request.call, request.edited, request.redact)
-        rows += ["  changed by reviewers, from what was asked:", *(f"    {change.line()}" for change in changes)]
+        rows += ["  changed by reviewers:", *(f"    {change.line()}" for change in changes)]
     return [*rows, *outcome_rows(request)]
 
 

@@ -70,7 +70,7 @@ class Finding:
 
 
 def _message_of(pattern: Pattern) -> str:
-    return pattern.message if pattern.id == _ORDER else f"{pattern.message} and is behind no gate"
+    return pattern.message if pattern.id == _ORDER else f"{pattern.message} and has no gate"
 
 
 @cache
@@ -313,16 +313,16 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print SARIF 2.1.0, for code hosts and editors.")
 @click.option(
-    "--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 where something of this severity or above is found."
+    "--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if a call of this severity or higher is found."
 )
 def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | None) -> int:
-    """Find calls in Python files that look irreversible and are behind no gate.
+    """Find calls in Python files that look irreversible and have no gate.
 
-    Payments, deletions, messages, shells, SQL and HTTP writes. Files are only read, and never run. A comment `# sayso:
-    ignore[REASON]` on the line or above it excludes a call. Exit code 1 with --fail-on, 0 without.
+    It looks for payments, deletions, messages, shells, SQL and HTTP writes. Files are read, never run. A comment
+    `# sayso: ignore[REASON]` on the line or above it excludes a call.
     """
     if as_json and as_sarif:
         raise click.UsageError("give --json or --sarif, not both")
@@ -345,9 +345,9 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
             where = f" in {escape(one.function)}" if one.function else ""
             out(f"{place}: {one.pattern.severity} {one.pattern.id}: {escape(one.call)}{where} {one.pattern.message}")
         misplaced = sum(one.pattern.id == _ORDER for one in left)
-        gates = f", {plural(misplaced, 'gate')} above what takes the function" if misplaced else ""
+        gates = f", {plural(misplaced, 'gate')} above a decorator that takes the function" if misplaced else ""
         ignored = f", {len(found) - len(left)} ignored with a reason" if len(found) > len(left) else ""
-        out(f"{plural(len(left) - misplaced, 'call')} behind no gate in {plural(number, 'file')}{gates}{ignored}")
+        out(f"{plural(len(left) - misplaced, 'call')} without a gate in {plural(number, 'file')}{gates}{ignored}")
     if unreadable:
         return 1
     most = max((SEVERITIES.index(one.pattern.severity) for one in left), default=-1)

@@ -97,19 +97,21 @@ def login_page(link: str, lasts: float) -> Generator[Callable[[], None]]:
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where to listen.  [default: 127.0.0.1]")
-@click.option("--port", type=Number(0, 65_535), metavar="N", help="0 takes a free one.  [default: 8600]")
-@click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
-@click.option("--base-url", metavar="URL", help="How people reach it, https://approvals.example.com.")
-@click.option("--plain-address", "is_plain", is_flag=True, help="Open http://127.0.0.1, not NAME.localhost.")
-@click.option("--login-links", "has_links", is_flag=True, help="People sign in by links of `sayso login`.")
-@click.option("--proxy-header", "header", metavar="NAME", help="A header in which a proxy names who is signed in.")
-@click.option("--proxy-roles-header", "roles_header", metavar="NAME", help="One that lists that person's roles.")
-@click.option("--trusted-proxy", "peers", metavar="NETWORK", multiple=True, help="Where that proxy is; repeatable.")
-@click.option("--tls-cert", "certificate", type=_FILE, help="Speak https with this certificate (PEM).")
-@click.option("--tls-key", "key", type=_FILE, help="Its key, where it is in another file.")
-@click.option("--insecure-http", is_flag=True, help="Let people on other machines decide by plain http.")
-@click.option("--rate", metavar="N", help="Requests a minute and token, or 10/second.  [default: no limit]")
+@click.option("--host", metavar="ADDRESS", help="The IP address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=Number(0, 65_535), metavar="N", help="The port; 0 takes a free one.  [default: 8600]")
+@click.option("--open", "opens", is_flag=True, help="Open the inbox in a browser.")
+@click.option("--base-url", metavar="URL", help="The inbox's URL for people, e.g. https://approvals.example.com.")
+@click.option("--plain-address", "is_plain", is_flag=True, help="Use http://127.0.0.1 instead of NAME.localhost.")
+@click.option("--login-links", "has_links", is_flag=True, help="Let people sign in with links of `sayso login`.")
+@click.option("--proxy-header", "header", metavar="NAME", help="The header in which a proxy names the person.")
+@click.option("--proxy-roles-header", "roles_header", metavar="NAME", help="The header with that person's roles.")
+@click.option(
+    "--trusted-proxy", "peers", metavar="NETWORK", multiple=True, help="The proxy's address or network; repeatable."
+)
+@click.option("--tls-cert", "certificate", type=_FILE, help="Serve https with this certificate (PEM).")
+@click.option("--tls-key", "key", type=_FILE, help="The certificate's private key, if it is in another file.")
+@click.option("--insecure-http", is_flag=True, help="Allow decisions from other machines over plain http.")
+@click.option("--rate", metavar="N", help="Requests per minute and token, or e.g. 10/second.  [default: no limit]")
 @reviewer_options
 @click.pass_obj
 def serve(
@@ -119,8 +121,8 @@ def serve(
 ) -> int:  # fmt: skip
     """Serve the inbox for browsers.
 
-    On this machine, the printed address works once, and begins a session in which you decide. From other machines
-    people have to sign in: --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C ends it.
+    On this machine, open the printed link, which works once, to sign in. From other machines, people have to sign in
+    through --login-links, --proxy-header, or [oidc] in sayso.toml. SIGTERM or Ctrl-C stops the server.
     """
     table = serve_table()
     certificate, key = certificate or _file(table, "tls_cert"), key or _file(table, "tls_key")
@@ -172,7 +174,7 @@ def serve_table() -> Table:
 def _file(table: Table, name: str) -> Path | None:
     text = table.get(name, str, "")
     if text and not Path(text).is_absolute():
-        raise table.error(name, "must be an absolute path; nothing is served")
+        raise table.error(name, "must be an absolute path; the server was not started")
     return Path(text) if text else None
 
 
@@ -188,7 +190,7 @@ def _sign_in(
     signs_in = proxy is not None and proxy.header is not None
     if signs_in and (has_links or known is not None):
         raise errors.ConfigError(
-            "a proxy that signs people in has the last word, so login links and [oidc] would lead nowhere; take one out"
+            "a proxy that signs people in cannot be combined with login links or [oidc]; remove one of them"
         )
     lasts, may = table.get("session", str, ""), allowed_reviewers()
     rules = SignIn(
@@ -198,7 +200,9 @@ def _sign_in(
     if has_links or signs_in or known:
         return rules
     if rules.reviewers is not None or rules.role is not None:
-        raise errors.ConfigError("[serve] says who may review, and there is no way to know people; add one")
+        raise errors.ConfigError(
+            f"[serve] limits who may review, but no way to sign in is configured; add one of: {_WAYS}"
+        )
     return None
 
 
@@ -210,10 +214,11 @@ def _proxy(table: Table, header: str | None, roles_header: str | None, peers: Se
     trusted = networks(peers or table.texts("trusted_proxies"))
     if (header or roles) and not trusted:
         raise errors.ConfigError(
-            "a header that names people counts from the proxy's addresses only: add --trusted-proxy 10.0.0.5, say"
+            "--proxy-header is accepted only from the proxy's own addresses: add --trusted-proxy with its address,"
+            " e.g. 10.0.0.5"
         )
     if roles and not header:
-        raise errors.ConfigError("--proxy-roles-header goes with --proxy-header")
+        raise errors.ConfigError("--proxy-roles-header needs --proxy-header")
     return Proxy(trusted, header, roles, is_direct=True) if trusted else None
 
 
@@ -227,7 +232,7 @@ def _provider() -> Provider | None:
     table = Table("oidc", found, known=_OIDC)
     scopes = table.texts("scopes") or ["openid"]
     if "openid" not in scopes:
-        raise table.error("scopes", "must have 'openid' among them")
+        raise table.error("scopes", "must include 'openid'")
     return Provider(
         Oidc(
             table.text("issuer"), table.text("client_id"),
@@ -250,7 +255,7 @@ def _for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str
         nonlocal last
         if time.monotonic() - last >= _SECONDS_BETWEEN_LINKS:
             last = time.monotonic()
-            out(f"somebody came who is not signed in; if that was you, open {url}{login_path(app, who)}")
+            out(f"a visitor is not signed in; if that was you, open {url}{login_path(app, who)}")
 
     app = create_app(store, hosts=[named] if named else [], on_stranger=stranger, rate=rate)
     out(f"inbox of {escape(store.public_url)}; you decide as {name_of(who.identity)}")
@@ -263,29 +268,32 @@ def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[
 
     if (rules.has_links or rules.provider is not None) and server_secret(store) is None:
         raise errors.ConfigError(
-            f"people cannot sign in to {store.public_url}'s inbox without a secret that stays: set SAYSO_SECRET to 32"
-            " random characters or more (`openssl rand -hex 32`)"
+            f"sign-in for the inbox of {store.public_url} needs a permanent secret: set SAYSO_SECRET to 32 random"
+            " characters or more (`openssl rand -hex 32`)"
         )
     app = create_app(store, base_url=url, sign_in=rules, rate=rate)
-    rows = ["  by login links that `sayso login NAME` prints"] if rules.has_links else []
+    rows = ["  with login links of `sayso login NAME`"] if rules.has_links else []
     if rules.proxy is not None and rules.proxy.header is not None:
-        rows.append(f"  by the proxy's header {escape(rules.proxy.header)}")
+        rows.append(f"  with the proxy's header {escape(rules.proxy.header)}")
     if rules.provider is not None:
-        rows.append(f"  by {escape(rules.provider.oidc.issuer)}")
+        rows.append(f"  with {escape(rules.provider.oidc.issuer)}")
     out(f"inbox of {escape(store.public_url)}; people sign in", *rows)
     return app, url
 
 
 def _say_where(place: Place, first: str, port: int | None) -> None:
     """Print the address to open, and where the server listens if the address does not show it."""
-    note = "it works once" if port is None else f"it listens on {place.address}, port {port}"
-    out(f"open {first}", f"  {note}; Ctrl-C ends the server")
+    note = "the link works once" if port is None else f"the server listens on {place.address}, port {port}"
+    out(f"open {first}", f"  {note}; press Ctrl-C to stop the server")
     if place.is_open and place.base_url is not None and place.certificate is None:
         if place.base_url.startswith("http:"):
-            complain("WARNING: people decide here by plain http; who listens on the way can decide in anybody's name")
+            complain(
+                "WARNING: decisions arrive over plain http; anyone who can read the traffic can decide in another"
+                " person's name"
+            )
         else:
             complain(
-                f"it speaks plain http on {place.address}; only the proxy that speaks https to people may reach it"
+                f"the server speaks plain http on {place.address}; make sure that only the https proxy can reach it"
             )
 
 
@@ -318,7 +326,7 @@ def _uvicorn_config(app: Starlette, place: Place, own_url: str | None) -> uvicor
         settings.load()
     except OSError as error:
         raise errors.ConfigError(
-            f"the certificate {place.certificate} cannot be used: {error}; nothing is served"
+            f"the certificate {place.certificate} cannot be used: {error}; the server was not started"
         ) from error
     return settings
 
@@ -385,27 +393,27 @@ class Place:
             ConfigError: The place is refused; nothing listens.
         """
         if self.certificate is not None and self.base_url is not None and not self.base_url.startswith("https:"):
-            raise errors.ConfigError(f"with --tls-cert people reach it by https://, and not {self.base_url}")
+            raise errors.ConfigError(f"with --tls-cert the --base-url must begin with https://, not {self.base_url}")
         if not self.is_open:
             return
         where = self.address if self.base_url is None else f"{self.address} as {self.base_url}"
         if not is_known:
             raise errors.ConfigError(
-                f"`sayso serve` does not listen on {where}: others could reach it there, and it could not know who"
-                f" decides. Add a way to know people: {_WAYS}. To reach it from elsewhere without one, forward a port"
-                " (`ssh -L 8600:127.0.0.1:8600 HOST`), or mount sayso.server.create_app(who=…) in a program that knows"
-                " its people"
+                f"`sayso serve` does not listen on {where}: other machines could reach it, and it could not tell who"
+                f" decides. Add a way to sign in: {_WAYS}. To reach it from another machine without one, forward a"
+                " port (`ssh -L 8600:127.0.0.1:8600 HOST`), or mount sayso.server.create_app(who=…) in a program that"
+                " authenticates people"
             )
         if self.base_url is None:
             raise errors.ConfigError(
-                f"`sayso serve` does not listen on {where} without --base-url: the address by which people reach it,"
-                " like https://approvals.example.com, and the only name that it answers to"
+                f"`sayso serve` does not listen on {where} without --base-url: give the URL by which people reach it,"
+                " like https://approvals.example.com; it answers to no other name"
             )
         if not self.base_url.startswith("https:") and not is_insecure:
             raise errors.ConfigError(
-                f"`sayso serve` does not serve {where} by plain http: who listens on the way could decide in anybody's"
-                " name. Let a proxy speak https to people and give that address as --base-url, or use --tls-cert and"
-                " --tls-key; --insecure-http does it all the same"
+                f"`sayso serve` does not serve {where} over plain http: anyone who can read the traffic could decide"
+                " in another person's name. Put an https proxy in front and give its address as --base-url, or use"
+                " --tls-cert and --tls-key; --insecure-http allows it anyway"
             )
 
 
@@ -418,7 +426,7 @@ def place_of(
         ConfigError: One of the settings is invalid.
     """
     if certificate is None and key is not None:
-        raise errors.ConfigError("--tls-key goes with --tls-cert; nothing listens")
+        raise errors.ConfigError("--tls-key needs --tls-cert; the server was not started")
     return Place(_address(host), port, None if base_url is None else _base(base_url), certificate, key)
 
 
@@ -429,8 +437,8 @@ def _address(host: str) -> str:
         return str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:
         raise errors.ConfigError(
-            f"`sayso serve` listens on an IP address or localhost, and {host!r} is none; the name by which people reach"
-            " it is --base-url's"
+            f"`sayso serve` listens on an IP address or localhost, not {host!r}; give the name by which people reach"
+            " it as --base-url"
         ) from None
 
 
@@ -443,10 +451,10 @@ def _base(text: str) -> str:
         parts = urlsplit("")
     origin = f"{parts.scheme}://{parts.netloc}"
     if not is_whole or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        raise errors.ConfigError(f"--base-url {text!r} is no address; give one like https://approvals.example.com")
+        raise errors.ConfigError(f"--base-url {text!r} is not a URL; give one like https://approvals.example.com")
     if text.removesuffix("/") != origin:
         raise errors.ConfigError(
-            f"--base-url {text!r} has more than a host: give the inbox a name of its own, like {origin}"
+            f"--base-url {text!r} has a path or query; the inbox needs its own host name, like {origin}"
         )
     return origin
 
@@ -472,8 +480,8 @@ def listening_by_name(place: Place) -> list[socket.socket]:
             if place.port:
                 break
     raise errors.ConfigError(
-        f"something else listens on {other}, port {place.port}, where a browser could go instead; nothing is served:"
-        " --port takes another one, and --plain-address serves this machine's plain address"
+        f"another program listens on {other}, port {place.port}, and a browser could reach it instead; the server was"
+        " not started. Use another --port, or --plain-address to serve http://127.0.0.1"
     )
 
 
@@ -488,7 +496,7 @@ def listening(place: Place) -> socket.socket:
         listener = socket.create_server((place.address, place.port), family=family, backlog=512)
     except OSError as error:
         raise errors.ConfigError(
-            f"cannot listen on {place.address}, port {place.port}: {error.strerror}; --port takes another one"
+            f"cannot listen on {place.address}, port {place.port}: {error.strerror}; use another --port"
         ) from error
     # Accepted connections inherit it; without it, the second part of each response waits 40 ms for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

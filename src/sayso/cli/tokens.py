@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from sayso.server.auth.tokens import Token, Tokens
 
 _MAY = {
-    "ask": "it asks and runs what was approved, and never decides; nobody of its name can decide what it asked",
-    "review": "it decides in this name, and never runs anything",
-    "admin": "it looks at everything, resolves outcomes and revokes tokens, and neither asks nor decides",
+    "ask": "it makes requests and runs approved calls; it cannot decide, and no reviewer of the same name can "
+    "decide its requests",
+    "review": "it decides in this name; it cannot run calls",
+    "admin": "it reads everything, resolves outcomes and revokes tokens; it cannot make requests or decide",
 }
 
 
@@ -55,28 +56,28 @@ def _tokens(store: Store) -> Tokens:
 
 @click.group()
 def token() -> None:
-    """Create, list and revoke the tokens with which programs reach the inbox."""
+    """Create, list and revoke tokens, with which programs use the server."""
 
 
 @token.command("new")
-@click.option("--kind", type=click.Choice(["ask", "review", "admin"]), required=True, help="What it may do.")
-@click.option("--name", required=True, metavar="NAME", help="The program, or the person, in whose name it acts.")
+@click.option("--kind", type=click.Choice(["ask", "review", "admin"]), required=True, help="What the token may do.")
+@click.option("--name", required=True, metavar="NAME", help="The program or person that the token acts for.")
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
-@click.option("--issuer", default=LOCAL, metavar="WORD", help="Who vouches for the name; as where they sign in.")
+@click.option("--issuer", default=LOCAL, metavar="WORD", help="The issuer of the name, as at sign-in.")
 @click.option(
     "--expires", "span", default="90d", show_default=True, metavar="SPAN", type=as_span,
-    help="How long it is good.",
+    help="How long the token is valid.",
 )  # fmt: skip
 @as_option
 @json_option
 @click.pass_obj
 def _new(
     cli: CliContext, kind: Literal["ask", "review", "admin"], name: str, roles: tuple[str, ...], issuer: str,
-    span: timedelta,
+    span: timedelta
 ) -> int:  # fmt: skip
-    """Make a token, and print it once.
+    """Create a token and print it once.
 
-    The store keeps only a digest of it.
+    The store keeps only its digest.
     """
     by = cli.reviewer.identity
     try:
@@ -92,7 +93,7 @@ def _new(
         cli.say_store()
         complain(
             f"token {made.id} of {name_of(made.person)}, for {duration.text(span)}: {_MAY[kind]}",
-            f"it is not shown again; `sayso token revoke {made.id}` ends it",
+            f"it is not shown again; revoke it with `sayso token revoke {made.id}`",
         )
     return 0
 
@@ -107,12 +108,12 @@ def _ls(cli: CliContext) -> int:
     except NoStoreYetError as fault:
         complain(str(fault))
         found = list[Any]()
-    rows = [("ID", "KIND", "GOOD FOR", "LAST USED", "NAME")]
+    rows = [("ID", "KIND", "VALID FOR", "LAST USED", "NAME")]
     for one in sorted(found, key=lambda one: one.made_at):
         roles = f", {', '.join(word(role) for role in sorted(one.roles))}" if one.roles else ""
         left = "revoked" if one.revoked_at else time_left(one.expires_at, clock.now()).removeprefix("in ")
         rows.append((one.id, one.kind, left, one.used_on or "never", f"{name_of(one.person)}{roles}"))
-    shown = ["  ".join(row) for row in text_table(rows)] if found else ["there is none; `sayso token new` makes one"]
+    shown = ["  ".join(row) for row in text_table(rows)] if found else ["no tokens; `sayso token new` makes one"]
     return cli.answer([_document(one) for one in found], shown)
 
 
@@ -121,12 +122,12 @@ def _ls(cli: CliContext) -> int:
 @as_option
 @click.pass_obj
 def _revoke(cli: CliContext, token_id: str) -> int:
-    """End a token at once."""
+    """Revoke a token at once."""
     ended = _tokens(cli.store).revoke(token_id, by=cli.reviewer.identity, channel="cli")
     if ended is None:
         complain(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
         return WRONG
-    out(f"{ended.id} revoked; it opens nothing any more")
+    out(f"{ended.id} revoked; it is no longer valid")
     return 0
 
 
@@ -140,31 +141,30 @@ def _document(one: Token) -> dict[str, Any]:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role that they have; repeatable.")
-@click.option("--for", "span", default="15m", show_default=True, metavar="SPAN", help="How long the link is good.")
-@click.option("--base-url", metavar="URL", help="How people reach the inbox; else as it is set for `sayso serve`.")
-@click.option("--port", type=Number(1, 65_535), metavar="N", help="The server's, if no address is set.")
-@click.option("--send", "channel", metavar="CHANNEL", help="Send it by this channel instead, e.g. by mail.")
+@click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
+@click.option("--for", "span", default="15m", show_default=True, metavar="SPAN", help="How long the link is valid.")
+@click.option("--base-url", metavar="URL", help="The URL of the inbox; by default as configured for `sayso serve`.")
+@click.option("--port", type=Number(1, 65_535), metavar="N", help="The server's port, if no URL is configured.")
+@click.option("--send", "channel", metavar="CHANNEL", help="Send the link through this channel instead of printing it.")
 @click.pass_obj
 def login(
     cli: CliContext, name: str | None, roles: tuple[str, ...], span: str, base_url: str | None, port: int | None,
     channel: str | None,
 ) -> int:  # fmt: skip
-    """Print a link by which NAME signs in to the inbox, once.
+    """Print a link with which NAME signs in to the inbox, once.
 
-    It needs a server that accepts such links: `sayso serve --login-links`. Without NAME the link is for you, and for
-    the server that a plain `sayso serve` runs on this machine. The first person who opens a link is signed in, so send
-    it only through a channel that nobody but NAME reads.
+    The server must accept login links: `sayso serve --login-links`. Without NAME, the link is for you, and for a plain
+    `sayso serve` on this machine. Whoever opens the link first is signed in, so send it only where NAME alone reads it.
     """
     if name is None and roles:
-        raise click.UsageError("--role goes with NAME; without NAME the link is yours, with the roles that you have")
+        raise click.UsageError("--role needs NAME; without NAME the link is for you, with your own roles")
     who, lasts = cli.reviewer if name is None else reviewer_of(name, roles, option="NAME"), duration.parse(span)
     table = serve_table()
     header = table.get("proxy_header", str, "")
     if header:
         raise errors.ConfigError(
-            f"people sign in by the proxy's header {header} (proxy_header in [serve]), so a link would open nothing;"
-            " no link was made"
+            f"people sign in through the proxy's header {header} (proxy_header in [serve]), so a login link would not"
+            " work; no link was made"
         )
     place = place_of(
         table.get("host", str, "127.0.0.1"), table.get("port", int, 8600) if port is None else port,
@@ -179,7 +179,7 @@ def login(
     url = f"{place.url(place.port, _own_name(cli) if is_named else None)}/login?token={token}"
     cli.say_store()
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
-    note = f"it begins one session of {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
+    note = f"it signs in {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:
         out(url)
         complain(note)
@@ -189,9 +189,10 @@ def login(
         sender.send(about)
     except Exception as error:  # a channel runs third-party code over a network
         raise errors.ConfigError(
-            f"channel {sender.name} did not take the link ({type(error).__name__}); nobody can use it, make another one"
+            f"channel {sender.name} could not send the link ({type(error).__name__}); run the command again for a new"
+            " link"
         ) from error
-    out(f"sent by {sender.name}: {note}")
+    out(f"sent through {sender.name}: {note}")
     return 0
 
 
@@ -205,36 +206,39 @@ def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
     with needing_web("login"):
         from sayso.server.auth.sessions import LONGEST, Links, TokenSigner, server_secret
     if lasts > LONGEST:
-        raise errors.ConfigError(f"a login link is good for {duration.text(LONGEST)} at most; no link was made")
+        raise errors.ConfigError(f"a login link is valid for at most {duration.text(LONGEST)}; no link was made")
     store = cli.store_or_new
     if server_secret(store) is None:
         raise errors.ConfigError(
-            f"links to the inbox of {store.public_url} are signed with SAYSO_SECRET, as its server's are; it is not set"
+            f"links to the inbox of {store.public_url} are signed with SAYSO_SECRET, which is not set; set it as for"
+            " the server"
         )
     return Links(TokenSigner(store)).token(who, lasts)
 
 
 @click.group()
 def key() -> None:
-    """Make the key that signs evidence, or show its public half."""
+    """Create the key that signs evidence, or show its public key."""
 
 
-@key.command("new", short_help="Make a private key, and print the public one.")
+@key.command("new", short_help="Create a private key, and print its public key.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 def _key_new(file: Path) -> int:
-    """Make a private key in FILE, for its owner alone, and print the public one.
+    """Create a private key in FILE, which only its owner can read, and print its public key.
 
-    Name the file in sayso.toml, under [evidence], or in SAYSO_SIGNING_KEY; give the public key to whoever verifies.
+    Name the file in sayso.toml, under [evidence], or in SAYSO_SIGNING_KEY; give the public key to those who verify.
     """
     out(make_key(file.expanduser()))
-    complain(f"the private key is in {escape(str(file))}; checkpoints are signed where sayso.toml says [evidence] key")
+    complain(
+        f"the private key is in {escape(str(file))}; to sign checkpoints with it, name it in sayso.toml: [evidence] key"
+    )
     return 0
 
 
-@key.command("show", short_help="Print the public half of a key.")
+@key.command("show", short_help="Print the public key of a private key.")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 def _key_show(file: Path | None) -> int:
-    """Print the public half of the key in FILE, else of the configured one."""
+    """Print the public key of the private key in FILE, by default of the configured one."""
     path = file or config.signing_key()
     if path is None:
         raise errors.ConfigError(

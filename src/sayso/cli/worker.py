@@ -48,26 +48,30 @@ _THREADS = 32  # for handlers that are sync functions
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="MODULE:NAME...")
 @click.option(
-    "--concurrency", metavar="N", type=Number(1, 10_000), default=8, show_default=True, help="Runs at a time."
+    "--concurrency", metavar="N", type=Number(1, 10_000), default=8, show_default=True, help="Most runs at a time."
 )
 @click.option(
-    "--grace", metavar="SPAN", type=as_span, default="800ms", show_default=True, help="For handlers, after SIGTERM."
+    "--grace", metavar="SPAN", type=as_span, default="800ms", show_default=True, help="Time for handlers after SIGTERM."
 )
 @click.option(
-    "--limit", "limits", metavar="N|TOOL=N", multiple=True, help="Calls at a time: of all tools, or of one; repeatable."
+    "--limit",
+    "limits",
+    metavar="N|TOOL=N",
+    multiple=True,
+    help="Most calls at a time, of all tools or of one; repeatable.",
 )
-@click.option("--health", metavar="[HOST:]PORT", help="Answer GET /healthz and /readyz there; by default on 127.0.0.1.")
-@click.option("--once", is_flag=True, help="Resume what is ready now, and end, with 1 if a run could not be resumed.")
+@click.option("--health", metavar="[HOST:]PORT", help="Serve GET /healthz and /readyz; HOST is by default 127.0.0.1.")
+@click.option("--once", is_flag=True, help="Resume the runs that are ready, then exit; 1 if one failed to resume.")
 @json_option
 @click.pass_obj
 def worker(
     cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: timedelta, limits: tuple[str, ...],
     health: str | None, once: bool,
 ) -> int:  # fmt: skip
-    """Resume runs when a person has decided.
+    """Resume runs after a person has decided.
 
     Each MODULE:NAME is a Tool, Agent or Workflow, or a function without arguments that returns one. Modules are
-    imported from this folder first. Start as many workers as you like; SIGTERM or Ctrl-C ends one within a second.
+    imported from this folder first. Several workers may run at once; SIGTERM or Ctrl-C stops one within a second.
     """
     if cli.address is not None:
         config.configure(store=cli.address)
@@ -80,7 +84,7 @@ def worker(
         on_report=tally.add,
     )  # fmt: skip
     if any(store.url.startswith("memory:") for store in served.stores):
-        raise errors.ConfigError("a store in memory is seen by its own program only; no worker can resume its runs")
+        raise errors.ConfigError("only its own program can see a store in memory; no worker can resume its runs")
     logger = logging.getLogger("sayso")
     if not logger.hasHandlers():  # otherwise the loaded program has configured logging
         logger.addHandler(_ComplaintHandler(logging.WARNING))
@@ -146,7 +150,7 @@ def _limits(given: tuple[str, ...]) -> Limits:
         name, _, most = text.rpartition("=")
         if not (most.isascii() and most.isdigit() and int(most[:6]) > 0 and len(most) <= 6):
             raise click.BadParameter(
-                f"{text!r} is neither a whole number from 1 nor TOOL=N, as 20 and refund=2 are", param_hint="--limit"
+                f"{text!r} is not a number or TOOL=NUMBER, such as 20 or refund=2", param_hint="--limit"
             )
         if name:
             by_tool[name] = int(most)
@@ -168,7 +172,7 @@ def _answering(served: Worker, address: str) -> Generator[None]:
 
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdigit() and 0 <= int(port[:6]) <= 65_535):
-        raise click.BadParameter(f"{address!r} is no [HOST:]PORT, as 8601 and 0.0.0.0:8601 are", param_hint="--health")
+        raise click.BadParameter(f"{address!r} is not [HOST:]PORT, such as 8601 or 0.0.0.0:8601", param_hint="--health")
 
     class Probe(BaseHTTPRequestHandler):
         timeout = 5.0  # seconds for a request to arrive
@@ -189,7 +193,7 @@ def _answering(served: Worker, address: str) -> Generator[None]:
     try:
         server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Probe)
     except OSError as error:
-        raise errors.ConfigError(f"--health: {address} cannot be listened on ({error.strerror})") from error
+        raise errors.ConfigError(f"--health: cannot listen on {address} ({error.strerror})") from error
     thread = threading.Thread(target=server.serve_forever, name="sayso-health", daemon=True)
     thread.start()
     complain(f"health: http://{server.server_address[0]}:{server.server_address[1]}/readyz")
@@ -275,7 +279,7 @@ class _Tally:
     def close(self) -> None:
         """Print the totals, and the runs that were not resumed because their code has changed."""
         counts = [f"{count} {ending.words}" for ending, count in self._counts.items()]
-        complain(f"worker ended: {', '.join(counts) or 'no run went on'}", *self._changed)
+        complain(f"worker ended: {', '.join(counts) or 'no run was resumed'}", *self._changed)
 
 
 class _ComplaintHandler(logging.Handler):
@@ -286,21 +290,21 @@ class _ComplaintHandler(logging.Handler):
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Send what is due now, and end, with 1 if a message failed.")
-@click.option("--base-url", metavar="URL", help="Where people find the inbox; links begin with it.")
-@click.option("--test", "tested", metavar="CHANNEL", help="Send a test message through one channel, and end.")
-@click.option("--forget", "forgotten", metavar="CHANNEL", help="Announce nothing to a channel any more, and end.")
+@click.option("--once", is_flag=True, help="Send the messages that are due, then exit; with 1 if one failed.")
+@click.option("--base-url", metavar="URL", help="The URL of the inbox, with which links begin.")
+@click.option("--test", "tested", metavar="CHANNEL", help="Send a test message through this channel, then exit.")
+@click.option("--forget", "forgotten", metavar="CHANNEL", help="Stop notifying this channel, then exit.")
 @click.option(
-    "--backlog", metavar="CHANNEL", help="As --once; first announce to a channel what waited before it was known."
+    "--backlog", metavar="CHANNEL", help="Like --once, but first announce older pending requests to this channel."
 )
 @click.pass_obj
 def notify(
     cli: CliContext, once: bool, base_url: str | None, tested: str | None, forgotten: str | None, backlog: str | None
 ) -> int:  # fmt: skip
-    """Tell people through the channels of sayso.toml what waits and what became of it.
+    """Notify people of requests and outcomes through the channels of sayso.toml.
 
     `sayso serve` does the same while it runs. Several may run at once; each message is sent once. SIGTERM or Ctrl-C
-    ends it.
+    stops it.
     """
     link = base_url or config.base_url()
     if tested is not None:
@@ -309,8 +313,8 @@ def notify(
         if not forget(cli.store, forgotten):
             complain(f"error: no channel {escape(forgotten)!r} is known to this store; nothing changed")
             return WRONG
-        then = "; if sayso.toml still names it, the next delivery starts it anew"
-        out(f"{escape(forgotten)} gets no notifications any more{then}")
+        then = "; if sayso.toml still names it, the next delivery registers it again"
+        out(f"{escape(forgotten)} gets no more notifications{then}")
         return 0
     store, channels = cli.store_or_new, configured()
     if not channels:
@@ -318,16 +322,16 @@ def notify(
         file = config.settings_file()
         where = "there is no sayso.toml in this folder or above it" if file is None else f"{file} names none"
         raise errors.ConfigError(
-            f"no channel is configured, so nobody is notified: {where}; write [channels.NAME] with type = ..."
-            ' into sayso.toml, such as [channels.desk] with type = "terminal"'
+            f"no channel is configured, so nobody can be notified: {where}; write [channels.NAME] with type = ... into"
+            ' sayso.toml, such as [channels.desk] with type = "terminal"'
         )
     if backlog is not None and backlog not in channels:
-        raise errors.ConfigError(f"sayso.toml names no channel {backlog!r} (there is {', '.join(sorted(channels))})")
+        raise errors.ConfigError(f"sayso.toml has no channel {backlog!r} (it has {', '.join(sorted(channels))})")
     if once or backlog is not None:
         return _once(store, channels, link, backlog)
     ended = threading.Event()
     with handling_signals(lambda _, __: ended.set()), delivering(store, link):
-        out(f"delivering to {', '.join(map(escape, channels))}; Ctrl-C ends it")
+        out(f"delivering to {', '.join(map(escape, channels))}; press Ctrl-C to stop")
         ended.wait()
     return 0
 
@@ -336,15 +340,17 @@ def _test(name: str, link: str | None) -> int:
     tables = config.channel_tables()
     if name not in tables:
         known = ", ".join(sorted(tables)) or "none"
-        raise errors.ConfigError(f"sayso.toml names no channel {name!r} (there is {known}); nothing was sent")
+        raise errors.ConfigError(f"sayso.toml has no channel {name!r} (it has {known}); nothing was sent")
     try:
         make(name, tables[name]).send(test_notification(name, link))
     except errors.ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  any failure of the channel is the result of the test
-        complain(f"error: {escape(name)} did not take it: {type(error).__name__}: {escape(words(error, ()))}")
+        complain(
+            f"error: {escape(name)} could not send the message: {type(error).__name__}: {escape(words(error, ()))}"
+        )
         return WRONG
-    out(f"{escape(name)} took a test message")
+    out(f"{escape(name)} sent a test message")
     return 0
 
 

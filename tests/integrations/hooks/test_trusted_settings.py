@@ -110,8 +110,10 @@ def test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call(rep
         assert decision == "deny"
         assert f"{repo}/sayso.toml is not as it was when you trusted {repo}" in reason
         assert f"`sayso hook trust {repo}`" in reason
-    assert sayso("hook", "trust", "--list").out.endswith("sayso.toml: changed since, every call there is denied\n")
-    assert sayso("hook", "trust", "--revoke", str(repo)).out.startswith("trusted no more: ")
+    assert sayso("hook", "trust", "--list").out.endswith(
+        "sayso.toml: changed since it was trusted, so every call there is denied\n"
+    )
+    assert sayso("hook", "trust", "--revoke", str(repo)).out.startswith("no longer trusted: ")
     assert shell(repo, event="read")[0] == "none"
 
 
