@@ -63,7 +63,7 @@ def test_a_service_that_fails_is_tried_again_alone(service: Receiver) -> None:
         other.status = 500
         phones = channel(url_of(service), url_of(other))
         for _ in range(2):
-            with pytest.raises(DeliveryError, match="json did not take"):
+            with pytest.raises(DeliveryError, match="json did not accept"):
                 phones.send(NOTICE)
         other.status = 200
         phones.send(NOTICE)

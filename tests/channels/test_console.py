@@ -190,7 +190,7 @@ def test_line_that_waits_in_an_open_pipe_is_read(env: dict[str, str]) -> None:
 def test_end_of_input_is_told_and_the_question_still_waits(file_store: Store, env: dict[str, str]) -> None:
     done = piped("", "Which size?", env=env)
     assert done.returncode == 1
-    assert "EOFError: nobody is at the console" in done.stderr
+    assert "EOFError: there is no terminal to ask at" in done.stderr
     assert file_store.count(Filter(states=frozenset({State.PENDING}))) == 1
 
 

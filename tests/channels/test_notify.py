@@ -113,7 +113,7 @@ def test_a_channel_that_would_announce_a_flood_at_its_first_run_says_so(store: S
     settings(TERMINAL)
     done = sayso("notify", "--once")
     assert (done.code, done.out) == (0, "desk: 0 sent\n")
-    assert "51 requests waited before the channel desk was known" in done.err
+    assert "51 requests were pending before the channel desk was added" in done.err
     assert "`sayso notify --backlog desk` announces them" in done.err
     ask_refund()
     done = sayso("notify", "--once")
@@ -162,7 +162,7 @@ def test_a_channel_that_fails_is_told_by_the_command_and_by_doctor_and_the_gate_
     assert found.code == 1
     (wrong,) = found.data["wrong"]
     assert wrong["name"] == "channel ops"
-    assert wrong["problem"].startswith("1 messages fail and are tried again: ")
+    assert wrong["problem"].startswith("1 messages failed and will be retried: ")
     assert "ConnectionRefusedError" in wrong["problem"]
     assert package.Review(store).approve(request.id, by="bob").state == "approved"
     assert sayso("notify", "--test", "ops", **SECRET).code == 1
@@ -203,8 +203,8 @@ def test_doctor_is_content_with_a_channel_that_works() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ('type = "pigeon"', "pigeon", "type is one of apprise, slack, terminal, webhook, not 'pigeon'"),
-        ("", "no type", "type is one of apprise, slack, terminal, webhook, not None"),
+        ('type = "pigeon"', "pigeon", "type must be one of apprise, slack, terminal, webhook, not 'pigeon'"),
+        ("", "no type", "type must be one of apprise, slack, terminal, webhook, not None"),
         ('type = "slack"', "slack", "bot_token_env is missing"),
         (
             'type = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"',
@@ -226,7 +226,7 @@ def test_doctor_finds_a_channel_that_can_never_send(
     (wrong,) = done.data["wrong"]
     assert (done.code, wrong["name"]) == (1, "channel ops")
     assert words in wrong["problem"]
-    assert wrong["problem"].endswith("; no message leaves by it")
+    assert wrong["problem"].endswith("; the channel sends no messages")
     assert done.data["found"]["channel ops"] == f"{kind}, configured, nothing delivered yet"
     assert SECRET["OPS_SECRET"] not in done.out
 
@@ -244,11 +244,11 @@ def test_doctor_finds_that_a_channel_which_worked_lost_its_secret() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[channels.desk]\ntype = "pigeon"', "type is one of apprise, slack, terminal, webhook, not 'pigeon'"),
-        ("[channels.desk]", "type is one of apprise, slack, terminal, webhook, not None"),
-        ('[channels.desk]\ntype = "queue"', "a queue lives in a program"),
+        ('[channels.desk]\ntype = "pigeon"', "type must be one of apprise, slack, terminal, webhook, not 'pigeon'"),
+        ("[channels.desk]", "type must be one of apprise, slack, terminal, webhook, not None"),
+        ('[channels.desk]\ntype = "queue"', "a queue exists only inside a program"),
         ('[channels.desk]\ntype = "terminal"\nloud = true', "loud is not known"),
-        ('[channels."a/b"]\ntype = "terminal"', "a channel's name is up to 40 of"),
+        ('[channels."a/b"]\ntype = "terminal"', "a channel's name has 1 to 40 characters of"),
         ("[channels]\ndesk = 5", "channels.desk must be a table"),
         ("channels = 5", "channels must be a table"),
         ('base_url = "javascript:alert(1)"', "base_url must begin with https://"),

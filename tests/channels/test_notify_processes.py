@@ -136,4 +136,4 @@ def test_a_test_goes_through_each_channel(store: Store, slack: FakeSlack, hook: 
         assert (done.returncode, done.stdout.decode()) == (0, f"{name} sent a test message\n"), done.stderr
     assert json.loads(hook.got[0].body)["type"] == "test"
     assert len(phones.got) == 1
-    assert "nothing is to be done" in said(slack)
+    assert "there is nothing to do" in said(slack)

@@ -159,7 +159,7 @@ def test_an_expired_request_and_a_withdrawn_one_are_told_so(desk: Desk) -> None:
     desk.store.withdraw(withdrawn.id, withdrawn.requester)
     desk.run()
     told = {notification.request_id: notification.outcome for notification, _ in desk.chat.edits}
-    assert told == {expired.id: "expired, nobody decided", withdrawn.id: "withdrawn by the program"}
+    assert told == {expired.id: "expired without a decision", withdrawn.id: "withdrawn by the program"}
 
 
 def test_what_is_decided_before_it_was_announced_is_one_message_that_says_it_all(desk: Desk) -> None:
@@ -485,7 +485,7 @@ def test_a_channel_that_works_again_gets_what_it_missed_once(desk: Desk) -> None
     desk.run()
     (found,) = health(desk.store)
     assert (found.failing, found.waiting) == (1, 0)
-    assert found.problem == "1 messages fail and are tried again: OSError: no route"
+    assert found.problem == "1 messages failed and will be retried: OSError: no route"
     desk.chat.fault = None
     assert desk.run() == 0  # not before its time
     desk.clock.tick(seconds=5)

@@ -183,7 +183,7 @@ def test_tokens_stand_nowhere(
 def test_a_test_says_that_nothing_is_to_be_done(slack: FakeSlack, ops: SlackChannel) -> None:
     reference = ops.send(registry.test_notification("ops", BASE))
     message = slack.messages[reference.partition("/")[2]]
-    assert "nothing is to be done" in words(message["blocks"])
+    assert "there is nothing to do" in words(message["blocks"])
     assert "sayso_review" not in json.dumps(message)
 
 
@@ -306,7 +306,7 @@ def test_what_is_too_long_for_a_modal_is_not_decided_there(
         request = memory.ask(sample_call(arguments={"amount": 1, "to": "x" * size}))
         slack.press("U1", posted(slack, ops, request))
         said = slack.wait(lambda: slack.ephemeral and slack.ephemeral.pop())
-        assert f"too long to be shown whole in Slack, and decided in the inbox: {BASE}/r/{request.id}" in words(said)
+        assert f"too long for Slack and must be decided in the inbox: {BASE}/r/{request.id}" in words(said)
     assert slack.views == {}
 
 
@@ -334,7 +334,7 @@ def test_somebody_who_is_not_known_is_told_so_and_decides_nothing(
     slack.press("U9", message)
     said = slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1])
     assert (said["user"], said["channel"]) == ("U9", CHANNEL)
-    assert "not known here as a reviewer" in words(said)
+    assert "not a known reviewer" in words(said)
     assert slack.views == {}
     view = slack.opens("U1", message)
     assert "not known here" in words(slack.submit("U9", view, "approve")["view"])
@@ -381,9 +381,9 @@ def test_who_may_not_review_on_the_server_decides_nothing_in_slack(
             slack.ephemeral.clear()
             slack.press("U1", message)
             said = slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1])
-            assert "do not let you review" in words(said), rule
+            assert "may not review here" in words(said), rule
             view = slack.opens("U2", message)
-            assert "do not let you review" in words(slack.submit("U1", view, "approve")["view"]), rule
+            assert "may not review here" in words(slack.submit("U1", view, "approve")["view"]), rule
             assert memory.get(request.id).state is State.PENDING
             slack.submit("U2", view, "approve")
             assert memory.get(request.id).state is State.APPROVED
@@ -555,7 +555,7 @@ def test_it_connects_when_slack_is_there_again(
     slack.fails[:] = ["internal_error"]
     with ops.listening(memory, BASE):
         slack.connected()
-    assert "no connection to Slack, nobody can press Review" in caplog.text
+    assert "no connection to Slack, so the Review buttons do not work" in caplog.text
     assert "hunter2" not in caplog.text
 
 
@@ -677,7 +677,7 @@ def test_a_store_that_fails_is_told_and_named_in_the_log(
     monkeypatch.setattr(memory, "decide", fail)
     desk = SlackReviews(memory, _Slow(), {"U1": Reviewer("ada")}, team=TEAM, inline=False, base_url=None)
     reply = desk.decide("env-1", submission(request, request.fingerprint))
-    assert "look in the inbox how it stands" in words(reply["view"])
+    assert "check in the inbox whether" in words(reply["view"])
     assert "it is locked" in caplog.text
     desk.close()
 

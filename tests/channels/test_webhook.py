@@ -268,7 +268,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_trusted(tmp_path: Path) ->
     ("settings", "said"),
     [({}, "url is missing"), ({"url": "https://example.com/"}, "secret_env is missing"),
      ({"url": "https://example.com/", "secret_env": "NOT_SET"}, "NOT_SET"),
-     ({"url": "https://example.com/", "secret_env": "SHORT"}, "no secret of a webhook"),
+     ({"url": "https://example.com/", "secret_env": "SHORT"}, "not contain a valid webhook secret"),
      ({"url": "http://example.com/", "secret_env": "OPS_SECRET"}, "https"),
      ({"url": "https://127.0.0.1/", "secret_env": "OPS_SECRET"}, "private"),
      ({"url": "https://example.com/", "secret_env": "OPS_SECRET", "allow_private": "yes"}, "true or false"),
@@ -305,5 +305,5 @@ def test_a_relative_ca_file_is_meant_from_the_settings_file(tmp_path: Path, monk
         url = f"https://hooks.example.com:{hook.port}/x"
         make("ops", {**settings, "url": url, "ca_file": pem.name}).send(NOTICE)
     assert len(hook.got) == 1
-    with pytest.raises(errors.ConfigError, match=r"\[channels.ops\] ca_file names .*other.pem', which is no file"):
+    with pytest.raises(errors.ConfigError, match=r"\[channels.ops\] ca_file names .*other.pem', which is not a file"):
         make("ops", {**settings, "url": url, "ca_file": "other.pem"})

@@ -129,11 +129,13 @@ def test_slack_says_so_before_and_after(store: Store, waiting: Request) -> None:
     view = show.modal(waiting, clock.now(), link=None)
     assert view is not None
     (note,) = [one for one in view["blocks"] if one.get("block_id") == "note"]
-    assert "to reject a Confirm, say why" in note["label"]["text"]
+    assert "rejecting a Confirm needs a reason" in note["label"]["text"]
     chosen = {"verb": {"verb": {"selected_option": {"value": "reject"}}}}
     with pytest.raises(show._InvalidSubmission) as told:
         show._apply(sayso.Review(store, reviewer="ada"), waiting, chosen, waiting.current_fingerprint)
-    assert told.value.problems == {"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."}
+    assert told.value.problems == {
+        "note": "Write a note with the reason; rejecting a Confirm needs one. Nothing was decided."
+    }
     refused(store, waiting)
 
 

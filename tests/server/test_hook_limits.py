@@ -213,5 +213,5 @@ def test_the_settings_say_who_may_review_beside_what_else_stands_there(settings:
     assert not of_corp.admits(Reviewer("corp:ada", issuer="proxy"))  # a name that somebody gave themselves
     assert ReviewerAllowlist(["proxy:corp:ada"]).admits(Reviewer("corp:ada", issuer="proxy"))
     settings.write_text("[serve]\nrequired_role = 3\n")
-    with pytest.raises(errors.ConfigError, match="required_role must be a text"):
+    with pytest.raises(errors.ConfigError, match="required_role must be a string"):
         allowed_reviewers()

@@ -147,7 +147,7 @@ def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
     text = text_of(page.text)
     wrong = {one["name"].removeprefix("channel "): one["problem"] for one in told["wrong"]}
     assert wrong.keys() == {"ops", "odd", "mine"}
-    assert "'UNSET', which is not set; no message leaves by it" in wrong["ops"]
+    assert "'UNSET', which is not set; the channel sends no messages" in wrong["ops"]
     for problem in wrong.values():
         assert problem in text
     assert "<b>pigeon" not in page.text

@@ -178,7 +178,7 @@ SETTINGS = {
     '[serve]\nlogin_link = true': "login_link is not known",
     '[serve]\nlogin_links = "yes"': "must be true or false",
     '[serve]\nreviewers = ["ada"]': "no way to sign in is configured",
-    '[serve]\nreviewers = [1]': "must be a list of texts",
+    '[serve]\nreviewers = [1]': "must be a list of strings",
     '[serve]\nlogin_links = true\nsession = "soon"': "is not a duration",
     '[oidc]\nissuer = "https://a.example"': "client_id is missing",
     '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nclient_secret = "b"': "client_secret is not known",

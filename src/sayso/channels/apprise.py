@@ -63,7 +63,7 @@ class AppriseChannel(Channel):
             else:
                 failed.append(scheme)
         if failed:
-            raise DeliveryError(f"{', '.join(failed)} did not take the message; it is tried again later")
+            raise DeliveryError(f"{', '.join(failed)} did not accept the message; it is retried later")
         with self._lock:
             self._taken.pop(notification.id, None)
 
@@ -97,11 +97,13 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
     table = Table(f"channels.{name}", settings, known=_KNOWN)
     urls = table.secret("urls_env").split() if "urls_env" in settings else table.texts("urls")
     if not urls:
-        raise table.error("urls", "is missing; list URLs of Apprise there, or name the variable that does by urls_env")
+        raise table.error(
+            "urls", "is missing; list Apprise URLs there, or name an environment variable with them in urls_env"
+        )
     services = [_service(url) for url in urls]
     wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
     if wrong:
-        raise table.error("urls", f"holds what Apprise does not know as a service: number {', '.join(wrong)}")
+        raise table.error("urls", f"contains URLs of services that Apprise does not know: number {', '.join(wrong)}")
     pairs = [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)]
     return AppriseChannel(name, pairs, people=table.people("people"))
 

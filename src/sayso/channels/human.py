@@ -83,7 +83,7 @@ class HumanInputRequest:
         self._forgets: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
-        known = "" if self._request is None else f", {self._request.id} was {self._request.state} when last seen"
+        known = "" if self._request is None else f", {self._request.id} was last seen {self._request.state}"
         return f"<HumanInputRequest {self.question!r}{known}>"
 
     @property
@@ -240,7 +240,7 @@ def human_in_the_loop(
         expires, roles, risk, store: As for `HumanInputRequest`.
     """
     if not callable(requester):
-        raise ConfigError(f"human_in_the_loop takes a requester, a function that carries a question, not {requester!r}")
+        raise ConfigError(f"human_in_the_loop takes a requester (a function that asks a person), not {requester!r}")
     duration.option("expires", expires)
     quorum_of(1, roles)
     if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
@@ -351,7 +351,7 @@ async def _asked(request: HumanInputRequest) -> None:
             notices.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
         raise
     except EOFError:
-        raise EOFError(f"nobody is at the console to answer; {short(request.id)} still waits") from None
+        raise EOFError(f"there is no terminal to ask at; {short(request.id)} stays pending") from None
     await offload(partial(request.set_response, typed))
 
 

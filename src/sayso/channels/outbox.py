@@ -261,7 +261,7 @@ class Deliverer:
             delivery = replace(Delivery.of(record), holder=self._lease.holder)
         except (LookupError, TypeError, ValueError) as error:  # written by another version, or altered
             self._store.swap(record, replace(record, due=clock.now() + _LONGEST_WAIT))
-            raise _SendError(f"what is owed about {record.key!a} cannot be read ({error})") from error
+            raise _SendError(f"the queued messages about {record.key!a} cannot be read ({error})") from error
         if delivery.given_up:
             self._store.drop(record.kind, record.key)  # kept for `RETENTION` by now
             return False
@@ -427,8 +427,8 @@ def _sweep(store: Store, ended: threading.Event) -> None:
         try:
             store.sweep()
         except Exception as error:  # noqa: BLE001  as above
-            _warn("expired requests could not be looked for", error)
+            _warn("could not check for expired requests", error)
 
 
 def _warn(what: str, error: Exception) -> None:
-    logging.getLogger("sayso").warning("%s (%s); nothing was decided, it is tried again", what, error)
+    logging.getLogger("sayso").warning("%s (%s); nothing was decided, retrying", what, error)

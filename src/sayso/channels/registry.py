@@ -164,7 +164,7 @@ def notification_for(
 def test_notification(channel: str, base_url: str | None) -> Notification:
     """Return a notification that tests a channel and concerns no request."""
     now = clock.now()
-    title = f"a test of the channel {channel}: nothing waits, and nothing is to be done"
+    title = f"a test of the channel {channel}; there is nothing to do"
     return Notification(
         id=_id_of("test", channel, "test", str(clock.microseconds(now))), event="test", request_id="", run_id="",
         tool="", kind="call", risk=None, state="", fingerprint="", title=title, line=title, link=base_url,
@@ -176,7 +176,7 @@ def outcome_of(request: Request) -> str:
     """Describe a request's outcome, its reviewer and channel: `approved by ada (browser), executed`."""
     decision = request.decision
     if decision is None:
-        return "expired, nobody decided" if request.state is State.EXPIRED else request.state.value
+        return "expired without a decision" if request.state is State.EXPIRED else request.state.value
     who = f"{name_of(decision.by, _ROOM)} ({token(decision.channel, _ROOM)})"
     match decision.verb:
         case "approve":
@@ -253,10 +253,11 @@ def make(name: str, settings: Mapping[str, Any]) -> Channel:
     kind: object = settings.get("type")
     if kind == "queue":
         raise ConfigError(
-            f"[channels.{name}] a queue lives in a program: use sayso.channels.queue_channel there, and take this out"
+            f"[channels.{name}] a queue exists only inside a program: call sayso.channels.queue_channel"
+            " there, and remove this table"
         )
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise ConfigError(f"[channels.{name}] type is one of {', '.join(_TYPES)}, not {kind!r}")
+        raise ConfigError(f"[channels.{name}] type must be one of {', '.join(_TYPES)}, not {kind!r}")
     if kind == "terminal":
         Table(f"channels.{name}", settings, known=("type",))
         return TerminalChannel(name)
@@ -273,7 +274,7 @@ def make(name: str, settings: Mapping[str, Any]) -> Channel:
 
 def _check_name(name: str) -> None:
     if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"a channel's name is up to 40 of a-z, 0-9, - and _, not {name!a}")
+        raise ConfigError(f"a channel's name has 1 to 40 characters of a-z, 0-9, - and _, not {name!a}")
 
 
 def configured() -> dict[str, Channel]:
@@ -318,11 +319,13 @@ class ChannelHealth:
     def problem(self) -> str | None:
         """A sentence that describes the problem; None if there is none."""
         if self.given_up or self.failing:
-            tried = f"{self.failing} messages fail and are tried again" if self.failing else ""
+            tried = f"{self.failing} messages failed and will be retried" if self.failing else ""
             lost = f"{self.given_up} were given up" if self.given_up else ""
-            return f"{' and '.join(filter(None, (tried, lost)))}: {self.error or 'no reason was kept'}"
+            return f"{' and '.join(filter(None, (tried, lost)))}: {self.error or 'no error was recorded'}"
         if self.waiting and (self.seen_at is None or clock.now() - self.seen_at > _AWAY_AFTER):
-            return f"{self.waiting} messages wait and nobody delivers them; run `sayso serve` or `sayso notify`"
+            return (
+                f"{self.waiting} messages are waiting and no process delivers them; run `sayso serve` or `sayso notify`"
+            )
         return None
 
 
@@ -338,7 +341,7 @@ def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings
         _check_name(name)
     twice = sorted(name for name in set(names) if names.count(name) > 1)
     if twice:
-        raise ConfigError(f"two channels are named {twice[0]!r}; no message is sent")
+        raise ConfigError(f"two channels are named {twice[0]!r}; no messages are sent")
     for channel in found:
         known = store.record(CHANNEL, channel.name)
         # `begins` stays until the pending requests are announced, so that another process continues if this one dies.
@@ -357,8 +360,8 @@ def _begin(store: Store, name: str) -> None:
         announce_waiting(store, name)
     else:
         logging.getLogger("sayso").warning(
-            "%s requests waited before the channel %s was known, and are not announced to it: `sayso notify"
-            " --backlog %s` announces them; what is asked from now on is announced", f"{waiting:,}", name, name,
+            "%s requests were pending before the channel %s was added, and are not announced to it: `sayso"
+            " notify --backlog %s` announces them; new requests are announced", f"{waiting:,}", name, name,
         )  # fmt: skip
     while (record := store.record(CHANNEL, name)) is not None and record.body.get("begins"):
         body = {key: value for key, value in record.body.items() if key != "begins"}
@@ -467,7 +470,7 @@ def check(known: Sequence[ChannelHealth]) -> tuple[list[ChannelCheck], str | Non
         try:
             make(name, table)
         except ConfigError as error:
-            problem = f"{error}; no message leaves by it"
+            problem = f"{error}; the channel sends no messages"
         found.append(ChannelCheck(name, str(table.get("type", "no type")), True, health, problem))
     for one in by_name.values():
         found.append(ChannelCheck(one.name, one.kind.removesuffix("Channel").lower(), False, one, one.problem))

@@ -63,7 +63,7 @@ class Table:
         """Return a list of non-empty texts; an empty list if it is not set."""
         value: list[Any] = self.get(name, list, [])
         if not all(isinstance(one, str) and one for one in value):
-            raise self.error(name, "must be a list of texts")
+            raise self.error(name, "must be a list of strings")
         return value
 
     def file(self, name: str) -> str:
@@ -71,7 +71,7 @@ class Table:
         settings = config.settings_file()
         path = (Path() if settings is None else settings.parent) / Path(self.text(name)).expanduser()
         if not path.is_file():
-            raise self.error(name, f"names {str(path)!a}, which is no file")
+            raise self.error(name, f"names {str(path)!a}, which is not a file")
         return str(path)
 
     def person(self, name: str, given: Any, *, issuer: str, roles: Collection[str] = ()) -> Reviewer:
@@ -117,7 +117,7 @@ class Table:
 
 
 _WORDS: dict[type[Any], str] = {
-    str: "a text", bool: "true or false", list: "a list", dict: "a table", int: "a whole number",
+    str: "a string", bool: "true or false", list: "a list", dict: "a table", int: "a whole number",
 }  # fmt: skip
 
 

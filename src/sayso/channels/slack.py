@@ -75,7 +75,7 @@ def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
     if can_review:
         buttons.insert(0, button("Review", action_id=REVIEW, value=notification.request_id, style="primary"))
     else:
-        blocks.append(context("This is decided in the inbox, not in Slack."))
+        blocks.append(context("Decide this in the inbox, not in Slack."))
     if buttons:
         blocks.append({"type": "actions", "elements": buttons})
     return post(f"sayso: {short(notification.request_id)} waits for a person", blocks)
@@ -174,7 +174,7 @@ class SlackChannel:
             words = f"Slack refused {method}: {code}"
             raise (UndeliverableError(words) if code in _NEVER else DeliveryError(words)) from None
         except (SlackClientError, http.client.HTTPException) as fault:
-            raise DeliveryError(f"Slack did not take {method}: {type(fault).__name__}") from None
+            raise DeliveryError(f"Slack did not accept {method}: {type(fault).__name__}") from None
         return answer.data
 
 
@@ -196,7 +196,7 @@ class _Connection:
             except Exception as fault:  # noqa: BLE001  if any error ended this thread, nothing would retry
                 self._hang_up()
                 reason = _error_code(fault) if isinstance(fault, SlackApiError) else str(fault)
-                _log.warning("no connection to Slack, nobody can press Review: %s", reason)
+                _log.warning("no connection to Slack, so the Review buttons do not work: %s", reason)
                 pause = min(_LATEST, max(_SOONEST, 2 * pause))
             else:
                 return
@@ -268,7 +268,7 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:
     api_url = table.get("api_url", str, _API)
     parts = urlsplit(api_url)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
-        raise table.error("api_url", "must begin with https://, as it gets the tokens")
+        raise table.error("api_url", "must begin with https://, because the tokens are sent there")
     return SlackChannel(
         name, bot_token=table.secret("bot_token_env"), app_token=table.secret("app_token_env"),
         channel=table.text("channel"), people=people, inline=table.get("inline", bool, False), api_url=api_url,

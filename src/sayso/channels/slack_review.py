@@ -42,7 +42,7 @@ _LONGEST_FIELD, _MOST_FIELDS = 300, 12
 _LONGEST_NOTE = 2_000
 _LONGEST_PROBLEM = 280
 _NOTE = "Note, for the program and the record"
-_AGAIN = "Its effect is taken; the note says why it may happen again"
+_AGAIN = "Another call has the same effect; explain in the note why it may happen again"
 _CALL_VERBS = {"approve": "Approve", "reject": "Reject", "feedback": "Send back with the note"}
 _QUESTION_VERBS = {"answer": "Answer", "reject": "Reject"}
 
@@ -101,13 +101,13 @@ def modal(
     if above is None or beside is None or len(above) + len(beside) > _MOST_TEXTS:
         return None
     what = "What would run" if request.kind == "call" else "What is asked"
-    blocks = [_header(what), *map(section, above), _header("Beside it"), *map(section, beside)]
+    blocks = [_header(what), *map(section, above), _header("Context"), *map(section, beside)]
     if link is not None:
         blocks.append({"type": "actions", "elements": inbox_button(link)})
     blocks += _inputs(request, can_repeat=bool(same_effect))
     seen = {"id": request.id, "seen": request.current_fingerprint}
     return _window(
-        short(request.id), "Leave it", blocks,
+        short(request.id), "Close", blocks,
         callback_id=CALLBACK, private_metadata=json.dumps(seen), submit=_text("Decide", 24),
     )  # fmt: skip
 
@@ -135,16 +135,16 @@ def _joined(rows: Sequence[str]) -> list[str] | None:
 
 def _inputs(request: Request, *, can_repeat: bool) -> list[Block]:
     long = {"type": "plain_text_input", "action_id": "text", "multiline": True, "max_length": _LONGEST_NOTE}
-    note = _input("note", f"{_NOTE}; to reject a Confirm, say why" if is_target(request) else _NOTE, long, True)
+    note = _input("note", f"{_NOTE}; rejecting a Confirm needs a reason" if is_target(request) else _NOTE, long, True)
     if request.kind == "question":
         return [_input("answer", "Your answer", long, True), _choice(_QUESTION_VERBS), note]
     changes = [
         _input(f"argument-{at}", escape(name), {"type": "plain_text_input", "action_id": "text", "initial_value": text})
         for at, (name, text) in enumerate(_editable(request).items())
     ]
-    again = {"type": "checkboxes", "action_id": "again", "options": [_option("yes", "Approve all the same")]}
+    again = {"type": "checkboxes", "action_id": "again", "options": [_option("yes", "Approve it anyway")]}
     return [
-        *([context("Change a value here before you approve, or leave all as they are.")] if changes else []),
+        *([context("Change values here before you approve, or leave them as they are.")] if changes else []),
         *changes,
         _choice(_CALL_VERBS),
         *([_input("again", _AGAIN, again, True)] if can_repeat else []),
@@ -198,14 +198,14 @@ _log = logging.getLogger("sayso.slack")
 
 _IN_TIME = 2.0  # seconds; Slack shows the person an error after three
 _MOST_ENVELOPES = 1_000
-_BUSY = "This takes longer than usual. This window says how it ended."
+_BUSY = "This takes longer than usual. The result will appear in this window."
 _NOBODY = (
-    "You are not known here as a reviewer, so nothing was decided. Whoever runs sayso can add your member id to the"
-    " people of this channel."
+    "You are not a known reviewer, so nothing was decided. The administrator of sayso can add your member"
+    " id to the people of this channel."
 )
 _NOT_ADMITTED = (
-    "The settings of this sayso do not let you review, so nothing was decided: [serve] reviewers or required_role"
-    " leaves you out. Whoever runs sayso can add you, or the role to the people of this channel."
+    "You may not review here, so nothing was decided: `reviewers` or `required_role` under [serve] excludes"
+    " you. The administrator of sayso can add you, or the role to the people of this channel."
 )
 
 
@@ -271,10 +271,10 @@ class SlackReviews:
         except _NotHere as why:
             words = str(why)
         except (errors.RequestNotFoundError, errors.AmbiguousIdError):
-            words = "This request is not in the store of this sayso; nothing was decided."
+            words = "This request is not in the store; nothing was decided."
         except (errors.SaysoError, OSError) as fault:
-            _log.warning("Review of %s could not be shown: %s", escape(request_id), fault)
-            words = "This cannot be shown now; nothing was decided. Open it in the inbox, or try again."
+            _log.warning("could not show the review of %s: %s", escape(request_id), fault)
+            words = "This cannot be shown now; nothing was decided. Try again, or open it in the inbox."
         else:
             return
         channel, user = part(payload, "channel").get("id"), part(payload, "user").get("id")
@@ -282,14 +282,14 @@ class SlackReviews:
 
     def _modal(self, review: Review, request: Request) -> dict[str, Any]:
         if request.state is not State.PENDING:
-            raise _NotHere(f"It does not wait any more: {status_line(request, clock.now())}.")
+            raise _NotHere(f"It is no longer pending: {status_line(request, clock.now())}.")
         link = None if self._base_url is None else f"{self._base_url}/r/{request.id}"
         where = f"sayso show {request.id}" if link is None else link
         if self._is_elsewhere(request):
-            raise _NotHere(f"This is risky, and decided in the inbox: {where}")
+            raise _NotHere(f"This is risky and must be decided in the inbox: {where}")
         view = modal(request, clock.now(), link=link, same_effect=review.same_effect(request))
         if view is None:
-            raise _NotHere(f"This is too long to be shown whole in Slack, and decided in the inbox: {where}")
+            raise _NotHere(f"This is too long for Slack and must be decided in the inbox: {where}")
         return view
 
     def _is_elsewhere(self, request: Request) -> bool:
@@ -300,7 +300,7 @@ class SlackReviews:
         try:
             self._call(method, content)
         except (errors.SaysoError, OSError) as fault:
-            _log.warning("nobody could be told in Slack: %s", fault)
+            _log.warning("could not show a message in Slack: %s", fault)
 
     def _review(self, payload: Mapping[str, Any]) -> Review:
         """Return a `Review` for the person who pressed; raise `_NotHere` if they may not review in this workspace."""
@@ -342,15 +342,17 @@ class SlackReviews:
         except (_NotHere, errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             return _update(escape(str(fault)))
         except Exception as fault:  # noqa: BLE001  the person must be told of any failure
-            _log.error("a decision by Slack failed: %s", fault)
-            return _update("The store does not answer, or something else failed; look in the inbox how it stands.")
+            _log.error("a decision in Slack failed: %s", fault)
+            return _update(
+                "Something went wrong, perhaps with the store; check in the inbox whether the decision was recorded."
+            )
 
     def _decided(self, payload: Mapping[str, Any]) -> str:
         review = self._review(payload)
         shown: dict[str, str] = json.loads(part(payload, "view").get("private_metadata") or "{}")
         request = review.get(shown.get("id", "?"))
         if self._is_elsewhere(request):
-            raise _NotHere("This is risky, and decided in the inbox; nothing was decided.")
+            raise _NotHere("This is risky and must be decided in the inbox; nothing was decided.")
         after = _apply(review, request, part(payload, "view", "state", "values"), shown["seen"])
         is_edited = after.kind == "call" and after.edited is not None and request.edited != after.edited
         changes = changed(request.effective, after.effective, after.redact) if is_edited else []
@@ -372,19 +374,21 @@ def _apply(review: Review, request: Request, inputs: Mapping[str, Any], seen: st
             return _approve(review, request, inputs, seen)
         case "feedback":
             if note is None:
-                raise _InvalidSubmission({"note": "Write what should be different. Nothing was decided."})
+                raise _InvalidSubmission(
+                    {"note": "Write a note that says what should be different. Nothing was decided."}
+                )
             return review.feedback(request.id, note, seen=seen)
         case "reject":
             if note is None and is_target(request):
                 raise _InvalidSubmission(
-                    {"note": "Write why; the no to a Confirm needs a reason. Nothing was decided."}
+                    {"note": "Write a note with the reason; rejecting a Confirm needs one. Nothing was decided."}
                 )
             return review.reject(request.id, note, seen=seen)
         case "answer":
             answer = _answer(request, _written(inputs, "answer"))
             return review.answer(request.id, answer, comment=note)
         case _:
-            raise _InvalidSubmission({"verb": "Choose one. Nothing was decided."})
+            raise _InvalidSubmission({"verb": "Choose a decision. Nothing was decided."})
 
 
 def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: str) -> Request:
@@ -403,7 +407,9 @@ def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: 
         raise _wrong(problems, names)
     note, is_again = _written(inputs, "note"), bool(part(inputs, "again", "again").get("selected_options"))
     if is_again and note is None:
-        raise _InvalidSubmission({"note": "Write why its effect may happen again. Nothing was decided."})
+        raise _InvalidSubmission(
+            {"note": "Write a note that says why the effect may happen again. Nothing was decided."}
+        )
     try:
         return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=is_again)
     except errors.InvalidChangesError as fault:

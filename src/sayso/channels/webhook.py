@@ -63,7 +63,7 @@ _PRIVATE = tuple(
         "10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7",
     )
 )  # fmt: skip
-_REFUSED = "is a private, local or reserved address (allow_private = true takes private ones)"
+_REFUSED = "is a private, local or reserved address (allow_private = true allows private ones)"
 # Cloud metadata addresses outside the link-local range: Alibaba, AWS, Google.
 _NEVER = tuple(map(ipaddress.ip_network, ("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128")))
 
@@ -113,7 +113,7 @@ class Destination:
                 message leaves out the path, which may contain a secret.
         """
         if len(url) > _LONGEST_URL or _VISIBLE.fullmatch(url) is None or "\\" in url:
-            raise _fault("is too long, or has spaces, backslashes or characters beyond ASCII (write names as xn--…)")
+            raise _fault("is too long, or contains spaces, backslashes or non-ASCII characters (write names as xn--…)")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
@@ -122,11 +122,11 @@ class Destination:
         if parts.scheme != "https" and not (parts.scheme == "http" and allow_private):
             raise _fault("does not begin with https:// (http:// needs allow_private = true)")
         if "@" in parts.netloc or "#" in url or parts.netloc.endswith(":") or ("[" in parts.netloc) != (":" in host):
-            raise _fault("names a user or a fragment, or has brackets or colons that mean nothing")
+            raise _fault("contains a user, a fragment, or misplaced brackets or colons")
         if port is None:
             port = 443 if parts.scheme == "https" else 80
         if port == 0 or not (allow_private or port in _PORTS or port in ports):
-            raise _fault(f"names port {port}; 443 and 8443 are taken, or what `ports = [...]` names")
+            raise _fault(f"names port {port}; allowed are 443 and 8443, or those in `ports = [...]`")
         _check_host(host, allow_private=allow_private)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return cls(parts.scheme == "https", host, port, path, allow_private)
@@ -141,7 +141,7 @@ class Destination:
         literal = _literal(self.host)
         found = [str(literal)] if literal else list(dict.fromkeys(addresses_of(self.host, self.port)))
         if not found:
-            raise AddressRefusedError(f"nothing was sent to {self.host!a}: its name has no address")
+            raise AddressRefusedError(f"nothing was sent to {self.host!a}: the name has no address")
         for address in found:
             if not _is_allowed(_literal(address), allow_private=self.allow_private):
                 raise AddressRefusedError(f"nothing was sent to {self.host!a}: {address} {_REFUSED}")
@@ -149,7 +149,7 @@ class Destination:
 
 
 def _fault(what: str) -> errors.ConfigError:
-    return errors.ConfigError(f"the url of a channel {what}; nothing is sent there")
+    return errors.ConfigError(f"the url of a channel {what}; nothing is sent to it")
 
 
 def _check_host(host: str, *, allow_private: bool) -> None:
@@ -159,11 +159,11 @@ def _check_host(host: str, *, allow_private: bool) -> None:
             raise _fault(f"leads to {host}, which {_REFUSED}")
         return
     if len(host) > _LONGEST_HOST or _HOST.fullmatch(host) is None:
-        raise _fault("has a host that is no plain name")
+        raise _fault("has a host name with invalid characters")
     if _NUMBER.fullmatch(host.rpartition(".")[2]) is not None:
-        raise _fault("has an address in an odd spelling; write it as four decimal numbers")
+        raise _fault("has an address in an unusual form; write it as four decimal numbers")
     if "." not in host and not allow_private:
-        raise _fault("has a host without a dot, which is a name of the own network")
+        raise _fault("has a host name without a dot, which is a name in the local network")
 
 
 def _literal(host: str) -> _Address | None:
@@ -217,7 +217,7 @@ def post(
             with link.getresponse() as answer:
                 return answer.status, answer.read(room) if room else b""
         except http.client.HTTPException as error:
-            raise OSError(f"{where.origin} did not answer as HTTP does ({type(error).__name__})") from None
+            raise OSError(f"{where.origin} did not answer with valid HTTP ({type(error).__name__})") from None
 
 
 class Receivers:
@@ -235,7 +235,7 @@ class Receivers:
         with self._lock:
             self._resting = {one: until for one, until in self._resting.items() if now < until}
             if who in self._resting:
-                raise TimeoutError(f"{where.origin} took too long a moment ago; it is asked again in a minute")
+                raise TimeoutError(f"{where.origin} timed out recently; it is tried again in a minute")
         begun = time.monotonic()
         try:
             return post(where, body, headers, ca_file=ca_file)
@@ -317,7 +317,9 @@ class WebhookKeys:
     def __init__(self, secrets: Collection[str], *, whose: str) -> None:
         self._keys = tuple(_key(secret, whose) for secret in secrets)
         if not self._keys:
-            raise errors.ConfigError(f"{whose} holds no secret; give one like whsec_… (24 to 64 random bytes, base64)")
+            raise errors.ConfigError(
+                f"{whose} contains no secret; set one like whsec_… (24 to 64 random bytes, base64)"
+            )
 
     def headers(self, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
         """Return the headers that sign a message."""
@@ -345,8 +347,8 @@ def _key(secret: str, whose: str) -> bytes:
         key = b""
     if not secret.startswith(_PREFIX) or not _SHORTEST <= len(key) <= _LONGEST:
         raise errors.ConfigError(
-            f"{whose} holds what is no secret of a webhook; give whsec_ and the base64 of 24 to 64 random bytes,"
-            " several of them with a space between"
+            f"{whose} does not contain a valid webhook secret; it must be whsec_ and 24 to 64 random bytes"
+            " in base64; separate several secrets with spaces"
         )
     return key
 
@@ -402,9 +404,9 @@ class WebhookChannel(Channel):
         }  # fmt: skip
         status, _ = post(self._where, body, headers, ca_file=self._ca_file)
         if status == _GONE:
-            raise UndeliverableError(f"{self._where.origin} is gone for good (410); nothing more is sent there")
+            raise UndeliverableError(f"{self._where.origin} is gone (410); nothing more is sent to it")
         if not 200 <= status < 300:
-            raise DeliveryError(f"{self._where.origin} answered {status}; it is tried again later")
+            raise DeliveryError(f"{self._where.origin} answered {status}; the message is retried later")
 
 
 def document(notification: Notification) -> dict[str, Any]:
