@@ -100,7 +100,7 @@ def test_a_folders_own_settings_count_only_if_they_are_trusted_or_named(
     settings(folder, 'store = "sqlite:///other.db"\n')
     gateway, err = started()
     assert gateway is None
-    assert "is not as it was when you trusted" in err
+    assert "has changed since you trusted" in err
 
 
 def test_what_the_gateway_would_refuse_to_start_with_is_not_printed(folder: Path) -> None:

@@ -368,7 +368,7 @@ def test_where_the_store_cannot_be_reached_nothing_runs_and_the_result_says_so(
         monkeypatch.setattr(store, "find_key", gone)
         result = await client.call("write", PATH)
         assert result["isError"] is True
-        assert "write was not run: it could not be asked about (the disk is gone" in text(result)
+        assert "write was not run: nobody could be asked (the disk is gone" in text(result)
         monkeypatch.undo()
         await client.call("write", PATH)
         sayso.Review().approve(requests(store)[0].id, by="ada")
@@ -405,7 +405,7 @@ def test_a_message_that_cannot_be_passed_on_ends_no_session(store: Store) -> Non
             line = json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
             await client.say(line.replace("Infinity", "1e999").encode())
             await until(lambda: len(client.lines) > 0)
-            assert "cannot be passed on" in json.loads(client.lines.pop())["error"]["message"]
+            assert "cannot be forwarded" in json.loads(client.lines.pop())["error"]["message"]
         for number in ([1], {"a": 1}, 1.5, None):
             await server.say({"jsonrpc": "2.0", "id": number, "result": {}})
         assert "error" not in await client.ask("ping")
@@ -425,7 +425,7 @@ def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one
         shape["properties"]["owner"] = {"type": "string"}
         server.tools = [{**WRITE, "inputSchema": shape}]  # without a word
         result = await client.call("write", PATH)
-        assert "was not run: its server changed it meanwhile (new: owner; fields: inputSchema)" in text(result)
+        assert "was not run: the server has changed the tool (new: owner; fields: inputSchema)" in text(result)
         assert store.get(request.id).state is State.CANCELLED
         await client.call("write", PATH)
         [second] = requests(store, State.PENDING)
@@ -498,7 +498,7 @@ def test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_t
         assert await answers(Outcome("done", kept=kept)) == "wrote"
         assert "write was run, and failed" in await answers(Outcome("failed", error="no room"))
         assert "nobody knows whether it took effect" in await answers(Outcome("unknown", error="gone"))
-        assert "still runs. Do not repeat it" in await answers(None)
+        assert "is still running. Do not repeat it" in await answers(None)
 
     run(work())
 
@@ -512,7 +512,7 @@ def test_a_changed_list_passes_on_and_a_waiting_call_of_a_changed_tool_ends(stor
         server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
         await server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await client.notice("notifications/tools/list_changed")
-        assert "its server changed it meanwhile (removed: path, size; fields: inputSchema)" in text(
+        assert "the server has changed the tool (removed: path, size; fields: inputSchema)" in text(
             (await answer)["result"]
         )
         assert requests(store)[0].state is State.CANCELLED

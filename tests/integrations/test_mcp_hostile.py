@@ -153,7 +153,7 @@ def test_a_client_that_does_not_read_ends_its_session_and_what_waits_is_withdraw
                 gateway.send_signal(signal.SIGTERM)
             assert gateway.wait(PATIENCE) == 0
             assert gateway.stderr is not None
-            assert b"does not read what it is sent" in gateway.stderr.read()
+            assert b"does not read its input" in gateway.stderr.read()
         finally:
             gateway.kill()
     [request] = store.list(Filter()).requests
@@ -191,7 +191,7 @@ def test_a_list_that_is_none_and_tools_that_are_none_run_nothing_and_end_no_sess
             server.tools = tools  # type: ignore[assignment]
             answer = await (await client.calling("write", {"path": "a"}))[1]
             words = json.dumps(answer)
-            assert "cannot say which tools it has" in words or "Unknown tool" in words
+            assert "did not list its tools" in words or "Unknown tool" in words
         server.tools = [None, {"name": 5}, WRITE]  # type: ignore[list-item]
         result = await client.call("write", {"path": "a"})
         assert "must approve" in text(result)

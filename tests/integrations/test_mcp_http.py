@@ -250,7 +250,7 @@ def test_an_approval_of_a_tool_that_came_back_changed_does_not_run(front: str, t
             [request] = await waiting()
             sayso.Review().approve(request.id, by="ada")
             await scene.restart("new")
-            assert "its server changed it meanwhile (new: account;" in text(
+            assert "the server has changed the tool (new: account;" in text(
                 await client.call_tool("pay", {"amount": 1})
             )
             assert sayso.Review().get(request.id).state is State.CANCELLED
@@ -341,7 +341,7 @@ def test_what_no_client_sends_takes_no_session_and_no_memory(tmp_path: Path, add
         nan = json.dumps({**INITIALIZE, "method": "ping", "params": {"x": float("nan")}}).encode()
         ping = json.dumps({**INITIALIZE, "method": "ping", "params": {}}).encode()
         of_session = {"mcp_session_id": session, "mcp_protocol_version": "2025-11-25"}
-        assert "this is no JSON" in (await asyncio.to_thread(ask, nan, **of_session))[1]
+        assert "this is not JSON" in (await asyncio.to_thread(ask, nan, **of_session))[1]
         assert '"result":{}' in (await asyncio.to_thread(ask, ping, **of_session))[1]
 
     run(work())

@@ -96,7 +96,7 @@ def test_a_proposal_cannot_be_confirmed_by_a_proposal(store: Store) -> None:
         desk = Desk(store)
         await desk.approve(asked())
         held = proposal(store)
-        assert "a person alone confirms" in await desk.approve(held.id)
+        assert "only a person can decide it" in await desk.approve(held.id)
         assert store.get(held.id).state is State.PENDING
 
     asyncio.run(work())

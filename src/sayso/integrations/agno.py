@@ -68,7 +68,7 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
 def _must_be_first(hook: Any, *owners: Any) -> None:
     """Refuse a position at which arguments are a copy, because a person's changes would not reach the tool."""
     if not any(owner is not None and (owner.tool_hooks or [None])[0] is hook for owner in owners):
-        raise ConfigError("approval_hooks() come first in tool_hooks=; the call was not run")
+        raise ConfigError("approval_hooks() must be the first in tool_hooks=; the call was not run")
 
 
 def _replace(arguments: dict[str, Any], approved: Mapping[str, Any]) -> None:

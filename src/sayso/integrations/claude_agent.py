@@ -54,7 +54,7 @@ class ClaudeApprovals:
     ) -> None:  # fmt: skip
         unknown = ", ".join(sorted(hold.keys() - {"quorum", "roles", "redact", "expires", "approval_expires"}))
         if unknown:
-            raise TypeError(f"ClaudeApprovals takes no {unknown}=")
+            raise TypeError(f"ClaudeApprovals has no option {unknown}=")
         if mode not in {"block", "defer"}:
             raise errors.ConfigError(f"mode= is 'block' or 'defer', not {mode!r}")
         self._sdk: Any = framework("claude_agent_sdk", "claude", "The Claude Agent SDK")
@@ -71,7 +71,7 @@ class ClaudeApprovals:
         """
         given = self._sdk.ClaudeAgentOptions() if options is None else options
         if given.can_use_tool is not None and self._mode == "block":
-            raise errors.ConfigError("can_use_tool is set already; leave it out, or use mode='defer'")
+            raise errors.ConfigError("can_use_tool is already set; leave it out, or use mode='defer'")
         own = cast("Mapping[str, list[Any]]", given.hooks or {})
         hooks = {event: list(matchers) for event, matchers in own.items()}
         for event, matchers in self.hooks().items():
@@ -118,7 +118,7 @@ class ClaudeApprovals:
         asked, held = self._asked.pop(call_id or "", None), None
         try:
             if asked is None or asked.tool != name or not canonical.is_same(asked.arguments, arguments):
-                missed = errors.ConfigError(f"{name} did not come through the PreToolUse hook of these options")
+                missed = errors.ConfigError(f"{name} did not pass through the PreToolUse hook of these options")
                 return self._sdk.PermissionResultDeny(message=_not_run(missed))
             held = await self._hold(asked)
             if held.state == "allowed":
@@ -127,7 +127,7 @@ class ClaudeApprovals:
             changed, _ = await self._start(asked, held)
         except asyncio.CancelledError:
             if held is not None:
-                await asyncio.shield(held.withdraw("the session stopped waiting"))
+                await asyncio.shield(held.withdraw("the session ended before a decision"))
             raise
         except ConfirmationRejected as no:
             return self._sdk.PermissionResultDeny(message=no.message_for_model)
@@ -154,7 +154,7 @@ class ClaudeApprovals:
         held = self._running.pop(str(data.get("tool_use_id") or tool_use_id), None)
         if held is None:
             return {}
-        error = str(data.get("error") or "the SDK reports an error")
+        error = str(data.get("error") or "the SDK reported an error")
         if data.get("hook_event_name") == "PostToolUse":
             await held.finish()
         elif data.get("is_interrupt") is True:

@@ -57,7 +57,7 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
 def _held(hook: ToolHook, context: Any) -> str:
     tool = context.tool
     if tool is None:
-        raise ConfigError("CrewAI did not say which tool it calls")
+        raise ConfigError("CrewAI did not name the tool that it calls")
     must_not_block(context.tool_name, "use kickoff_async()")
     call = Call(
         context.tool_name, context.tool_input, description=tool.description, schema=tool.args_schema.model_json_schema()

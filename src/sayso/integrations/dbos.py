@@ -181,7 +181,7 @@ class DBOSChannel:
                 run.removeprefix(_RUN), message, topic, idempotency_key=notification.id, send_to_forks=True
             )
         except _error.DBOSNonExistentWorkflowError as error:
-            raise UndeliverableError("DBOS does not have this workflow any more") from error
+            raise UndeliverableError("DBOS no longer has this workflow") from error
 
 
 _WAKE = """
@@ -195,7 +195,7 @@ BEGIN
         );
     END IF;
     RETURN NULL;
-EXCEPTION WHEN OTHERS THEN  -- no engine stands in the way of a decision: the workflow looks again by itself
+EXCEPTION WHEN OTHERS THEN  -- an error must not prevent a decision: the workflow also polls
     RAISE WARNING 'sayso: workflow % was not woken: %', workflow, SQLERRM;
     RETURN NULL;
 END $wake$;

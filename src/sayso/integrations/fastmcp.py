@@ -24,7 +24,7 @@ from sayso.model.ids import new_run_id, new_token
 from sayso.model.request import not_run
 
 Wait = Literal["auto", "block", "ticket"]
-_UNKNOWN = "its server lists no tool of this name"  # the server could run any tool
+_UNKNOWN = "its server has no tool of this name"  # the server could run any tool
 _BEAT = 5.0  # seconds between progress notifications
 
 
@@ -69,8 +69,8 @@ class _Calls(ToolHook):
         except ConfirmationRequired as waits:
             is_over = False
             result = ToolResult(
-                f"Not run yet: a person must approve {waits.id}; call again with the same arguments. Go on with other"
-                " work first: the call made again gives the result, and nothing is asked twice.",
+                f"Not run yet: a person must approve {waits.id}; call again with the same arguments. Do"
+                " other work first; the repeated call returns the result, and nobody is asked twice.",
                 has_run=False,
             )
         finally:
@@ -209,7 +209,7 @@ class ServerApproval:
             return await call_next(ctx)
         tools: dict[str, Any] = {tool.name: tool for tool in await self._server.list_tools()}
         if name not in tools or not isinstance(arguments, dict | None):
-            why = "its arguments are no object" if name in tools else _UNKNOWN
+            why = "its arguments are not an object" if name in tools else _UNKNOWN
             return _types().CallToolResult(content=_words(not_run(name, why)), is_error=True)
         token = cast("dict[str, Any]", params.get("_meta") or {}).get("progressToken")
 

@@ -65,7 +65,7 @@ def approval(
         except errors.SaysoError as error:  # raising it would end the sample
             return _approvals.Approval(decision="reject", explanation=not_run(call.function, str(error)))
         if run is None:  # no sample will report the outcome
-            await held.unknown("Inspect was to run it outside of a sample")
+            await held.unknown("Inspect runs it outside of a sample, so its outcome is not reported")
         else:
             _running[run, call.id] = held
             if note:
@@ -78,7 +78,7 @@ def approval(
     return approve
 
 
-@_hooks.hooks(name="sayso", description="Records how the tool calls ended that a person approved.")
+@_hooks.hooks(name="sayso", description="Records the outcomes of approved tool calls.")
 class _Outcomes(_hooks.Hooks):
     def enabled(self) -> bool:
         return bool(_running or _notes)
@@ -116,7 +116,7 @@ class _Outcomes(_hooks.Hooks):
         for key in [key for key in _notes if key[0] == data.sample_id]:
             del _notes[key]
         for key in [key for key in _running if key[0] == data.sample_id]:
-            await _running.pop(key).unknown("the sample ended, and its events do not tell how the call ended")
+            await _running.pop(key).unknown("the sample ended, and its events do not show how the call ended")
 
 
 def _with_note(note: str, text: str) -> str:

@@ -109,7 +109,9 @@ class _Call:
         self._made, self._failure, self._has_begun = cast("Any", None), cast("Exception | None", None), False
         thread = _get_config().get("configurable", {}).get("thread_id")
         if not self.id:
-            raise errors.ConfigError(f"the call of {self.name} has no id to tell it from an equal one; it was not run")
+            raise errors.ConfigError(
+                f"the call of {self.name} has no tool_call_id to distinguish it from equal calls; it was not run"
+            )
         if thread is None and wait == "interrupt":
             raise errors.ConfigError(f'wait="interrupt" needs a checkpointer and a thread_id; {self.name} was not run')
         shape: Any = getattr(tool, "tool_call_schema", None)  # excludes arguments that the graph injects

@@ -91,7 +91,7 @@ class Desk:
     async def _held(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
         target = await self._reader.get(request_id)
         if _name(target).startswith(_PREFIX):
-            raise errors.ConfigError(f"{target.id} is a proposal of an agent, which a person alone confirms")
+            raise errors.ConfigError(f"{target.id} is a proposal by an agent, and only a person can decide it")
         # The proposal that the person confirms shows the call, and is valid only for the call's current state.
         arguments = {"request": target.id, "call": _line(target), **details}
         form = canonical.encode({"arguments": arguments, "at": target.current_fingerprint}).text
@@ -107,7 +107,7 @@ class Desk:
             decision = None if held.request is None else held.request.decision
             person = None if decision is None or decision.under is not None else decision.by
             if person is None or confirmed["request"] != target.id:
-                raise errors.ConfigError("a confirmed proposal names the request that was proposed, and a person")
+                raise errors.ConfigError("a confirmed proposal must name the request and a person")
             review = aio.Review(self._store, by=Reviewer(person.subject, issuer=person.issuer), channel="mcp")
             seen = target.current_fingerprint
             if verb == "approve":
@@ -137,8 +137,8 @@ def serve(store: Store) -> None:
     """
     if config.table("mcp_server").get("enabled") is not True:
         raise errors.ConfigError(
-            "the MCP server of reviewers is off: write `enabled = true` under [mcp_server] in sayso.toml to turn it on;"
-            " nothing was served"
+            "the MCP server for reviewers is off; to turn it on, write `enabled = true` under [mcp_server]"
+            " in sayso.toml"
         )
     kind: Any = framework("mcp.server.mcpserver", "mcp", "the MCP SDK").MCPServer
     desk, server = Desk(store), kind("sayso")

@@ -139,7 +139,7 @@ class _GatedTool:
         except ValueError:
             arguments = None
         if not isinstance(arguments, dict):
-            return not_run(self._name, "its arguments are no JSON object", may_change=True)
+            return not_run(self._name, "its arguments are not a JSON object", may_change=True)
         failed: list[Exception] = []
 
         async def run(approved: dict[str, Any]) -> Any:

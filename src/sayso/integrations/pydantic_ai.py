@@ -195,7 +195,7 @@ async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: Run
         if isawaitable(checked):
             await checked
     except (ValidationError, ModelRetry, ToolFailed) as refused:
-        raise NotExecuted(f"the changed arguments do not fit the tool: {refused}") from refused
+        raise NotExecuted(f"the changed arguments do not match the tool's types: {refused}") from refused
     return args
 
 
@@ -208,7 +208,7 @@ async def _problems(
     except NotExecuted as refused:
         why = refused.__cause__
         if not isinstance(why, ValidationError):
-            return ["the tool refuses it" if redact else f"the tool refuses it: {why}"]
+            return ["the tool rejected it" if redact else f"the tool rejected it: {why}"]
         return [f"{'.'.join(map(str, e['loc']))}: {e['type'] if redact else e['msg']}" for e in why.errors()]
     return []
 

@@ -82,7 +82,7 @@ def held_activity(function: Callable[..., Any] | None = None, /, **options: Unpa
 def _key() -> tuple[str, bool]:
     info = _activity.info()
     if info.workflow_id is None:
-        raise errors.ConfigError("a held activity is called by a workflow, and nobody was asked")
+        raise errors.ConfigError("a held activity must be called by a workflow; nobody was asked")
     if info.activity_id.startswith(_WITHDRAW):
         return info.activity_id.removeprefix(_WITHDRAW), True
     is_ours = info.activity_id.startswith("held-")

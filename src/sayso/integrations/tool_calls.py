@@ -152,7 +152,7 @@ def check_options(options: Mapping[str, Any], *more: str) -> None:
     known = {*HoldOptions.__annotations__, *more} - (OWN - {*more})
     unknown = sorted(options.keys() - known)
     if unknown:
-        raise TypeError(f"there is no option {unknown[0]!r} here; there are {', '.join(sorted(known))}")
+        raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
 
 
 def options_of(

@@ -215,7 +215,7 @@ def test_options_get_the_hooks_and_keep_their_own() -> None:
     assert given.can_use_tool is not None
     assert ClaudeApprovals(mode="defer").options(own).can_use_tool is None
     assert (own.can_use_tool, len(own.hooks["PreToolUse"])) == (None, 1)
-    with pytest.raises(ConfigError, match="can_use_tool is set already"):
+    with pytest.raises(ConfigError, match="can_use_tool is already set"):
         ClaudeApprovals().options(dataclasses.replace(own, can_use_tool=mine))
     with pytest.raises(ConfigError, match="'block' or 'defer'"):
         ClaudeApprovals(mode="later")  # type: ignore[arg-type]

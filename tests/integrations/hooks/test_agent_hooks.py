@@ -384,7 +384,7 @@ def test_gemini_is_not_given_a_call_that_it_would_fill_up_again(place: Path) -> 
     sayso.Review().approve(only().id, by="ada", arguments={"command": "ls"})
     decision, reason = verdict("gemini", say("gemini", "again", place))
     assert (decision, only().state) == ("deny", State.CANCELLED)
-    assert "took away description" in reason
+    assert "a person removed description" in reason
 
 
 # -- nothing runs where something is wrong --------------------------------------------------------------------------

@@ -128,6 +128,6 @@ def test_settings_that_changed_since_they_were_shown_are_not_written(place: Path
     path = file_of("gemini", place)
     path.parent.mkdir()
     path.write_text("{}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="was changed meanwhile"):
+    with pytest.raises(ConfigError, match="has changed in the meantime"):
         change.write()
     assert path.read_text(encoding="utf-8") == "{}"

@@ -52,7 +52,7 @@ def test_a_cloned_folder_brings_no_rules(options: Options, repo: Path) -> None:
     write(repo / "sayso.toml", ALLOW)
     assert shell(repo, options)[0] == "deny"
     description = asked().description or ""
-    assert f"{repo}/sayso.toml is not followed: nobody has trusted it by `sayso hook trust`" in description
+    assert f"{repo}/sayso.toml is ignored; to trust it, run `sayso hook trust`" in description
 
 
 def test_a_cloned_folder_brings_no_store_and_no_grants(repo: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_trusted_file_counts_as_it_was_and_a_changed_one_denies_every_call(rep
             write(repo / "sayso.toml", change)
         decision, reason = shell(repo / "sub", event="read")
         assert decision == "deny"
-        assert f"{repo}/sayso.toml is not as it was when you trusted {repo}" in reason
+        assert f"{repo}/sayso.toml has changed since you trusted {repo}" in reason
         assert f"`sayso hook trust {repo}`" in reason
     assert sayso("hook", "trust", "--list").out.endswith(
         "sayso.toml: changed since it was trusted, so every call there is denied\n"
@@ -140,7 +140,7 @@ def test_the_policy_file_that_a_trusted_file_names_is_trusted_with_it(repo: Path
     sayso("hook", "trust", str(repo), "--yes")
     assert "theirs" in shell(repo)[1]
     write(repo / "rules.toml", ALLOW)
-    assert "rules.toml is not as it was" in shell(repo)[1]
+    assert "rules.toml has changed since" in shell(repo)[1]
 
 
 def test_a_file_that_changes_after_it_was_looked_at_is_not_read(repo: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_file_that_changes_after_it_was_looked_at_is_not_read(repo: Path) -> N
     sayso("hook", "trust", str(repo), "--yes")
     settings = options.find_settings(str(repo), is_project=False)
     write(path, ALLOW)
-    with config.only_settings(path, settings.digests), pytest.raises(ConfigError, match="not as it was"):
+    with config.only_settings(path, settings.digests), pytest.raises(ConfigError, match="has changed since"):
         config.table("rules")
 
 

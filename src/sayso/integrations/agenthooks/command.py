@@ -25,7 +25,7 @@ def answer(host: Host, text: str | bytes, options: Options) -> Answer:
             return _after(host, event)
         return _before(host, event, options)
     except (SystemExit, KeyboardInterrupt):
-        return Answer(2, "", "sayso: stopped before anybody decided; the call was not run")
+        return Answer(2, "", "sayso: interrupted before a decision; the call was not run")
     except Exception as error:  # noqa: BLE001  hosts allow a call if its hook crashes
         if kind == "before":
             return Answer(0, host.deny(f"The call was not run: {_words(error)}. Do not work around it; tell the user."))

@@ -90,7 +90,7 @@ def _find_or_ask(
     host: Host, event: HookEvent, store: Store, verdict: Verdict, session: Session, shape: str, ignored: str | None
 ) -> Held:
     """Return the request of this call, or of an equal one of the session that was told to be repeated."""
-    more = "" if ignored is None else f" ({ignored} is not followed: nobody has trusted it by `sayso hook trust`)"
+    more = "" if ignored is None else f" ({ignored} is ignored; to trust it, run `sayso hook trust`)"
 
     def ask(key: str) -> Held:
         def policy_file() -> Verdict:
@@ -118,8 +118,8 @@ def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, optio
     me, note = _host_process(f"{host.name} {event.session}"), held.message_for_model()
     missing = ", ".join(sorted(set(event.arguments) - set(held.arguments)))
     if host.merges and missing:
-        held.withdraw(f"{host.title} cannot leave out an argument of a call")
-        return Answer(0, host.deny(f"Not run: a person took away {missing}, which {host.title} cannot leave out."))
+        held.withdraw(f"{host.title} cannot remove an argument from a call")
+        return Answer(0, host.deny(f"Not run: a person removed {missing} from the call, which {host.title} cannot do."))
     try:
         arguments = held.start(by=me)
     except errors.AlreadyStartedError:
@@ -150,9 +150,9 @@ def _key(held: Held) -> str:
 
 def _to_be_made_again(event: HookEvent, held: Held) -> str:
     return (
-        f"Not run yet: a person must approve {held.id} ({describe(event)}). Make the same call again with the same "
-        "arguments to wait for the decision; it is found then. Do not work around it. If you have nothing else to do "
-        f"and it still waits, tell the user that {held.id} waits in sayso."
+        f"Not run yet: a person must approve {held.id} ({describe(event)}). Make the same call again with"
+        " the same arguments to wait for the decision. Do not work around it. If you have nothing else to"
+        f" do and there is still no decision, tell the user that {held.id} waits in sayso."
     )
 
 
@@ -171,9 +171,12 @@ def report(host: Host, event: HookEvent) -> Answer:
     entry = next(session.entries("running", name), None)
     if entry is not None:
         note = entry.data["note"]
-        error = event.error or f"{host.title} says that it {'was broken off' if event.kind == 'unknown' else 'failed'}"
+        error = (
+            event.error
+            or f"{host.title} reported that the call {'was interrupted' if event.kind == 'unknown' else 'failed'}"
+        )
         outcome = {
-            "done": Outcome("done", not_kept="the host that ran it keeps it"),
+            "done": Outcome("done", not_kept="the host has the result"),
             "failed": Outcome("failed", error=error[:2_000]),
             "unknown": Outcome("unknown", error=error[:2_000]),
         }[event.kind]

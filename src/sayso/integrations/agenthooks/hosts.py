@@ -83,7 +83,7 @@ class Host(NamedTuple):
         try:
             payload: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise MalformedInput(f"the hook's input is no JSON: {error}") from None
+            raise MalformedInput(f"the hook's input is not JSON: {error}") from None
         if not isinstance(payload, dict):
             raise MalformedInput(f"the hook's input is a {type(payload).__name__}, not an object")
         return self.event(cast("dict[str, Any]", payload))

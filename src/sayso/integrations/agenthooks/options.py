@@ -284,8 +284,8 @@ def find_settings(folder: str, *, is_project: bool) -> Settings:
             for name, digest in files.items():
                 if _digest(name) != digest:
                     raise NotTrusted(
-                        f"{name} is not as it was when you trusted {here}; read it and run `sayso hook trust {here}`,"
-                        f" or `sayso hook trust --revoke {here}`"
+                        f"{name} has changed since you trusted {here}; read it and run `sayso hook trust"
+                        f" {here}`, or `sayso hook trust --revoke {here}`"
                     )
             return Settings(here, path, files, ignored)
         if ignored is None and here != home and os.path.lexists(path):
@@ -321,7 +321,7 @@ def _record(path: str) -> dict[str, str] | None:
     except ValueError:
         found = None
     if not isinstance(found, dict) or path not in found:  # invalid, or the record of another file
-        raise NotTrusted(f"what was trusted of {path} cannot be read; run `sayso hook trust` again")
+        raise NotTrusted(f"the trust record of {path} cannot be read; run `sayso hook trust` again")
     return cast("dict[str, str]", found)
 
 

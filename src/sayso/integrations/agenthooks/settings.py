@@ -65,8 +65,8 @@ _SETTINGS = {
     "codex": _Settings(
         ".codex", "CODEX_HOME", "hooks.json", ("PreToolUse", "PostToolUse", "Stop"),
         {"statusMessage": "Waiting for a person in sayso"},
-        note="Codex skips a hook that you have not trusted, without a word, and nothing waits then: start `codex`, type"
-        " /hooks, and trust these; again after each change of them.",
+        note="Codex silently skips hooks that you have not trusted, and then nothing is held: start `codex`,"
+        " type /hooks, and trust these hooks, again after each change.",
     ),
     "gemini": _Settings(
         ".gemini", None, "settings.json", ("BeforeTool", "AfterTool", "SessionEnd"),
@@ -109,7 +109,7 @@ class Change:
         """
         target = self.path.resolve()  # keep a symbolic link into the user's dotfiles
         if _text(target) != self.before:
-            raise ConfigError(f"{self.path} was changed meanwhile; nothing was written. Run the command again")
+            raise ConfigError(f"{self.path} has changed in the meantime; nothing was written. Run the command again")
         if self.after is None:
             target.unlink()
             return
@@ -152,7 +152,7 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
         entry |= settings.first if place == 0 else {}
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list):
-            raise _unreadable(path, f"hooks.{event} is no list")
+            raise _unreadable(path, f"hooks.{event} is not a list")
         cast("list[Any]", groups).append(entry if settings.is_flat else {"hooks": [entry]})
     return Change(path, before, _written(tree, before), settings.note)
 
@@ -181,14 +181,14 @@ def _read(host: str, scope: Scope) -> tuple[_Settings, Path, str | None, dict[st
     try:
         tree: Any = json.loads(before) if before is not None and before.strip() else {}
     except ValueError as error:
-        raise _unreadable(path, f"it is no plain JSON: {error}") from None
+        raise _unreadable(path, f"it is not plain JSON: {error}") from None
     if not isinstance(tree, dict) or not isinstance(cast("dict[str, Any]", tree).get("hooks", {}), dict):
-        raise _unreadable(path, "it has no object of hooks")
+        raise _unreadable(path, 'its "hooks" is not an object')
     return settings, path, before, cast("dict[str, Any]", tree)
 
 
 def _unreadable(path: Path, why: str) -> ConfigError:
-    return ConfigError(f"{path} was not changed: {why}. Mend it, or write the entries of the guide by hand")
+    return ConfigError(f"{path} was not changed: {why}. Correct the file, or add the entries from the guide by hand")
 
 
 def _text(path: Path) -> str | None:
@@ -198,7 +198,7 @@ def _text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise _unreadable(path, f"it is no UTF-8: {error}") from None
+        raise _unreadable(path, f"it is not UTF-8: {error}") from None
 
 
 def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:

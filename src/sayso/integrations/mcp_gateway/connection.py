@@ -53,26 +53,26 @@ def parse(line: bytes) -> Message:
 
     def object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) != len(pairs):
-            raise ValueError("a name stands twice in one object")
+            raise ValueError("an object has the same name twice")
         return dict(pairs)
 
     def no_number(text: str) -> Any:
-        raise ValueError(f"{text} is no JSON number")
+        raise ValueError(f"{text} is not a JSON number")
 
     try:
         read: Any = json.loads(line.decode("utf-8"), object_pairs_hook=object_once, parse_constant=no_number)
     except RecursionError:
-        raise ValueError("it is nested too deeply to be read") from None
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(read, dict):
-        raise ValueError("one message a line, and no batch")  # noqa: TRY004  the text is wrong, not its Python type
+        raise ValueError("each line must be one message; batches are not supported")  # noqa: TRY004  the text is wrong, not its Python type
     message = cast("Message", read)
     unknown = sorted(set(message) - set(_FIELDS))
     if unknown or not isinstance(message.get("method", ""), str):
-        raise ValueError(f"this is no JSON-RPC message ({', '.join(unknown) or 'method is no text'})")
+        raise ValueError(f"this is not a JSON-RPC message ({', '.join(unknown) or 'method is not a string'})")
     if message.get("method") == "tools/call":
         wrong = sorted(name for name in object_of(message.get("params")) if _PARAMS.get(name.casefold(), name) != name)
         if wrong:  # the gateway would ignore it, but a more lenient server might not
-            raise ValueError(f"a call has no {', '.join(wrong)}: a known name in another spelling")
+            raise ValueError(f"a call has no {', '.join(wrong)}; use the exact spelling of the field")
     return message
 
 
@@ -168,7 +168,7 @@ class StdioUpstream:
             return await output.readline()
         except ValueError:
             _log.warning(
-                "the server %s was ended: it wrote a line of more than %s bytes", self._command[0], f"{_LINE:,}"
+                "stopped the server %s, because it wrote a line of more than %s bytes", self._command[0], f"{_LINE:,}"
             )
             return b""
 
@@ -179,7 +179,7 @@ class StdioUpstream:
             raise ConnectionRefusedError("the server has ended")
         line = dump(message) + b"\n"
         if stdin.transport.get_write_buffer_size() > _LINE:
-            raise ConnectionRefusedError("the server does not read what it is sent")
+            raise ConnectionRefusedError("the server does not read its input")
         stdin.write(line)
 
     async def close(self) -> None:
@@ -263,7 +263,7 @@ class Proxy:
         except OSError as error:
             await self._answer_with(number, f"the server cannot be reached: {error}")
         except (ValueError, RecursionError) as error:  # one bad message must not end the session
-            await self._answer_with(number, f"the message cannot be passed on: {error}")
+            await self._answer_with(number, f"the message cannot be forwarded: {error}")
 
     async def request(self, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
         """Send a request of the gateway and return the response.
@@ -284,7 +284,7 @@ class Proxy:
             await up.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             return await asyncio.wait_for(asyncio.shield(future), timeout)
         except (asyncio.CancelledError, TimeoutError) as error:
-            gone: Message = {"requestId": number, "reason": "nobody waits for the answer any more"}
+            gone: Message = {"requestId": number, "reason": "the answer is no longer needed"}
             self._later(up.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}))
             if isinstance(error, TimeoutError):
                 raise TimeoutError(f"it did not answer {method} within {timeout:g} s") from None
@@ -309,7 +309,7 @@ class Proxy:
                     answer = await self.request("tools/list", params, _LISTING)
                 found = object_of(answer.get("result"))
                 if not isinstance(found.get("tools"), list):
-                    raise ValueError(f"it does not list its tools: {answer.get('error')}")  # noqa: TRY004  the server's data is wrong, not a Python type
+                    raise ValueError(f"it did not list its tools: {answer.get('error')}")  # noqa: TRY004  the server's data is wrong, not a Python type
                 tools |= tools_in(found)
                 if not found.get("nextCursor"):
                     break
@@ -446,11 +446,11 @@ class Output:
 
     def _end_if_stalled(self, writes: int) -> None:
         if self._unwritten > 0 and writes == self._writes:
-            self._end("does not read what it is sent")
+            self._end("does not read its input")
 
     def _end(self, why: str) -> None:
         if not self.is_gone:
-            _log.warning("the session was ended: its client %s", why)
+            _log.warning("ended the session, because its client %s", why)
             self.is_gone = True
             self._changed.set()
             self._gone()
@@ -495,7 +495,7 @@ async def serve_stdio(open_session: Open) -> None:
             parts.append(rest)
             size += len(rest)
         if size > _LINE:
-            _log.warning("the session was ended: its client wrote a line of more than %s bytes", f"{_LINE:,}")
+            _log.warning("ended the session, because its client wrote a line of more than %s bytes", f"{_LINE:,}")
         loop.call_soon_threadsafe(end)
 
     def end() -> None:

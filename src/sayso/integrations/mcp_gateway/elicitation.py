@@ -110,7 +110,7 @@ class Elicitation:
             if answer.done():
                 await self._decide(asked, asked.current_fingerprint, answer.result().get("result"))
             else:
-                gone = {"requestId": own, "reason": "somebody else decided"}
+                gone = {"requestId": own, "reason": "another person decided"}
                 await self._send(dump({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}), number)
         finally:
             self._open.pop(own, None)

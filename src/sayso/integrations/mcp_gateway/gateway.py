@@ -51,7 +51,7 @@ _log = logging.getLogger("sayso")
 _OPEN = (State.PENDING, State.APPROVED)
 _KEY = "sayso/key"  # the client's own key in the `_meta` of a call; all calls with it are the same call, forever
 _REPLAY = timedelta(minutes=10)  # during which a result may be undelivered by another process of the run
-_GONE = "the client went away"
+_GONE = "the client disconnected"
 _GRACE = 5.0  # seconds for a started call after its client is gone
 _BEAT = 5.0
 _DESCRIPTION = 20_000  # characters of a tool's description that each request stores
@@ -172,7 +172,7 @@ class Gateway:
         if method != "tools/call":
             await self._proxy.forward(message)
         elif not is_request_id(number) or number in self._calls:
-            await self._reply(None, {"error": {"code": -32600, "message": "a call needs an id of its own"}})
+            await self._reply(None, {"error": {"code": -32600, "message": "a call needs its own id"}})
         else:
             self._calls[number] = asyncio.create_task(self._call(message, next(self._occasions.counter)))  # pyright: ignore[reportArgumentType]
 
@@ -210,10 +210,10 @@ class Gateway:
             if await self._passes(message, arrived):
                 await self._proxy.forward(message)
         except OSError as error:
-            _log.warning("the answer to a call did not reach its client (%s)", error)
+            _log.warning("could not send the result of a call to the client (%s)", error)
         except Exception:  # noqa: BLE001  whatever fails, the client must get an answer
-            _log.exception("a call ended with an error of the gateway")
-            text = "the gateway failed; nobody knows whether the call ran: do not repeat it"
+            _log.exception("a call failed because of an error in the gateway")
+            text = "the gateway failed; it is unknown whether the call ran. Do not repeat it."
             await self._reply(number, {"error": {"code": -32603, "message": text}})
         finally:
             self._calls.pop(number, None)
@@ -224,14 +224,14 @@ class Gateway:
         name: Any = params.get("name")
         arguments: Any = {} if params.get("arguments") is None else params["arguments"]
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            error = {"code": -32602, "message": "a call has a name, and arguments by name"}
+            error = {"code": -32602, "message": "a call must have a name, and its arguments must be an object"}
             return await self._reply(number, {"error": error})
         self._proxy.notice(message)
         try:
             tools = self._proxy.tools
             tool = (tools if name in tools else await self._proxy.list()).get(name)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            text = not_run(name, f"its server cannot say which tools it has ({error})")
+            text = not_run(name, f"its server did not list its tools ({error})")
             return await self._reply(number, {"result": tool_result(text, params)})
         if tool is None:
             return await self._reply(number, {"error": {"code": -32602, "message": f"Unknown tool: {name}"}})
@@ -252,7 +252,7 @@ class Gateway:
             occasion, held = await self._occasions.ask(call, self._elicitation.client(call.meta))
         except (errors.SaysoError, ValueError) as error:
             may_change = isinstance(error, errors.ArgumentError)  # not a person's refusal
-            text = not_run(call.tool["name"], f"it could not be asked about ({error})", may_change=may_change)
+            text = not_run(call.tool["name"], f"nobody could be asked ({error})", may_change=may_change)
             return await self._reply(call.number, {"result": tool_result(text, call.params)})
         if held.state == "allowed":
             return True
@@ -282,7 +282,7 @@ class Gateway:
         except _ToolError as failed:
             return failed.result, True
         except errors.ValueNotKeptError as error:
-            return tool_result(f"{name} was run before: {error}. Do not repeat this call.", call.params), True
+            return tool_result(f"{name} has already run: {error}. Do not repeat this call.", call.params), True
         except errors.OutcomeNotRecordedError as error:
             return tool_result(f"{name} was started: {error}. Do not repeat this call.", call.params), False
         except (NotExecuted, errors.CallFailedError, errors.OutcomeUnknownError, OSError) as error:
@@ -323,8 +323,8 @@ class Gateway:
         except signals.ConfirmationRequired:
             occasion.is_ticket = True
             text = (
-                f"Not run yet: a person must approve {held.id}; call again with the same arguments."
-                " Go on with other work first: the call made again gives the result."
+                f"Not run yet: a person must approve {held.id}; call again with the same arguments. Do"
+                " other work first; the repeated call returns the result."
             )
             return tool_result(text, call.params, {"sayso/request": held.id})
         finally:
@@ -344,7 +344,9 @@ class Gateway:
             # The server may have changed the tool without a notification, or be another server by now.
             now = (await self._proxy.list()).get(call.tool["name"])
             if now is None or now.get("inputSchema") != call.tool.get("inputSchema"):
-                occasion.note = occasion.note or f"{call.tool['name']} was not run: its server changed or removed it."
+                occasion.note = (
+                    occasion.note or f"{call.tool['name']} was not run: the server changed or removed the tool."
+                )
                 await self._occasions.withdraw([occasion], "the server changed the tool")
                 return await self._started_elsewhere(call, held, occasion.note)
         started = asyncio.create_task(held.once(partial(self._upstream, call)))
@@ -361,9 +363,11 @@ class Gateway:
                 raise _ToolChanged(note)  # also if it could not be withdrawn and is still approved
             return await held.result(self._settings.timeout)
         except TimeoutError:
-            raise _ToolChanged(f"{name} was started by another process and still runs. Do not repeat it.") from None
+            raise _ToolChanged(
+                f"{name} was started by another process and is still running. Do not repeat it."
+            ) from None
         except errors.StoreError as error:
-            text = f"{note} Whether another process ran it first is not known ({error})."
+            text = f"{note} It is unknown whether another process ran it first ({error})."
             raise _ToolChanged(text) from None
 
     def _done(self, started: asyncio.Task[Any]) -> None:
@@ -474,7 +478,7 @@ class _Occasions:
         self._notes[name] = note = difference(before, now)
         if before.get("inputSchema") == now.get("inputSchema"):
             return
-        text = f"{name} was not run: its server changed it meanwhile ({note}). Read its schema again first."
+        text = f"{name} was not run: the server has changed the tool ({note}). Read its new schema first."
         for occasion in (old := [one for one in self._known.values() if one.tool == name]):
             occasion.note = text
         await self.withdraw(old, f"the server changed the tool: {note}")
@@ -485,7 +489,7 @@ class _Occasions:
             try:
                 await held.withdraw(reason) if held is not None else None
             except errors.SaysoError as error:
-                _log.warning("%s was not withdrawn (%s); nothing starts it", held and held.id, error)
+                _log.warning("could not withdraw %s (%s); it will not start", held and held.id, error)
 
 
 def _is_over(request: Request, *, is_ours: bool) -> bool:

@@ -59,7 +59,7 @@ class HttpUpstream:
         try:
             await _begun(self._task, ready)
         except Exception as error:
-            raise ConnectionRefusedError(f"no connection could be opened: {error}") from error
+            raise ConnectionRefusedError(f"could not connect: {error}") from error
 
     async def _run(self, receive: Receive, closed: Closed, ready: asyncio.Future[None]) -> None:
         httpx2, sdk = _module("httpx2"), _module("mcp.client.streamable_http")
@@ -272,7 +272,7 @@ async def _taken(session: Any, message: Message, send: Send) -> None:
     try:
         line = dump(message)
     except (ValueError, RecursionError) as error:  # the SDK accepts NaN, which is not JSON
-        await send(dump({**_error(-32700, f"this is no JSON ({error})"), "id": message.get("id")}), message.get("id"))
+        await send(dump({**_error(-32700, f"this is not JSON ({error})"), "id": message.get("id")}), message.get("id"))
     else:
         await session.from_client(line)
 
