@@ -148,7 +148,7 @@ def _read() -> bytes:
         raise TerminalClosed from error
 
 
-PROGRAM_GONE = "program gone: it has ended and its run has no name, so no program will fetch the decision"
+PROGRAM_GONE = "program ended: its run has no name, so no program will fetch the decision"
 """The note on a request for which `Review.program_is_gone` is true."""
 
 _VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}

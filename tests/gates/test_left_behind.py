@@ -58,9 +58,9 @@ def test_request_without_a_named_run_says_that_its_program_is_gone(file_store: S
 def test_program_that_is_gone_is_marked_in_the_browser(file_store: Store) -> None:
     waiting, named = asked_elsewhere(file_store, WITHOUT_A_NAME), asked_elsewhere(file_store, IN_A_RUN)
     ada = browser(create_app(file_store), "ada")
-    assert ada.get("/").text.count('<span class="warn">program gone</span>') == 1
+    assert ada.get("/").text.count('<span class="warn">program ended</span>') == 1
     run_id = file_store.get(waiting).run_id
-    assert "program gone" in ada.get(f"/runs/{run_id}").text
+    assert "program ended" in ada.get(f"/runs/{run_id}").text
     asked = ada.get("/bulk", params={"id": [waiting, named], "verb": "approve"}).text
     assert asked.count("nobody comes back for the decision") == 1
 

@@ -363,16 +363,16 @@ def test_a_request_whose_program_is_gone_is_marked_where_it_is_listed_shown_and_
     request = left_behind()
     listed, shown = commands.sayso("ls").out, commands.sayso("show", request.id).out
     assert f"{request.id[:11]}" in listed
-    assert "  program gone  " in listed
+    assert "  program ended  " in listed
     assert "no program will fetch the decision; `sayso cancel ID` removes it from this list" in listed
-    assert "  program gone: it has ended and its run has no name" in shown
+    assert "  program ended: its run has no name" in shown
     assert f"next: sayso cancel {request.id[:11]} -m WHY\n" in shown
     assert "next: sayso approve" not in shown
     approved = commands.sayso("approve", request.id)
     assert approved.code == 0
-    assert "program gone: it has ended" in approved.out
+    assert "program ended: its run has no name" in approved.out
     assert "waiting for the program" not in approved.out
-    assert "approved, program gone" in commands.sayso("ls").out
+    assert "approved, program ended" in commands.sayso("ls").out
     assert commands.sayso("cancel", request.id).code == 0
     assert commands.sayso("ls").out == "nothing waits\n"
 
@@ -381,25 +381,25 @@ def test_an_answer_that_nobody_comes_back_for_says_so() -> None:
     ended_by_sigterm('import sayso\nprint(sayso.ask("How many?", type=int))')
     answered = commands.sayso("answer", the_request().id, "5")
     assert (answered.code, "answered 5 by ada" in answered.out) == (0, True)
-    assert "program gone: it has ended" in answered.out
+    assert "program ended: its run has no name" in answered.out
 
 
 def test_feedback_that_nobody_comes_back_for_says_so() -> None:
     request = left_behind()
-    assert "program gone: it has ended" in commands.sayso("feedback", request.id, "-m", "less").out
+    assert "program ended: its run has no name" in commands.sayso("feedback", request.id, "-m", "less").out
 
 
 def test_a_request_of_a_named_run_waits_for_its_next_start() -> None:
     request = left_behind("named")
     said = [commands.sayso(*words, request.id).out for words in (["show"], ["approve"])] + [commands.sayso("ls").out]
-    assert not any("program gone" in out for out in said)
+    assert not any("program ended" in out for out in said)
     assert "waiting for the program to run it" in said[1]
 
 
 def test_a_request_of_a_living_program_is_not_marked() -> None:
     process = program(SYNC)
     until_it_waits(process)
-    assert "program gone" not in commands.sayso("ls").out
+    assert "program ended" not in commands.sayso("ls").out
     assert "waiting for the program to run it" in commands.sayso("approve", the_request().id).out
     assert process.communicate(timeout=SECONDS)[0] == "paid\n"
 
@@ -407,6 +407,6 @@ def test_a_request_of_a_living_program_is_not_marked() -> None:
 def test_next_says_so_as_well() -> None:
     left_behind()
     with Person("-m", "sayso", "next", env={**os.environ}, cwd=Path.cwd()) as person:
-        assert "program gone: it has ended" in person.sees("q quit   (then enter)\n> ")
+        assert "program ended: its run has no name" in person.sees("q quit   (then enter)\n> ")
         person.types("q")
         person.ends()

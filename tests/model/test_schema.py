@@ -250,7 +250,7 @@ def test_a_secret_default_is_not_in_the_text() -> None:
     assert "hunter2" not in REAL["secret_default"].text
     assert REAL["secret_default"].validate({})["word"] == SecretStr("hunter2")
     assert problems(lambda: BY_TEXT["secret_default"].validate({})) == [
-        "word: has a default that only the program knows; give a value"
+        "word: has a default that only the program knows; enter a value"
     ]
 
 

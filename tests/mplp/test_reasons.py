@@ -91,7 +91,7 @@ def test_the_inbox_says_so_before_and_after(store: Store, waiting: Request) -> N
     assert "to reject a Confirm, or to send it back, say why" in text_of(ada.get(f"/r/{waiting.id}").text)
     answer = ada.decide(waiting.id, "reject", note=" ")
     assert answer.status_code == 422
-    assert "This needs a reason: write it into the note. Nothing was decided." in text_of(answer.text)
+    assert "A reason is required: write it in the note. Nothing was decided." in text_of(answer.text)
     call = store.ask(sample_call())
     assert "say why" not in text_of(ada.get(f"/r/{call.id}").text)
     refused(store, waiting)

@@ -180,7 +180,7 @@ def test_what_is_added_to_a_dict_needs_a_new_name_and_a_value(ada: Browser) -> N
     for sent, why in (
         ({"f0.2.name": "a", "f0.2.0": "x"}, "needs a name that is not there yet"),
         ({"f0.2.0": "x"}, "needs a name that is not there yet"),
-        ({"f0.2.name": "c"}, "c, which is added, needs a value"),
+        ({"f0.2.name": "c"}, "the new argument c needs a value"),
     ):
         refused = ada.decide(request_id, "approve", **sent)
         assert (refused.status_code, why in text_of(refused.text)) == (422, True), sent
@@ -533,7 +533,12 @@ def test_an_unknown_outcome_has_its_ways_out(ada: Browser, store: Store) -> None
     for said, state in [("yes", State.DONE), ("no", State.FAILED)]:
         request_id = unknown(flaky([], [KeyboardInterrupt()]))
         page = text_of(ada.get(f"/r/{request_id}").text)
-        for words in ("Started, outcome unknown", "It happened", "It did not: it must be asked anew", "leave it"):
+        for words in (
+            "Started, outcome unknown",
+            "It happened",
+            "It did not happen: a new request is needed",
+            "leave it",
+        ):
             assert words in page
         assert ada.decide(request_id, "resolve").status_code == 422
         assert ada.decide(request_id, "resolve", happened=said, note="looked").status_code == 200

@@ -625,7 +625,7 @@ def test_what_somebody_else_is_looking_at_says_so(surf: Surf) -> None:
     page = surf.tab("/")
     expect(page.locator(f"#at-{request_id}")).to_be_visible()
     sayso.Review().claim(request_id, by="bob")
-    expect(page.locator(f"#at-{request_id}")).to_contain_text("bob has it")
+    expect(page.locator(f"#at-{request_id}")).to_contain_text("claimed by bob")
     expect(page.locator(f"[name=id][value={request_id}]")).to_be_enabled()
 
 

@@ -65,7 +65,7 @@ def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(s
     pressed(page, "Approve")
     ready(page, second)
     sayso.Review().claim(second, by="bob")
-    expect(page.locator(".standing")).to_contain_text("bob has it")
+    expect(page.locator(".standing")).to_contain_text("claimed by bob")
     expect(page.locator("[data-approve]")).to_be_disabled()
     sayso.Review().release(second, by="bob")
     expect(page.locator("[data-approve]")).to_be_enabled()

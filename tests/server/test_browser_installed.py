@@ -116,7 +116,7 @@ def test_a_reviewer_turns_notifications_on_and_off(surf: Surf) -> None:
     page = with_worker(surf, "/settings")
     expect(page.get_by_text("This browser can show no notifications")).to_be_hidden()
     page.evaluate(SUBSCRIBED.replace("KEYS", json.dumps(keys)))
-    page.get_by_label("What to call this device").fill("my phone")
+    page.get_by_label("Name of this device").fill("my phone")
     with page.expect_navigation():
         page.get_by_role("button", name="Turn on notifications in this browser").click()
     expect(page.locator("#devices ~ ul")).to_contain_text("my phone this browser")

@@ -30,7 +30,7 @@ def test_a_page_one_of_whose_scripts_comes_late_is_live(surf: Surf, late: str) -
     sayso.Review().claim(request_id, by="bob")
     for route in waiting:
         route.continue_()
-    expect(page.locator(f"#at-{request_id}")).to_contain_text("bob has it")
+    expect(page.locator(f"#at-{request_id}")).to_contain_text("claimed by bob")
 
 
 # Once the script has ended: a page that is seen again may load itself anew, which ends whoever still waits for it.
@@ -56,7 +56,7 @@ def live(surf: Surf, request_id: str) -> Any:
     """Open the page of a request, and wait until it is told of what happens."""
     page = surf.page(request_id)
     sayso.Review().claim(request_id, by="bob")
-    expect(page.locator(".standing")).to_contain_text("bob has it")
+    expect(page.locator(".standing")).to_contain_text("claimed by bob")
     return page
 
 
@@ -154,7 +154,7 @@ def test_tabs_of_one_browser_share_one_stream_and_hand_it_on(surf: Surf) -> None
         expect(page).to_have_title("Inbox (2) · sayso")
         expect(page.locator("#news")).to_have_text("1 new request, show")
     sayso.Review(channel="cli").claim(request_id, by="bob")
-    expect(others[3].locator(".standing")).to_contain_text("bob has it")
+    expect(others[3].locator(".standing")).to_contain_text("claimed by bob")
     streams = first.evaluate("navigator.locks.query().then(({held}) => held.length)")
     assert streams == 1
     first.close()  # the one that has the stream

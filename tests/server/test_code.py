@@ -99,7 +99,7 @@ def test_an_edit_shows_decimal_numbers_as_the_page_does() -> None:
     ("before", "after", "warning"),
     [
         (datetime(2026, 3, 1, 9, tzinfo=UTC), naive("2026-03-01T09:00"), "at had a time zone and has none any more"),
-        (naive("2026-03-01T09:00"), datetime(2026, 3, 1, 9, tzinfo=UTC), "at had no time zone and has one now"),
+        (naive("2026-03-01T09:00"), datetime(2026, 3, 1, 9, tzinfo=UTC), "at now has a time zone; it had none"),
         (datetime(2026, 3, 1, 9, tzinfo=UTC), datetime(2026, 3, 2, 9, tzinfo=UTC), None),
         (naive("2026-03-01T09:00"), naive("2026-03-02T09:00"), None),
     ],

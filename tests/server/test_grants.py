@@ -79,7 +79,7 @@ def test_a_reviewer_grants_on_the_page_and_revokes_on_the_list(ada: Browser, sto
     assert ada.decide(request.id, "grant", count="x", lasts="1h").status_code == 422
     done = ada.decide(request.id, "grant", count="5", lasts="1h", without="to")
     assert done.status_code == 200
-    assert "calls like it start without asking" in text_of(done.text)
+    assert "similar calls start without asking" in text_of(done.text)
     assert [like(store, 8), like(store, 8, "bob"), like(store, 11)] == [State.APPROVED, State.APPROVED, State.PENDING]
     grant = store.grants()[0]
     assert "5 of 5 left" in text_of(ada.get("/grants").text)
@@ -125,11 +125,11 @@ def test_what_differs_from_call_to_call_is_offered_apart_and_stays_equal_until_s
         sent = {"count": "5", "lasts": "1h", "csrf": form["csrf"], "seen": form["seen"], "without": list(ticked)}
         page = ada.post(f"/r/{request_id}/{step}", data=sent, headers={"origin": BASE}).text
         free, _, kept = page.partition("Stays as it is here")
-        return free.partition("Different from call to call")[2], kept, text_of(page)
+        return free.partition("Differs from call to call")[2], kept, text_of(page)
 
     form = ada.get(f"/r/{request_id}").text
     assert (
-        "Different from call to call" in form,
+        "Differs from call to call" in form,
         " checked" in form.partition("data-terms")[2].partition("data-picture")[0],
     ) == (True, False)
     free, kept, page = offered()
@@ -164,7 +164,7 @@ def test_nobody_finds_a_masked_value_by_typing_guesses(ada: Browser, store: Stor
 
     for key, text in ((meta, '{"user": "kim", "password": "%s"}'), (link, '"https://u:%s@shop.example"')):
         right, wrong = ({key: text % guess} for guess in ("hunter2", "hunter9"))
-        for verb, said in (("preview-grant", "Earlier calls are not counted"), ("preview", "*** → *** (written anew)")):
+        for verb, said in (("preview-grant", "Earlier calls are not counted"), ("preview", "*** → *** (new value)")):
             assert (told := seen(verb, **right)) == seen(verb, **wrong), verb
             assert said in told, verb
     assert "would have let through 3 earlier calls" in seen("preview-grant")
@@ -219,7 +219,7 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
 
 
 def test_an_approval_says_of_its_grant_whether_calls_start_by_it(ada: Browser, store: Store) -> None:
-    for count, says in ((1, "calls like it start without asking"), (2, "another reviewer must agree to its grant")):
+    for count, says in ((1, "similar calls start without asking"), (2, "another reviewer must agree to its grant")):
         request = store.ask(sample_call(f"run-{count}", quorum=Quorum(count)))
         Review(store, reviewer="bob").grant(request.id, count=5, lasts="1h", seen=request.fingerprint)
         if count == 2:

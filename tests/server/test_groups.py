@@ -144,7 +144,7 @@ def test_what_stands_out_is_not_ticked_where_it_could_be_approved(store: Store, 
     row = text_of(ada.get("/").text)
     assert "1 stands out" in row
     page = group_of(ada)
-    assert "1 stands out, at the top of its table. What stands out is not ticked." in text_of(page)
+    assert "1 stands out, at the top of its table. Calls that stand out are not ticked." in text_of(page)
     for verb, ticked in (("approve", 4), ("reject", 5)):
         page = ada.get(f"/bulk?verb={verb}&" + "&".join(f"id={one}" for one in ids)).text
         assert len(re.findall(r'name="item"[^>]* checked', page)) == ticked
@@ -168,7 +168,9 @@ def test_values_that_differ_under_a_mask_are_not_said_to_be_the_same(store: Stor
         assert same == [name for name in ("password", "order.token", "order.id", "at", "note", "currency")
                         if name not in hidden]  # fmt: skip
         gist = folded_row(made, clock.now()).gist
-        assert [name for name in ("password", "order.token", "at") if f"{name} masked, and differs" in gist] == hidden
+        assert [
+            name for name in ("password", "order.token", "at") if f"{name} masked, not all the same" in gist
+        ] == hidden
     asked(store, *[{"amount": at, "password": f"hunter{at}", "flag": True} for at in range(3)])
     page = group_of(ada)
     assert "Masked, and not the same in all 3" in page
@@ -206,7 +208,7 @@ def test_a_table_tells_what_is_ours_from_what_a_program_wrote(store: Store, ada:
     first = asked(store, *[{"action": Delete(f"/x{at}"), **named} for at in range(3)])[0]
     page = group_of(ada)
     given, table = page.partition("The same in all 3</h3>")[2].partition("<table")[::2]
-    ours = table.partition("About all 3</h3>")[2]  # below the calls: those are read first
+    ours = table.partition("For all 3</h3>")[2]  # below the calls: those are read first
     assert "<dt>&#34;approved by&#34;</dt>" in given
     assert "<dt>&#34;order.total&#34;</dt>" in given
     assert "asked by <small>recorded</small>" in ours
@@ -372,7 +374,7 @@ def test_what_one_has_approved_is_not_ticked_again_and_is_not_said_to_be_decided
     page = group_of(ada, "/?q=approved:me")
     assert len(items_of(page)) == 3
     assert not re.search(r'name="item"[^>]* checked', page)
-    assert text_of(page).count("You have approved it already; somebody else must, too.") == 3
+    assert text_of(page).count("You have approved it already; somebody else must approve it, too.") == 3
     page = ada.get("/bulk?verb=reject&" + "&".join(f"id={one}" for one in ids)).text
     assert len(re.findall(r'name="item"[^>]* checked', page)) == 3
 

@@ -135,7 +135,7 @@ def test_a_request_shows_all_that_a_decision_needs(ada: Browser, clock: Clock) -
     text = text_of(page)
     for words in (
         "320", "bob", "risk high", "Sends money.", "on behalf ofkim", "2 different reviewers", "finance",
-        "in 1h", "no answer is a no", "What the program will be told", "order-1", request_id[:11],
+        "in 1h", "without an answer it does not run", "What the program will receive", "order-1", request_id[:11],
     ):  # fmt: skip
         assert words in text, words
     unverified = page.partition('class="unverified"')[2].partition("</section>")[0]
@@ -169,7 +169,7 @@ def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: St
     for words in ("Routine.", "policy 4.2", "A dry run", "checked by sayso", "5 EUR"):
         assert words in said, words
         assert words not in before + after, words
-    assert "The context that the program tells must be as in this request, too." in page  # which names none of it
+    assert "The context from the program must also be the same as in this request." in page  # which names none of it
     for ours in ("By the rule", "author says", "Context from the program", "Every call of it"):
         assert ours not in page
     document = request_document(request)
@@ -328,7 +328,7 @@ def test_a_text_that_may_deceive_is_pointed_out(ada: Browser, pay: Pay) -> None:
     page = text_of(ada.get(f"/r/{request_id}").text)
     assert "hidden characters (U+202E)" in page
     assert "mixes Latin and Cyrillic" in page
-    assert "look closely" in text_of(ada.get("/").text)
+    assert "check closely" in text_of(ada.get("/").text)
 
 
 @pytest.mark.parametrize("page", ["/r/rq_nothing", "/runs/run_nothing", "/nothing", "/static/../app.py", "/r/rq_"])

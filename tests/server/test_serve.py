@@ -371,7 +371,7 @@ def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytes
 
     said = asyncio.run(asyncio.wait_for(first(), 30))["data"]
     assert 'data-pending="1"' in said
-    assert "bob has it" in said  # what changed before the fault is not forgotten
+    assert "claimed by bob" in said  # what changed before the fault is not forgotten
     assert not faults
 
 

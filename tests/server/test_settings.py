@@ -61,7 +61,7 @@ def test_the_store_and_the_gates_are_shown_with_what_they_take(ada: Browser, sto
         store.ask(sample_call())
     text = text_of(ada.get("/settings").text)
     assert store.url in text
-    assert "2 asked, last just now" in text
+    assert "2 requests, last just now" in text
     assert "amount" in text
     assert "integer" in text
 
@@ -151,7 +151,7 @@ def test_a_channel_that_can_never_send_is_told_as_doctor_tells_it(
     for problem in wrong.values():
         assert problem in text
     assert "<b>pigeon" not in page.text
-    assert "nobody has delivered to it yet" in text
+    assert "nothing was delivered to it yet" in text
     assert page.text.count('class="warn"') == 3
 
 

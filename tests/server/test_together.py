@@ -93,11 +93,11 @@ def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
     for address, has_it in (("/", False), ("/?q=snoozed", True), ("/?q=pay", True), (f"/r/{second}", False)):
         assert (f"/r/{first}" in ada.get(address).text) is has_it, address
     assert f"/r/{first}" in bob.get("/").text
-    assert "What you have snoozed" in ada.get("/").text
+    assert "Snoozed by you" in ada.get("/").text
     assert "Out of your list until" in text_of(ada.get(f"/r/{first}").text)
     clock.tick(minutes=60)
     assert f"/r/{first}" in ada.get("/").text
-    assert "What you have snoozed" not in ada.get("/").text
+    assert "Snoozed by you" not in ada.get("/").text
     ada.decide(first, "snooze", **{"for": "15m"})
     ada.decide(first, "wake")
     assert f"/r/{first}" in ada.get("/").text
@@ -177,7 +177,7 @@ def test_what_a_token_saved_of_a_run_is_unverified_and_breaks_no_page(ada: Brows
         store.leave_run(RunUpdate(run, [Step("agent", body)], RunState.PAUSED), RunState.PAUSED)
         page = ada.get(f"/r/{request.id}")
         assert page.status_code == ada.get(f"/runs/{request.run_id}").status_code == 200, name
-        assert "The program says what led to it, unverified" in text_of(page.text), name
+        assert "What led to it, in the program's words, unverified" in text_of(page.text), name
         assert ("agent verified" in page.text, "cannot be read" in page.text) == (
             name == "as it is",
             name != "as it is",
@@ -294,14 +294,17 @@ def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     first, second = (held(payer(), amount).confirmation_id for amount in (1, 2))
     form = ada.get(f"/r/{first}").text
     assert re.findall('<option value="(bob|carol|ada)">', form) == ["bob", "carol"]
-    for name, said in (("gra", "gra has it, and is not signed in: is the name right?"), ("Bob", "bob has it <a")):
+    for name, said in (
+        ("gra", "claimed by gra, who is not signed in: is the name right?"),
+        ("Bob", "claimed by bob <a"),
+    ):
         after = ada.decide(first, "assign", to=name, then=second)
         assert after.url.path == f"/r/{second}"
         assert said in re.sub(r"</?strong>", "", after.text)
         if name == "gra":  # one key takes it back
             assert "Take it back" in after.text
             ada.decide(first, "release", force="yes")
-    assert "bob has it" in text_of(ada.get("/").text)
+    assert "claimed by bob" in text_of(ada.get("/").text)
     assert "bob took it on, or was assigned it" in text_of(carol.get(f"/r/{first}").text)
     assert first in bob.get("/?q=assigned:me").text
     assert first not in carol.get("/?q=assigned:me").text

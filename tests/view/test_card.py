@@ -50,7 +50,8 @@ def rows(request: Request, width: int = 100, **kept: bool) -> list[str]:
 # -- the program's words ---------------------------------------------------------------------------------------
 
 CHROME = (
-    "note    'nothing'", "  amount  1.0", "asked by ada", "expires in 1d; no answer is a no", "a approve   e edit",
+    "note    'nothing'", "  amount  1.0", "asked by ada", "expires in 1d; without an answer it does not run",
+    "a approve   e edit",
     "| ", ": ", "(… 1 of 2 characters not shown …)", "rq_00000000 approved", "the program says, unverified:",
     "warning: none",
 )  # fmt: skip

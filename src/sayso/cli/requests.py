@@ -102,7 +102,7 @@ def ls(
 ) -> int:  # fmt: skip
     """List open requests: pending first, oldest first; then approved, running and unknown ones.
 
-    `program gone` marks requests whose decision no program will fetch: it has ended, and its run had no name.
+    `program ended` marks requests whose decision no program will fetch, because its run had no name.
     """
     if quiet and cli.as_json:
         raise click.UsageError("give --quiet or --json, not both")

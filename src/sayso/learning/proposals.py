@@ -223,7 +223,7 @@ class Proposal:
             ]  # fmt: skip
         for count, message in (
             (self.undecided, later("Nobody decided %(count)s of these.")),
-            (len(self.went_wrong), later("%(count)s of these failed or ended unknown.")),
+            (len(self.went_wrong), later("%(count)s of these failed, or their outcome is unknown.")),
             (self.uncertain, later("It is unclear for %(count)s past calls.")),
         ):
             lines += [say(message, count=f"{count:,}")] if count else []

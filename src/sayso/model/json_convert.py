@@ -331,7 +331,7 @@ class JsonEdits:
             elif "default" in part:
                 fields[field] = self.default(part, (*path, field))
             elif field not in node.get("required", ()):
-                raise Misfit(((*path, field), "has a default that only the program knows; give a value"))
+                raise Misfit(((*path, field), "has a default that only the program knows; enter a value"))
         extra = {field: value for field, value in made.items() if field not in fields}
         if kind == "dataclass":
             return {"$dataclass": [name, fields]}

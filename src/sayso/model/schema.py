@@ -385,7 +385,7 @@ class Schema:
         if self.python is not None:
             return form_of(self.python.default(name, lambda: {n: value_of(f, self.classes) for n, f in given.items()}))
         if "default" not in self.properties[name]:
-            raise ArgumentError(name, "has a default that only the program knows; give a value")
+            raise ArgumentError(name, "has a default that only the program knows; enter a value")
         return self._edits.default(self.properties[name], (name,))
 
     def _is_default(self, name: str, form: Json) -> bool:

@@ -359,7 +359,12 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
         facts.append((say("risk"), say(risk) if risk in _RISKS else risk))
     facts += needs(request, now, room)
     if request.state is State.PENDING:
-        facts.append((say("expires"), say("%(when)s; no answer is a no", when=time_left(request.expires_at, now))))
+        facts.append(
+            (
+                say("expires"),
+                say("%(when)s; without an answer it does not run", when=time_left(request.expires_at, now)),
+            )
+        )
     room = max([_FACT_ROOM, *(columns(name) + 1 for name, _ in facts)])
     return [f"  {padded(name, room)}{fact}" for name, fact in facts]
 

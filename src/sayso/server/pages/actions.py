@@ -36,10 +36,12 @@ def act(context: RequestContext) -> Response:
     asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
     seen = context.form.get("seen", "")
     if verb not in {*_FORMS, *_PREVIEWS}:
-        raise HTTPException(404, say("there is no such thing to do"))
+        raise HTTPException(404, say("there is no such action"))
     request = context.review.get(asked)
     if request.id != asked or not seen:
-        raise HTTPException(400, say("the form does not say which request it showed; nothing was decided"))
+        raise HTTPException(
+            400, say("the form does not say which version of the request it showed; nothing was decided")
+        )
     try:
         if seen != request.current_fingerprint and verb != "comment":
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
@@ -92,7 +94,7 @@ def _must_be_sure(context: RequestContext, request: Request) -> None:
 def _feedback(context: RequestContext, request: Request, seen: str) -> None:
     note = context.field("note")
     if note is None and request.state is State.PENDING:
-        missing = say("To send it back, write into the note what should be different; nothing was decided.")
+        missing = say("To send it back, write in the note what should be different. Nothing was decided.")
         raise NotDoneError(missing)
     context.review.feedback(request.id, note or "", seen=seen)
 
@@ -109,7 +111,7 @@ def _answer(context: RequestContext, request: Request, seen: str) -> None:  # no
 def _resolve(context: RequestContext, request: Request, _: str) -> None:
     happened = context.form.get("happened")
     if happened not in {"yes", "no"}:
-        raise NotDoneError(say("Say whether it happened or not; nothing was decided."))
+        raise NotDoneError(say("Choose whether it happened or not. Nothing was decided."))
     context.review.resolve(
         request.id, happened=happened == "yes", comment=context.field("note"), force=_is_forced(context)
     )
@@ -125,14 +127,14 @@ def _comment(context: RequestContext, request: Request, _: str) -> None:
 def _snooze(context: RequestContext, request: Request, _: str) -> None:
     span = context.form.get("for", "")
     if span not in SNOOZES:
-        raise NotDoneError(say("Say for how long; nothing was changed."))
+        raise NotDoneError(say("Choose for how long. Nothing was changed."))
     context.review.snooze(request.id, span)
 
 
 def _extend(context: RequestContext, request: Request, _: str) -> None:
     span = context.form.get("span", "")
     if span not in dict(later_ends(request, clock.now())):
-        raise NotDoneError(say("That is no later end; nothing was changed."))
+        raise NotDoneError(say("That is not later than its current end. Nothing was changed."))
     try:
         context.review.extend(request.id, span)
     except errors.ConfigError as fault:
@@ -166,7 +168,7 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
     request = context.review.get(request_id)
     sent = Submitted(refusal=told(fault), note=context.form.get("note", ""))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
-        sent = replace(sent, refusal=say("This does not fit; nothing was decided."), problems=fault.problems)
+        sent = replace(sent, refusal=say("Some values are not valid. Nothing was decided."), problems=fault.problems)
         if is_open(request, "call"):
             sent = replace(sent, widgets=edit_of(request, context.form).widgets)
         elif is_open(request, "question"):

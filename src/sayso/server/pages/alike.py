@@ -527,7 +527,7 @@ def _gist(columns: Sequence[Column]) -> str:
         (
             f"{one.name}={_brief(as_amount(one.name, one.trees[0]))}"
             if one.is_same
-            else say("%(name)s masked, and differs", name=one.name)
+            else say("%(name)s masked, not all the same", name=one.name)
             for one in columns
             if one.is_common
         ),

@@ -176,8 +176,8 @@ def _zones(name: str, before: Json, after: Json) -> Iterator[str]:
         if tag in {"$datetime", "$time"} and tag == tag_in(after):
             had, has = (_ZONE.search(str(tree[tag]), 5) is not None for tree in (before, after))
             if had is not has:
-                lost = later("%(name)s had a time zone and has none any more: it is another instant on each machine")
-                yield say(lost if had else later("%(name)s had no time zone and has one now"), name=name)
+                lost = later("%(name)s lost its time zone: it is a different instant on each machine")
+                yield say(lost if had else later("%(name)s now has a time zone; it had none"), name=name)
             return
         for key in before.keys() & after.keys():
             yield from _zones(name, before[key], after[key])

@@ -216,9 +216,9 @@ def _item(
 ) -> _Item:  # fmt: skip
     left_out = why_not(context, request, now)
     if request.state is not State.PENDING:
-        left_out = say("It does not wait any more.")
+        left_out = say("It is no longer waiting.")
     elif "approve" in verbs and request.kind == "question":
-        left_out = say("It is a question, and takes an answer of its own.")
+        left_out = say("It is a question and needs an answer.")
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)
     rows = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=others) if is_whole else ()
@@ -231,7 +231,7 @@ def _item(
 
 def _verb(name: str) -> str:
     if name not in _VERBS:
-        raise HTTPException(400, say("several can be approved or rejected at once, nothing else"))
+        raise HTTPException(400, say("only approve and reject work for several requests at once"))
     return name
 
 

@@ -76,7 +76,7 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
     edit = Edit(reader.filled(widgets), problems=reader.problems)
     for widget in widgets:
         if widget.parts and widget.key in form:  # of a page that was sent before an upgrade: the edit would be lost
-            said = say("it has another form by now; load the page again")
+            said = say("its form has changed; reload the page")
             edit.problems.append(f"{widget.path}: {said}")
             continue
         new = reader.read(widget)
@@ -97,7 +97,7 @@ def read_answer(
     if reader.way(widget) == "null":
         return None, [], filled
     if widget.is_needed and not form.get(widget.key, "").strip():
-        missing = say("write an answer; there is none yet")
+        missing = say("write an answer first")
         return None, [f"{widget.path}: {missing}"], filled
     if widget.kind == "json":  # any type: parsed like an answer typed in a terminal
         try:
@@ -203,9 +203,9 @@ class _Reader:
             if not name and value is _UNCHANGED:
                 continue
             if not name or name in taken | found.keys():
-                self._refused(part, say("what is added needs a name that is not there yet"))
+                self._refused(part, say("a new entry needs a name that is not used yet"))
             elif value is _UNCHANGED:
-                self._refused(part, say("%(name)s, which is added, needs a value", name=escape(name)))
+                self._refused(part, say("the new argument %(name)s needs a value", name=escape(name)))
             else:
                 found[name] = value
         return found
@@ -253,7 +253,7 @@ def _typed(widget: Widget, text: str) -> object:
             try:
                 return strict_json.loads(text)
             except ValueError as error:
-                raise ValueError(say("this is no JSON: %(fault)s", fault=translated(str(error)))) from None
+                raise ValueError(say("this is not valid JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
             return _read_number(text.strip())
         case _:

@@ -17,31 +17,32 @@ from sayso.view.summary import channel_name
 
 _WORDS: dict[type[errors.SaysoError], str] = {
     errors.RequestNotFoundError: later(
-        "There is no request %(request_id)s here. Its address may be cut off, or it is kept in another inbox."
+        "There is no request %(request_id)s here. The link may be incomplete, or the request is in another inbox."
     ),
-    errors.AmbiguousIdError: later("%(prefix)s is the beginning of several requests; give more of it."),
+    errors.AmbiguousIdError: later("Several requests begin with %(prefix)s; write more of the id."),
     errors.RunNotFoundError: later(
-        "There is no run %(run_id)s here. A run is kept from the first time that it waits for a person."
+        "There is no run %(run_id)s here. A run is recorded when it first waits for a person."
     ),
-    errors.GrantNotFoundError: later("There is no grant %(grant_id)s in force: it was revoked, used up, or has ended."),
+    errors.GrantNotFoundError: later("The grant %(grant_id)s is not in force: it was revoked, used up, or has ended."),
     errors.AlreadyDecidedError: later(
         "It is %(state)s already, by %(by)s (%(channel)s, %(ago)s). Nothing was changed."
     ),
     errors.RequestExpiredError: later("It expired %(ago)s. Nothing was decided; the program must ask again."),
     errors.OwnRequestError: later("You asked for this, or it was asked on your behalf. Somebody else must decide."),
     errors.MissingRoleError: later("To decide this, you need the role %(roles)s."),
-    errors.AlreadyVotedError: later("You have approved it already; somebody else must, too."),
+    errors.AlreadyVotedError: later("You have approved it already; somebody else must approve it, too."),
     errors.ClaimedError: later(
-        "%(by)s took it on, or was assigned it, %(ago)s. To decide it yourself, unclaim it first."
+        "%(by)s claimed it, or was assigned it, %(ago)s. To decide it yourself, unclaim it first."
     ),
     errors.NotClaimedError: later("Nobody has claimed it. Nothing was changed."),
-    errors.StaleViewError: later("It was changed since you looked. Look at it as it is now; nothing was decided."),
+    errors.StaleViewError: later("It has changed since you opened it. Nothing was decided; check it as it is now."),
     errors.NotUndoneError: later(
-        "The time to undo it is over, or somebody else decided it. If its call has not started, cancel it."
+        "It can no longer be undone: the time is over, or somebody else decided it. If its call has not started, you"
+        " can cancel it."
     ),
-    errors.GrantRefusedError: later("There can be no grant like this: %(reason)s. Nothing was decided."),
-    errors.ReasonMissingError: later("This needs a reason: write it into the note. Nothing was decided."),
-    errors.NotUnknownError: later("It is %(state)s, and its outcome is not unknown. Nothing was changed."),
+    errors.GrantRefusedError: later("This grant is not possible: %(reason)s. Nothing was decided."),
+    errors.ReasonMissingError: later("A reason is required: write it in the note. Nothing was decided."),
+    errors.NotUnknownError: later("It is %(state)s, so there is no unknown outcome to settle. Nothing was changed."),
 }
 
 

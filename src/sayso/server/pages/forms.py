@@ -233,7 +233,7 @@ class _Builder:
         hint = self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"})
         found = made or _json(tree)
         if not found.parts and mentions_mask(tree):
-            kept = say("*** stands for a masked value; leave it as it is, and it stays what it really is")
+            kept = say("*** is a masked value; leave it as it is to keep the real one")
             hint = f"{hint}; {kept}" if hint else kept
         return replace(
             found, name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way, hint=hint,
@@ -252,7 +252,7 @@ class _Builder:
         if part.get("readOnly") is True and not self._has_code:
             return say("set by the class itself")
         if tree == MASK or tag_in(tree) == "$secret":
-            return say("masked; it stays what it really is")
+            return say("masked; the real value is kept")
         needs_code = not self._has_code and "x-sayso-code" in kind and _class_of(kind) is not None
         return say("can only be changed where the program's code is") if needs_code else None
 

@@ -182,7 +182,9 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
     """
     given = edit_of(request, context.form).given(request)
     if "arguments" in given:
-        raise NotDoneError(say("A grant keeps every field; leave none out of the call itself. Nothing was decided."))
+        raise NotDoneError(
+            say("A grant covers every argument, so none can be left out of the call itself. Nothing was decided.")
+        )
     form, changes = context.form, given.get("changes")
     shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
     paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}
@@ -194,7 +196,7 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
             continue
         if not _BOUND.fullmatch(typed):
             raise NotDoneError(
-                say("%(path)s: the upper bound is a number from 0; nothing was decided.", path=escape(path))
+                say("%(path)s: the upper bound must be a number of 0 or more. Nothing was decided.", path=escape(path))
             )
         before, bound = shown.conditions.get(path), Decimal(typed)
         is_as_shown = before is not None and before.kind == "at_most" and bound == Decimal(before.value)
@@ -212,7 +214,7 @@ def grant(context: RequestContext, request: Request, seen: str) -> None:
     is_open = request.state is State.PENDING and request.kind == "call"
     terms, count = terms_of(context, request) if is_open else {}, context.form.get("count", "")
     if not (count.isascii() and count.isdigit() and len(count) < 6):
-        raise NotDoneError(say("Say for how many more calls, as a whole number; nothing was decided."))
+        raise NotDoneError(say("Enter for how many more calls, as a whole number. Nothing was decided."))
     try:
         context.review.grant(
             request.id, count=int(count), lasts=context.form.get("lasts", ""), comment=context.field("note"), seen=seen,
@@ -310,7 +312,7 @@ def act_on_grant(context: RequestContext) -> Response:
     grant_id, verb = context.http.path_params["grant_id"], context.http.path_params["verb"]
     verbs = {"revoke": context.review.revoke, "agree": context.review.agree}
     if verb not in verbs:
-        raise HTTPException(404, say("there is no such thing to do"))
+        raise HTTPException(404, say("there is no such action"))
     try:
         verbs[verb](grant_id)
     except errors.GrantNotFoundError:

@@ -212,7 +212,7 @@ def insights(context: RequestContext) -> Response:
     """Show the figures of the last 7, 30 or 90 days."""
     days = context.query("days") or "30"
     if days not in map(str, WINDOWS):
-        raise HTTPException(400, say("there are figures of %(days)s days", days=", ".join(map(str, WINDOWS))))
+        raise HTTPException(400, say("choose one of %(days)s days", days=", ".join(map(str, WINDOWS))))
     cache: Insights = context.http.app.state.insights
     found, taught = cache.of(int(days))
     history = partial(context.path, "history")
@@ -363,7 +363,7 @@ def waits_chart(hours: Sequence[Tally]) -> Chart:
             continue
         low, high = _height(median.total_seconds()), _height(p90.total_seconds())
         said = say(
-            "asked from %(hour)s:00: half within %(half)s, nine of ten within %(most)s", hour=name,
+            "asked from %(hour)s:00: 50 %% within %(half)s, 90 %% within %(most)s", hour=name,
             half=brief_span(median), most=brief_span(p90),
         )  # fmt: skip
         columns.append(Bar(name, "", [("span", low, round(max(high - low, 2), 2)), ("median", low, 2)], said))

@@ -307,7 +307,7 @@ class _Search:
         sort = "" if newest else asked["sort"]
         if sort not in SORTS:
             known = ", ".join(filter(None, SORTS))
-            raise ValueError(say("%(given)s is no order; there are %(known)s", given=repr(sort), known=known))
+            raise ValueError(say("%(given)s is not a sort order; use one of %(known)s", given=repr(sort), known=known))
         self.order = sort if sort in _KEYS else ""
         self.folds = asked["fold"] != "no"
         self._filters: dict[str, Any] = {
@@ -327,7 +327,7 @@ class _Search:
         name, dot, place = cursor.partition(".")
         names = [stage.name for stage in self._stages]
         if not dot or name not in {"", *names, *_FIRST, *map(str, State)}:
-            raise ValueError(say("this is not a cursor of this list; begin again without one"))
+            raise ValueError(say("this is not a cursor of this list; start again without one"))
         at = names.index(name) if name in names else 0
         place = place if name in names else ""
         for stage in self._stages[at:]:
@@ -347,7 +347,7 @@ class _Search:
         start, colon, begin = cursor.partition(":")
         begin = begin if colon else "0"
         if not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
-            raise ValueError(say("this is not a cursor of this list; begin again without one"))
+            raise ValueError(say("this is not a cursor of this list; start again without one"))
         found, goes_on = self.page(start, LOOK if self.order else _FOLDED)
         if self.order:
             key, place = _KEYS[self.order], {state: at for at, states in enumerate(self._lists) for state in states}
@@ -404,7 +404,7 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
     if verb:
         if verb not in _VERBS:
             raise ValueError(
-                say("%(given)s is no decision; there are %(known)s", given=repr(verb), known=", ".join(_VERBS))
+                say("%(given)s is not a decision; use one of %(known)s", given=repr(verb), known=", ".join(_VERBS))
             )
         yield lambda request: request.decision is not None and request.decision.verb == verb
     if channel:
@@ -442,7 +442,7 @@ def _day(text: str) -> datetime | None:
     except ValueError:
         day = None
     if day is None or not 1970 <= day.year <= 9000:
-        raise ValueError(say("%(given)s is no day; write it as 2026-01-31", given=repr(text)))
+        raise ValueError(say("%(given)s is not a date; write it as 2026-01-31", given=repr(text)))
     return day
 
 
@@ -487,7 +487,7 @@ def export(context: RequestContext) -> Response:
     """Send the history with the filters of the address as a file, newest first, at most 100,000 requests."""
     kind: str = context.http.path_params["kind"]
     if kind not in _MEDIA:
-        raise HTTPException(404, say("history is there as csv and as jsonl"))
+        raise HTTPException(404, say("the history can be downloaded as csv or jsonl"))
     rows = map(_row, islice(all_of(context, DECIDED, newest=True), _MOST_EXPORTED))
     # ASCII only: invisible and bidirectional characters appear as JSON escapes.
     cells = ([_cell(value) for value in row] for row in rows)

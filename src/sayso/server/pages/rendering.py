@@ -247,7 +247,7 @@ def unsure(request: Request, form: Mapping[str, str]) -> str | None:
     if not is_high(request.risk) or form.get("sure") == "yes":
         return None
     risk, _ = risk_of(request)
-    return say("Its risk is %(risk)s: say that you are sure. Nothing was decided.", risk=known(risk))
+    return say("Its risk is %(risk)s: confirm that you are sure. Nothing was decided.", risk=known(risk))
 
 
 def run_name(run_id: str) -> str:

@@ -58,7 +58,7 @@ _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
 _MOST_COMPARED = 300  # decided calls that are looked through for the same customer each time a page is drawn
 _MOST_SIMILAR = 50  # of the newest calls of a function, with which a pending one is compared
-_GONE = later("program gone: it has ended and its run has no name, so no program will fetch the decision")
+_GONE = later("program ended: its run has no name, so no program will fetch the decision")
 
 
 @dataclass(frozen=True)
@@ -333,8 +333,8 @@ def _said(context: RequestContext, request: Request) -> str:
     if not grants:
         return said
     if any(request.quorum.missing([one.by for one in grant.grantors]) == 0 for grant in grants):
-        return said + "; " + say("calls like it start without asking")
-    return said + "; " + say("another reviewer must agree to its grant before calls like it start")
+        return said + "; " + say("similar calls start without asking")
+    return said + "; " + say("another reviewer must approve its grant before calls like it start")
 
 
 class Undo(NamedTuple):
@@ -467,5 +467,5 @@ def differences_of(
         if name in shown and writes_over(form_of(value), shown[name]):
             path, masked = escape(place([name], quoted)), {None, MASK, f"{MASK} (changed)"}
             found = [one for one in found if _argument_of(one.path) != path or not {one.before, one.after} <= masked]
-            found.append(Change(path, MASK, say("%(mask)s (written anew)", mask=MASK)))
+            found.append(Change(path, MASK, say("%(mask)s (new value)", mask=MASK)))
     return differences(found, before, after)

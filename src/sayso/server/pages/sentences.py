@@ -33,7 +33,7 @@ _FORMS = (
     later("Input is the mask, not a value; leave it out to keep the secret"),
     later("Input cannot be checked here: the limits of its type are not known to pydantic"),
     later("can only be changed in the program itself, because %(name)s has its own validator"),
-    later("has a default that only the program knows; give a value"), later("is too large to be checked"),
+    later("has a default that only the program knows; enter a value"), later("is too large to be checked"),
     later("arguments: cannot be checked (%(why)s)"),
     later("Input looks like JSON but is not valid; to enter it as text, write it in double quotes"),
     # of pydantic
@@ -88,7 +88,7 @@ _FORMS = (
     later("the record of the grant %(grant)s does not match the journal: it was altered"),
     later("the grant %(grant)s has expired"), later("the grant %(grant)s no longer exists"),
     later("the grant %(grant)s cannot be read"), later("the grant %(grant)s was revoked by %(who)s"),
-    later("the grant %(grant)s was revoked meanwhile"), later("the grant %(grant)s has ended"),
+    later("the grant %(grant)s was revoked in the meantime"), later("the grant %(grant)s has ended"),
     later("the budget %(budget)s has no room for it"),
     later("write a timedelta or a string like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"),
     # what the values of an argument were, in a report on decisions

@@ -79,7 +79,9 @@ def go_away(context: RequestContext) -> Response:
         return page_of_settings(context, status=422, away_fault=escape(str(fault)))
     further, said = absence(made.to, context.review.delegations()), doubt_about(context.settings.store, made.to)
     if further:
-        said = say("%(name)s is %(away)s: nobody looks further than one step.", name=name_of(made.to), away=further)
+        said = say(
+            "%(name)s is %(away)s: a stand-in's own stand-in does not count.", name=name_of(made.to), away=further
+        )
     if said is not None:
         return page_of_settings(context, away_fault=said)
     return redirect(context.path("settings"))
@@ -186,14 +188,14 @@ def change_device(context: RequestContext) -> Response:
             said = say("The test message did not go out: %(fault)s", fault=escape(str(fault)))
             return page_of_settings(context, status=502, of_devices=said)
         return page_of_settings(context, of_devices=say("A test message went out."))
-    raise HTTPException(404, say("there is no such thing to do"))
+    raise HTTPException(404, say("there is no such action"))
 
 
 def _add_device(context: RequestContext, push: Push) -> Response:
     sent = [context.form.get(name, "") for name in ("endpoint", "p256dh", "auth")]
     name = (context.field("name") or say("a browser"))[:_LONGEST_DEVICE]
     if any(len(one) > _LONGEST_KEY for one in sent):
-        raise HTTPException(422, say("this is no subscription of a browser; nothing was turned on"))
+        raise HTTPException(422, say("this is not a browser's push subscription; nothing was turned on"))
     try:
         device = push.add(context.reviewer, name, *sent)
     except DeviceRefusedError as fault:
@@ -208,7 +210,7 @@ def approve_notified(context: RequestContext) -> Response:
     store, seen = context.settings.store, context.form.get("seen", "")
     request = context.review.get(context.http.path_params["request_id"])
     if not may_approve_there(store, request):
-        raise HTTPException(409, say("this is approved on its page only; nothing was decided"))
+        raise HTTPException(409, say("this can be approved only on its own page; nothing was decided"))
     undo = context.settings.undo_within
     review = Review(store, reviewer=context.reviewer, channel="push", sweeps=False, undo_within=undo)
     review.approve(request.id, seen=seen)

@@ -76,7 +76,7 @@ def change_view(context: RequestContext) -> Response:
             store.drop(kind, known.key)
         return redirect(context.path())
     if verb != "save":
-        raise HTTPException(404, say("there is no such thing to do"))
+        raise HTTPException(404, say("there is no such action"))
     name = " ".join(storable(context.field("name") or "").split())
     if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
         raise HTTPException(
@@ -105,7 +105,8 @@ def _must_be_allowed(context: RequestContext, known: Record | None, *, is_shared
     """Raise `HTTPException` if the view exists and this person may not change it."""
     if known is not None and not _may_change(context, known, is_shared=is_shared):
         said = say(
-            "somebody else shares it: they change it, or who has the role %(role)s; nothing was done", role=_LEAD
+            "somebody else shared it: only they, or people with the role %(role)s, can change it. Nothing was changed",
+            role=_LEAD,
         )
         raise HTTPException(403, said)
 

@@ -163,15 +163,15 @@ sayso.page((signal) => {
     const state = one("[data-request] .lead .state");
     if (state && !isWritten() && state.textContent.trim() !== stateBefore) { location.reload(); return; }
     if (state && form && !state.classList.contains("state-pending")) {
-      shut(say("It is %(state)s: this can decide nothing any more. Load the page to see what became of it.", { state: state.textContent.trim() }));
+      shut(say("It is %(state)s and can no longer be decided here. Reload the page to see the result.", { state: state.textContent.trim() }));
     } else if (state && form) {
       const by = holder(), mine = ["", ...page.dataset.me.split("\n")];
       if (by === holderBefore) reopen();  // as rendered
       else if (!mine.includes(by) && one(".votes", page) && !isWritten()) location.reload();  // it may leave an approval to others
-      else if (!mine.includes(by)) shut(say("%(by)s has it now. Load the page to unclaim it and decide it yourself.", { by }));
+      else if (!mine.includes(by)) shut(say("%(by)s has claimed it. Reload the page to unclaim it and decide it yourself.", { by }));
       else if (mine.includes(holderBefore)) reopen();
       else if (!isWritten()) location.reload();
-      else shut(say("%(by)s does not have it any more. Load the page to decide it; what you wrote stays.", { by: holderBefore }));
+      else shut(say("%(by)s has unclaimed it. Reload the page to decide it; what you wrote is kept.", { by: holderBefore }));
     }
     // A request decided elsewhere cannot be selected; its row stays in place and shows who decided.
     all(".row:has(.gone) [name=id]").forEach((box) => {
@@ -220,7 +220,7 @@ sayso.page((signal) => {
   const isMoment = (text) => /^(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d/.test(text), hasZone = (text) => /(Z|[+-]\d\d:?\d\d|\])$/.test(text.trim());
   const caution = (was, is) => {
     if (!isMoment(was) || !isMoment(is) || hasZone(was) === hasZone(is)) return "";
-    return hasZone(was) ? say(". Warning: it had a time zone and has none any more") : say(". Warning: it had no time zone and has one now");
+    return hasZone(was) ? say(". Warning: it lost its time zone") : say(". Warning: it now has a time zone; it had none");
   };
   const lined = (name, was, is, around) => {
     const box = Object.assign(document.createElement("pre"), { className: "lines", tabIndex: 0 });
@@ -455,7 +455,7 @@ sayso.page((signal) => {
     note.placeholder = words;
   };
   // A click does the same: the first one focuses the note, the next one rejects.
-  const whyNot = say("Why? Reject once more, or Ctrl+Enter, rejects it");
+  const whyNot = say("Why? Press Reject again, or Ctrl+Enter, to reject it");
   document.addEventListener("click", (event) => {
     const button = event.target.closest('[data-key="r"]');
     if (!button || !event.isTrusted || !note || note.value.trim()) return;
