@@ -13,13 +13,16 @@ import gc
 from asyncio import constants
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 GONE = "sayso.gone"
 """The extension of the ASGI scope whose `future` completes when the connection is lost or the server shuts down."""
+
+WHOLE = "sayso.whole"
+"""Key of the ASGI scope that is set once the whole body has arrived, so that reading it takes no timeout."""
 
 _FILES = 65_536  # files to ask for at most; a system may report a limit that it cannot provide
 _RESERVED = 384  # files beside connections: those accepted in one go, the store, channels, streams of the log
@@ -104,6 +107,10 @@ class _Limited(HttpToolsProtocol):
         self.scope["extensions"] = {GONE: {"future": self._gone}}
         super().on_headers_complete()
         self._is_in_head = False
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        cast("dict[str, Any]", self.scope)[WHOLE] = True
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

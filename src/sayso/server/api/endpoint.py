@@ -36,6 +36,7 @@ from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import FaultLog, Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
+from sayso.server.connections import WHOLE
 from sayso.server.context import is_same_origin, is_signed_in, settings_of
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
@@ -212,7 +213,8 @@ async def read_bytes(http: Http, patience: float | None = None) -> bytes:
     patience = _BODY_TIMEOUT if patience is None else patience
     body, has_more = bytearray(), True
     try:
-        async with asyncio.timeout(patience):
+        # A timer costs more than reading a body that is there.
+        async with asyncio.timeout(None if http.scope.get(WHOLE) is True else patience):
             while has_more:
                 message = await http.receive()
                 if message["type"] == "http.disconnect":
