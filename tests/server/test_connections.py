@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -26,6 +27,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from sayso.server import connections, create_app
+from sayso.server.api import long_poll
 from sayso.server.connections import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
@@ -174,6 +176,38 @@ def test_a_connection_tells_whether_the_whole_body_has_arrived() -> None:
         connection.sendall(b"cd")
         assert b"200 OK" in answer(connection)
     assert told == [True, True, False, True]
+
+
+def test_a_program_that_waits_keeps_no_input_and_shares_what_is_alike(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, asleep, deliver = 30, threading.Semaphore(0), long_poll._Waiting._deliver
+
+    def noted(waiting: Any, found: Any) -> None:
+        deliver(waiting, found)
+        asleep.release()
+
+    def alive() -> Counter[str]:
+        gc.collect()
+        return Counter(type(one).__name__ for one in gc.get_objects())
+
+    monkeypatch.setattr(long_poll._Waiting, "_deliver", noted)
+    body = json.dumps({"seen": {"rq_" + "0" * 32: None}, "seconds": 30}).encode()
+    head = (
+        "POST /api/v1/program/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {new_token(memory)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with limited(create_app(memory), Limits()) as port, ExitStack() as stack:
+        before = alive()
+        for _ in range(programs):
+            stack.enter_context(closing(connected(port, head.encode() + body)))
+            assert asleep.acquire(timeout=PATIENCE)
+        grown = alive() - before
+        served: list[Any] = [one for one in gc.get_objects() if type(one) is connections._Limited]
+        headers = {id(header) for one in served for header in one.headers if header[0] == b"content-type"}
+    assert grown["_Waiting"] == programs
+    assert (grown["Wait"], grown["Principal"], len(headers)) == (0, 1, 1)
+    assert grown["deque"] < 2 * programs  # asyncio's transports have one each in Python 3.12 and later
 
 
 class Large:

@@ -9,7 +9,7 @@ tokens and no cookies, so they are answered under the shared names too. Every re
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from functools import lru_cache
+from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -56,6 +56,17 @@ _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _NAMES = frozenset(name for name, _ in _RAW)
 
 
+async def _send_guarded(send: Send, message: Message) -> None:
+    if message["type"] == "http.response.start":
+        headers = [one for one in message.get("headers", ()) if one[0] not in _NAMES]
+        names = {name for name, _ in headers}
+        if b"cache-control" not in names:
+            # A static file has an ETag to revalidate it with; a page must never be cached.
+            headers.append((b"cache-control", b"no-cache" if b"etag" in names else b"no-store"))
+        message = {**message, "headers": headers + _RAW}
+    await send(message)
+
+
 class Guard:
     """ASGI middleware that refuses a Host that is not in `hosts`, and adds the security headers."""
 
@@ -68,16 +79,7 @@ class Guard:
         if scope["type"] != "http":
             return self._app(scope, receive, send)
 
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [one for one in message.get("headers", ()) if one[0] not in _NAMES]
-                names = {name for name, _ in headers}
-                if b"cache-control" not in names:
-                    # A static file has an ETag to revalidate it with; a page must never be cached.
-                    headers.append((b"cache-control", b"no-cache" if b"etag" in names else b"no-store"))
-                message = {**message, "headers": headers + _RAW}
-            await send(message)
-
+        send_guarded = partial(_send_guarded, send)
         given = [value for name, value in scope["headers"] if name == b"host"]
         if len(given) == 1 and _hostname(given[0]) in self._hosts:
             return self._app(scope, receive, send_guarded)

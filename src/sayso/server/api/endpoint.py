@@ -411,7 +411,9 @@ class Endpoint:
         if self.input is not None:
             given = [_read_query(http, self.input) if takes_query else await _read_body(http, self.input)]
         context = self.context(http, principal, slot)
-        answer = await self.done(context, given)
+        done = self.done(context, given)
+        del given  # a long poll lets go of its input while it waits
+        answer = await done
         if isinstance(answer, Response):
             return answer
         if context.status == 304:

@@ -101,7 +101,11 @@ async def until_changed(
     """
     waiting, unwatch = _Waiting(context, request_ids, look), list[Unwatch]()
     timer = waiting.loop.call_later(min(wait, LONGEST_WAIT), waiting.expire)
-    forget = _when_gone(context.http, waiting.end)
+    gone: asyncio.Future[None] | None = context.http.scope.get(GONE)
+    task: asyncio.Task[None] | None = None
+    if gone is None:  # not served by `sayso serve`, which needs no task: it would double the memory of a wait
+        gone = task = waiting.loop.create_task(_gone(context.http))
+    gone.add_done_callback(waiting.end)
     try:
         # Not in a thread: a cancellation before the thread returns its watches would leak them.
         unwatch.extend(context.store.watch(one, partial(waiting.look, one)) for one in request_ids)
@@ -111,7 +115,9 @@ async def until_changed(
         return await waiting.found
     finally:
         timer.cancel()
-        forget()
+        gone.remove_done_callback(waiting.end)
+        if task is not None:
+            task.cancel()
         for end in unwatch:
             end()
 
@@ -126,7 +132,8 @@ class _Waiting(Generic[C, T]):
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.found: asyncio.Future[T | None] = self.loop.create_future()
-        self._context, self._look, self._changed = context, look, set[str](request_ids)
+        self._context, self._look = context, look
+        self._changed = [*request_ids]  # a list, because an empty set takes four times as much while this waits
         self._lock, self._is_due = threading.Lock(), False
         self._has_looked = self._is_over = False
 
@@ -134,7 +141,7 @@ class _Waiting(Generic[C, T]):
         """Queue a read of what has changed for the writer's next transaction. Safe in any thread."""
         with self._lock:  # or a change could come too late for the queued read and yet not queue another
             if request_id is not None:
-                self._changed.add(request_id)
+                self._changed.append(request_id)
             if self._is_due or self.found.done():
                 return
             self._is_due = True
@@ -142,8 +149,8 @@ class _Waiting(Generic[C, T]):
 
     def _looked(self, changed: set[str], store: Store) -> T | None:
         with self._lock:
-            changed |= self._changed  # `changed` belongs to this read, which may run again
-            self._is_due, self._changed = False, set[str]()
+            changed.update(self._changed)  # `changed` belongs to this read, which may run again
+            self._is_due, self._changed = False, list[str]()
         return self._context.inside(store, self._look, changed)[1]
 
     def _deliver(self, found: Any) -> None:
@@ -167,17 +174,6 @@ class _Waiting(Generic[C, T]):
         """End the wait without a result. Call it in the loop."""
         if not self.found.done():
             self.found.set_result(None)
-
-
-def _when_gone(http: Http, end: Callable[[object], None]) -> Callable[[], object]:
-    """Call `end` in the loop when the client disconnects or the server shuts down; return a function that cancels."""
-    gone: asyncio.Future[None] | None = http.scope.get("extensions", {}).get(GONE, {}).get("future")
-    if gone is None:  # not served by `sayso serve`
-        task = asyncio.ensure_future(_gone(http))
-        task.add_done_callback(end)
-        return task.cancel
-    gone.add_done_callback(end)  # not a task, which would be most of the memory of a waiting request
-    return partial(gone.remove_done_callback, end)
 
 
 async def _gone(http: Http) -> None:

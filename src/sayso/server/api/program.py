@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -411,20 +411,26 @@ def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
 
 @_verb("Wait until a request differs from what was seen", waits=True)
 async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
-    def look(own: Ownership, request_ids: Collection[str]) -> messages.Changes | None:
-        found = [message_of(one) for one in map(own.request_or_none, request_ids) if one is not None]
-        changed = [one for one in found if one.etag != message.seen[one.request.id]]
-        if not changed and (version is None or version.value == message.version):
-            return None
-        return messages.Changes.of(
-            changed={one.request.id: one.etag for one in changed}, version=None if version is None else version.value,
-            requests=_as_many_as_fit(changed),
-        )  # fmt: skip
+    seen, known, seconds = message.seen, message.version, message.seconds
+    del message  # not kept in memory for as long as the program waits
+    with nullcontext() if known is None else StoreVersion.counted(own.store) as version:
+        look = partial(_changes, seen, known, version)
+        found = await until_changed(own, seen, look, seconds, is_any=version is not None)
+    return found or messages.Changes.of(changed={}, version=known, requests=[])
 
-    is_any = message.version is not None
-    with StoreVersion.counted(own.store) if is_any else nullcontext() as version:
-        found = await until_changed(own, message.seen, look, message.seconds, is_any=is_any)
-    return found or messages.Changes.of(changed={}, version=message.version, requests=[])
+
+def _changes(
+    seen: Mapping[str, str | None], known: str | None, version: StoreVersion | None, own: Ownership,
+    request_ids: Collection[str],
+) -> messages.Changes | None:  # fmt: skip
+    found = [message_of(one) for one in map(own.request_or_none, request_ids) if one is not None]
+    changed = [one for one in found if one.etag != seen[one.request.id]]
+    if not changed and (version is None or version.value == known):
+        return None
+    return messages.Changes.of(
+        changed={one.request.id: one.etag for one in changed}, version=None if version is None else version.value,
+        requests=_as_many_as_fit(changed),
+    )  # fmt: skip
 
 
 def _as_many_as_fit(found: Sequence[messages.RequestMessage]) -> list[messages.RequestMessage]:
