@@ -38,7 +38,8 @@ def test_each_adapter_has_an_extra_a_page_a_program_and_a_place_in_the_suite(roo
     ]
     pausing = text("tests/integrations/adapters/test_examples.py")
     for name in sorted(modules | rows.keys() - SHARED - RECIPES - {*TAKE_FUNCTIONS}):
-        own = (name.replace("_", "-"), "frameworks", f"frameworks/{name}_refund.py", f"adapters/test_{name}.py")
+        dashed = name.replace("_", "-")
+        own = (dashed, dashed, f"frameworks/{name}_refund.py", f"adapters/test_{name}.py")
         extra, page, program, file = NAMED.get(name, own)
         guide, tests = text(f"docs/guides/{page}.md"), text(f"tests/integrations/{file}")
         is_run = program in tests + pausing or "(AdapterSuite)" in tests  # the suite runs it
@@ -59,3 +60,30 @@ def test_each_adapter_has_an_extra_a_page_a_program_and_a_place_in_the_suite(roo
         if name.replace("_", "-") not in extras:
             missing.append(f"{name} has not the extra {name.replace('_', '-')}")
     assert missing == []
+
+
+def test_each_framework_without_a_pause_has_a_short_page_with_lines_of_its_program(root: Path) -> None:
+    rows = tomllib.loads((root / "tests/integrations/adapters/frameworks.toml").read_text("utf-8"))
+    shared = (root / "docs/guides/frameworks.md").read_text("utf-8")
+    wrong = list[str]()
+    for name in sorted(rows.keys() - SHARED - RECIPES - NAMED.keys() | {*TAKE_FUNCTIONS}):
+        file = f"{name.replace('_', '-')}.md"
+        page = root / "docs/guides" / file
+        if not page.exists():
+            wrong.append(f"{name} has no page")
+            continue
+        text = page.read_text("utf-8")
+        program = (root / f"examples/frameworks/{name}_refund.py").read_text("utf-8").splitlines()
+        lines = "\n".join(re.findall(r"```python\n(.+?)```", text, re.DOTALL)).splitlines()
+        other = {line.strip() for line in lines} - {line.strip() for line in program}
+        lowest = rows.get(name, rows["functions"])["lowest"]
+        wrong += [f"{file}: {line!r} is not in its program" for line in sorted(other - {""})]
+        wrong += [
+            f"{file} lacks {words!r}" for words in (f'"sayso[{file[:-3]}]"', f"{name}_refund.py") if words not in text
+        ]
+        wrong += [f"{file} names another version than {lowest}"] * all(
+            each.partition("==")[2] not in text for each in lowest
+        )
+        wrong += [f"{file} has {len(text.split())} words, more than 150"] * (len(text.split()) > 150)
+        wrong += [f"frameworks.md leads not to {file}"] * (f"]({file})" not in shared)
+    assert wrong == []
