@@ -102,7 +102,7 @@ SHOWN = """async () => (await registration.getNotifications()).map(
 HAPPENS = """async ([name, about]) => {
   const waits = [], [notification] = await registration.getNotifications();
   const event = name === "push" ? new PushEvent(name, {data: JSON.stringify(about)})
-    : new NotificationEvent(name, {notification, action: "approve"});
+    : new NotificationEvent(name, {notification, action: about});
   event.waitUntil = (promise) => waits.push(promise);
   dispatchEvent(event);
   await Promise.all(waits);
@@ -125,7 +125,7 @@ def test_a_reviewer_turns_notifications_on_and_off(surf: Surf) -> None:
     expect(page.locator("#devices ~ ul")).to_have_count(0)
 
 
-def test_a_notification_approves_what_it_showed_and_says_so_where_it_could_not(surf: Surf) -> None:
+def test_a_notification_decides_what_it_showed_and_says_so_where_it_could_not(surf: Surf) -> None:
     @sayso.gate(wait="raise", when=lambda: sayso.policy.hold(risk="low", approve_from_notification=True))
     def restart(service: str) -> None: ...
 
@@ -133,15 +133,18 @@ def test_a_notification_approves_what_it_showed_and_says_so_where_it_could_not(s
     page.context.grant_permissions(["notifications"], origin=surf.base)
     surf.expected = "409|412"
     (worker,) = page.context.service_workers
-    for is_as_shown, said, state in ((True, "Approved", "approved"), (False, "Not approved", "pending")):
+    for action, is_as_shown, said, state in (
+        ("approve", True, "Approved", "approved"), ("approve", False, "Not approved", "pending"),
+        ("reject", True, "Rejected", "rejected"), ("reject", False, "Not rejected", "pending"),
+    ):  # fmt: skip
         request_id = held(restart, said)
         about = {
             "id": "m", "request": request_id, "title": "a program asks", "body": "restart(…)", "is_over": False,
             "approve": stands(request_id).current_fingerprint if is_as_shown else "f" * 64,
         }  # fmt: skip
         worker.evaluate(HAPPENS, ["push", about])
-        assert worker.evaluate(SHOWN) == [["a program asks", "restart(…)", ["approve"], False]]
-        worker.evaluate(HAPPENS, ["notificationclick", None])
+        assert worker.evaluate(SHOWN) == [["a program asks", "restart(…)", ["approve", "reject"], False]]
+        worker.evaluate(HAPPENS, ["notificationclick", action])
         ((title, _, actions, _),) = worker.evaluate(SHOWN)
         assert title.startswith(said)
         assert (actions, stands(request_id).state) == ([], state)

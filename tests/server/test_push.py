@@ -347,10 +347,10 @@ def test_a_device_is_told_until_its_reviewer_signs_out_or_somebody_else_signs_in
 # -- approval from a notification ----------------------------------------------------------------------------------
 
 
-def sent_from(page: Browser, request_id: str, seen: str, **more: str) -> int:
-    """Approve as the service worker does."""
+def sent_from(page: Browser, request_id: str, seen: str, verb: str = "approve", **more: str) -> int:
+    """Decide as the service worker does."""
     csrf = page.get("/api/v1/me").json()["csrf"]
-    return page.submit(f"/notified/{request_id}/approve", csrf=csrf, seen=seen, **more).status_code
+    return page.submit(f"/notified/{request_id}/{verb}", csrf=csrf, seen=seen, **more).status_code
 
 
 def test_what_the_policy_lets_be_approved_from_a_notification_is(store: Store, ada: Browser) -> None:
@@ -360,6 +360,21 @@ def test_what_the_policy_lets_be_approved_from_a_notification_is(store: Store, a
     assert decision is not None
     assert (decision.by.subject, decision.channel, decision.verb) == ("ada", "push", "approve")
     assert sent_from(ada, request.id, request.current_fingerprint) == 409  # decided is decided
+
+
+def test_what_may_be_approved_from_a_notification_is_rejected_there_with_a_reason(store: Store, ada: Browser) -> None:
+    for note, told in (("not\ntoday", "not\ntoday"), ("", "rejected from a notification, without a reason")):
+        request = sayso.Review(store).get(held(low(store), f"nginx {len(note)}").confirmation_id)
+        assert sent_from(ada, request.id, request.current_fingerprint, "feedback") == 404
+        assert sent_from(ada, request.id, "f" * 64, "reject") in {409, 412}
+        assert state_of(request.id) == "pending"
+        assert sent_from(ada, request.id, request.current_fingerprint, "reject", note=note) == 200
+        decision = sayso.Review(store).get(request.id).decision
+        assert decision is not None
+        assert (decision.verb, decision.comment, decision.channel) == ("reject", told, "push")
+    other = held(low(store, RULE.replace("approve_from_notification = true", "")), "other").confirmation_id
+    assert sent_from(ada, other, sayso.Review(store).get(other).current_fingerprint, "reject") == 409
+    assert state_of(other) == "pending"
 
 
 def test_a_request_that_changed_since_is_not_approved_from_its_notification(store: Store, ada: Browser) -> None:

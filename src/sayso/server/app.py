@@ -82,7 +82,7 @@ def _routes() -> list[BaseRoute]:
         Route("/settings/back", post_route(settings_page.come_back), methods=["POST"]),
         Route("/settings/test", post_route(settings_page.send_test), methods=["POST"]),
         Route("/devices/{verb}", post_route(settings_page.change_device), methods=["POST"]),
-        Route("/notified/{request_id}/approve", post_route(settings_page.approve_notified), methods=["POST"]),
+        Route("/notified/{request_id}/{verb}", post_route(settings_page.decide_notified), methods=["POST"]),
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),
         Route("/r/{request_id}", get_route(request_page.show_request)),

@@ -205,13 +205,25 @@ def _add_device(context: RequestContext, push: Push) -> Response:
     return response
 
 
-def approve_notified(context: RequestContext) -> Response:
-    """Approve a request from its notification, if it is still what the notification showed and the policy allows it."""
+_NO_REASON = "rejected from a notification, without a reason"
+
+
+def decide_notified(context: RequestContext) -> Response:
+    """Approve or reject a request from its notification, if it still is what that showed and the policy allows it.
+
+    A rejection tells the program that no reason was given, if the browser let none be typed.
+    """
+    verb = context.http.path_params["verb"]
+    if verb not in {"approve", "reject"}:
+        raise HTTPException(404, say("there is no such thing to do"))
     store, seen = context.settings.store, context.form.get("seen", "")
     request = context.review.get(context.http.path_params["request_id"])
     if not may_approve_there(store, request):
-        raise HTTPException(409, say("this can be approved only on its own page; nothing was decided"))
+        raise HTTPException(409, say("this can be decided only on its own page; nothing was decided"))
     undo = context.settings.undo_within
     review = Review(store, reviewer=context.reviewer, channel="push", sweeps=False, undo_within=undo)
+    if verb == "reject":
+        review.reject(request.id, context.field("note") or _NO_REASON, seen=seen)
+        return PlainTextResponse("")
     review.approve(request.id, seen=seen)
     return PlainTextResponse("" if undo is None else str(int(undo.total_seconds())))

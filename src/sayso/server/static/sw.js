@@ -42,27 +42,33 @@ const open = async (about) => {
   const there = tabs.find((tab) => tab.url === address);
   return there ? there.focus() : clients.openWindow(address);
 };
+// The reason of a rejection is typed where the browser has a field for it; else the program is told that there is none.
+const ACTIONS = [
+  { action: "approve", title: "Approve" },
+  { action: "reject", title: "Reject", ...("reply" in NotificationEvent.prototype ? { type: "text", placeholder: "Why" } : {}) },
+];
 addEventListener("push", (event) => event.waitUntil((async () => {
   const about = event.data.json(), before = await registration.getNotifications({ tag: about.request || "sayso" });
   const isNews = !about.is_over && !before.some(({ data }) => data && data.id === about.id);
   await show(about.title, about, {
-    silent: !isNews, renotify: isNews, actions: about.approve ? [{ action: "approve", title: "Approve" }] : [],
+    silent: !isNews, renotify: isNews, actions: about.approve ? ACTIONS : [],
   });
 })()));
 
-// Approve exactly what the notification showed, in this browser's session; if signed out, open the page instead.
-const approve = async (about) => {
+// Decide exactly what the notification showed, in this browser's session; if signed out, open the page instead.
+const DECIDED = { approve: "approved", reject: "rejected" };
+const decide = async (about, verb, note) => {
   const me = await fetch(page("api/v1/me"));
   if (me.status === 401) return open(about);
-  const body = new URLSearchParams({ csrf: (await me.json()).csrf, seen: about.approve });
-  const answer = await fetch(page(`notified/${about.request}/approve`), { method: "POST", body });
+  const body = new URLSearchParams({ csrf: (await me.json()).csrf, seen: about.approve, note });
+  const answer = await fetch(page(`notified/${about.request}/${verb}`), { method: "POST", body });
   if (answer.status === 401) return open(about);
-  const undo = answer.ok ? await answer.text() : "";
-  const said = answer.ok ? `Approved${undo && `; it can be undone for ${undo} s`}` : "Not approved: open it to see why";
+  const undo = answer.ok ? await answer.text() : "", done = DECIDED[verb];
+  const said = answer.ok ? `${done[0].toUpperCase()}${done.slice(1)}${undo && `; it can be undone for ${undo} s`}` : `Not ${done}: open it to see why`;
   return show(`${said} · ${about.title}`, about, { silent: true });
 };
 addEventListener("notificationclick", (event) => {
-  const { notification: { data }, action } = event;
+  const { notification: { data }, action, reply } = event;
   event.notification.close();
-  event.waitUntil(action !== "approve" ? open(data) : approve(data).catch(() => show(`Not known whether it was approved: open it · ${data.title}`, data)));
+  event.waitUntil(!(action in DECIDED) ? open(data) : decide(data, action, reply || "").catch(() => show(`Not known whether it was ${DECIDED[action]}: open it · ${data.title}`, data)));
 });
