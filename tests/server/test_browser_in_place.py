@@ -5,6 +5,7 @@ The invariant: what is shown, asked and sent is the same as if the browser had l
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -55,6 +56,21 @@ def test_a_decision_opens_the_next_request_in_the_same_document(surf: Surf) -> N
     ready(page, second)
     state_is(page, "pending")
     assert not is_same(page)  # the address before is loaded, with what holds by now
+
+
+def test_what_a_script_adds_to_a_card_is_on_the_page_that_takes_its_place_too(surf: Surf) -> None:
+    @sayso.gate(wait="raise")
+    def meet(at: datetime) -> None: ...
+
+    first, second = (held(meet, datetime(2026, 3, 5, hour, tzinfo=UTC)) for hour in (7, 8))
+    page = surf.tab(f"/r/{first}", timezone_id="Asia/Tokyo", locale="en-GB")
+    marked(page)
+    for request_id, local in ((first, "16:00"), (second, "17:00")):
+        ready(page, request_id)
+        expect(page.locator("#call .local")).to_have_text(f"for you Thu, 5 Mar 2026, {local} GMT+9")
+        page.keyboard.press("a")
+    state_is(page, "approved")
+    assert is_same(page)
 
 
 def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(surf: Surf) -> None:

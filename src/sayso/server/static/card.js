@@ -15,10 +15,10 @@
     });
     part.append(" ", Object.assign(document.createElement("small"), { className: "local", textContent: words.replace("{when}", when) }));
   };
-  // After app.js, which adds the day of the week.
-  addEventListener("DOMContentLoaded", () => document.querySelectorAll("[data-local]").forEach((box) => {
+  // After the paint, and so after app.js has added the day of the week.
+  sayso.page(() => sayso.afterPaint(() => document.querySelectorAll("[data-local]").forEach((box) => {
     box.querySelectorAll(".is-code > [data-as-is]").forEach((part) => localize(part, box.dataset.local));
-  }));
+  })));
 
   // The bound of a grant is at most the call's own number. An edit may raise that; then the server alone compares them.
   const LONGEST = 16;  // longer numbers are not exact
