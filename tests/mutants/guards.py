@@ -1888,6 +1888,11 @@ MUTANTS = [
         "integrations/adapters/test_functions.py::test_cancelled_while_the_request_is_recorded_asks_once_and_withdraws",
     ),
     Mutant(
+        "Cursor that runs the hook of Claude Code waits", "integrations/agenthooks/hosts.py",
+        'if named.name != "claude-code" or "cursor_version" not in given:', "if True:",
+        "integrations/hooks/test_agent_hooks.py::test_cursor_that_runs_the_hook_of_claude_code_waits_and_shares_the_decision_with_its_own",
+    ),
+    Mutant(
         "a cancelled scope still withdraws what nobody waits for", "aio.py",
         "await shielded(adrive(self._leaving()))", "await adrive(self._leaving())",
         "gates/test_held.py::test_a_cancelled_scope_of_anyio_that_leaves_the_block_withdraws",

@@ -103,7 +103,9 @@ def test_a_shell_command_waits_and_the_person_reads_what_would_run_and_where(nam
     ],
 )
 def test_a_call_is_told_on_one_line(tool: str, given: dict[str, Any], line: str, place: Path) -> None:
-    event = HOSTS["claude-code"].read(payload("claude-code", "shell", place, tool_name=tool, tool_input=given))
+    event = HOSTS["claude-code"].event(
+        json.loads(payload("claude-code", "shell", place, tool_name=tool, tool_input=given))
+    )
     assert describe(event) == line
 
 
@@ -263,6 +265,25 @@ def test_a_change_to_an_equal_value_of_another_type_reaches_the_host(
     say(name, "shell", place, **changed)
     sayso.Review().approve(only().id, by="ada", changes={"limit": edited})
     assert f'{{"limit": {json.dumps(edited)}}}' in json.dumps(say(name, "again", place, **changed))
+
+
+@pytest.mark.parametrize("event", ["preToolUse", "PreToolUse"])
+def test_cursor_that_runs_the_hook_of_claude_code_waits_and_shares_the_decision_with_its_own(
+    event: str, place: Path
+) -> None:
+    def through_claudes() -> dict[str, Any]:
+        text = "\ufeff\ufeff" + payload("cursor", "shell", place, hook_event_name=event)  # as Cursor on Windows writes
+        return json.loads(answer(HOSTS["claude-code"], text.encode(), AT_ONCE).out)
+
+    said = through_claudes()
+    assert verdict("cursor", said)[0] == verdict("claude-code", said)[0] == "deny"
+    approve(command="ls build")
+    said = through_claudes()
+    assert verdict("cursor", said)[0] == verdict("claude-code", said)[0] == "allow"
+    assert said["updated_input"] == said["hookSpecificOutput"]["updatedInput"]
+    assert said["updated_input"]["command"] == "ls build"
+    assert verdict("cursor", say("cursor", "shell", place, AT_ONCE._replace(wait="2ms")))[0] == "allow"
+    assert only().state is State.RUNNING
 
 
 def test_a_call_id_that_comes_again_after_it_ran_does_not_run_again(place: Path) -> None:
@@ -486,7 +507,7 @@ def test_a_call_made_again_that_nobody_answered_follows_the_rules(place: Path) -
 @pytest.mark.parametrize("name", ["claude-code", "gemini", "cursor"])  # Codex reports no reading
 def test_the_policy_file_allows_notes_counts_and_denies(name: str, place: Path) -> None:
     pytest.importorskip("cel_expr_python")
-    read, shell = (HOSTS[name].read(payload(name, what, place)).tool for what in ("read", "shell"))
+    read, shell = (HOSTS[name].event(json.loads(payload(name, what, place))).tool for what in ("read", "shell"))
     (place / "home" / "sayso.toml").write_text(RULES.format(read=read, shell=shell), encoding="utf-8")
     (place / "home" / "sayso.toml").chmod(0o600)
     assert verdict(name, say(name, "read", place))[0] in {"allow", "none"}

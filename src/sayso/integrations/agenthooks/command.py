@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, Host
+from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, Host, host_of, parse
 from sayso.integrations.agenthooks.options import Answer, Options, Session, find_settings, read_options
 
 
@@ -17,7 +17,9 @@ def answer(host: Host, text: str | bytes, options: Options) -> Answer:
     """Answer one hook."""
     kind = "before"  # until it is parsed, assume the kind for which an error must block a call
     try:
-        event = host.read(text)
+        given = parse(text)
+        host = host_of(host, given)
+        event = host.event(given)
         kind = event.kind
         if kind == "other":
             return Answer(0, "{}")

@@ -1,8 +1,8 @@
 """The input and output formats of each coding agent's hooks, and descriptions of its tool calls for people.
 
 Sources: Claude Code 2.1.330 (hooks reference, and the types of claude-agent-sdk 0.2.187), Codex 0.169.0 and Gemini CLI
-0.61.0 (both run with a scripted model), Cursor 3.x (hooks page). This module is loaded before every tool call, so it
-imports little.
+0.61.0 (both run with a scripted model), Cursor 3.13 (hooks page; checked against reports of users up to 3.18). This
+module is loaded before every tool call, so it imports little.
 """
 
 from __future__ import annotations
@@ -74,22 +74,8 @@ class Host(NamedTuple):
     has_ids: bool = True
     merges: bool = False
 
-    def read(self, text: str | bytes) -> HookEvent:
-        """Parse the host's input.
-
-        Raises:
-            MalformedInput: It is not a JSON object, or lacks a field that a decision needs.
-        """
-        try:
-            payload: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise MalformedInput(f"the hook's input is not JSON: {error}") from None
-        if not isinstance(payload, dict):
-            raise MalformedInput(f"the hook's input is a {type(payload).__name__}, not an object")
-        return self.event(cast("dict[str, Any]", payload))
-
     def event(self, given: Mapping[str, Any]) -> HookEvent:
-        """Return the event in a parsed payload; raises the same errors as `read`."""
+        """Return the event in a parsed payload; raise `MalformedInput` if it lacks a field that a decision needs."""
         name = given.get("hook_event_name")
         if not isinstance(name, str):
             raise MalformedInput("the hook's input has no hook_event_name")
@@ -120,6 +106,18 @@ class Host(NamedTuple):
             "description": f"{self.title} wants to run this in {event.folder or 'an unknown folder'}",
             "context": {"host": self.name, "folder": event.folder, "agent": event.agent},
         }
+
+
+def parse(text: str | bytes) -> dict[str, Any]:
+    """Parse a host's input; raise `MalformedInput` if it is not a JSON object."""
+    try:
+        # On Windows, Cursor writes one or two byte order marks before it.
+        payload: Any = json.loads(text.lstrip("\ufeff") if isinstance(text, str) else text.lstrip(b"\xef\xbb\xbf"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedInput(f"the hook's input is not JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise MalformedInput(f"the hook's input is a {type(payload).__name__}, not an object")
+    return cast("dict[str, Any]", payload)
 
 
 def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
@@ -258,3 +256,19 @@ _ALL = (
 )  # fmt: skip
 HOSTS = {host.name: host for host in _ALL}
 """The hosts by their name on the command line."""
+
+
+def host_of(named: Host, given: Mapping[str, Any]) -> Host:
+    """Return the host that sent a payload: Cursor also runs the hooks of Claude Code, with its own payloads."""
+    if named.name != "claude-code" or "cursor_version" not in given:
+        return named
+    cursor = HOSTS["cursor"]
+
+    # Which form it reads is documented nowhere, so each answer has both.
+    def approve(changed: dict[str, Any] | None, note: str) -> str:
+        return _json({**json.loads(cursor.approve(changed, note)), **json.loads(named.approve(changed, note))})
+
+    def deny(reason: str) -> str:
+        return _json({**json.loads(cursor.deny(reason)), **json.loads(named.deny(reason))})
+
+    return cursor._replace(kinds={**named.kinds, **cursor.kinds}, approve=approve, deny=deny)
