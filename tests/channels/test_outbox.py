@@ -642,7 +642,7 @@ def test_health_tells_when_nobody_delivers(desk: Desk) -> None:
     desk.clock.tick("11m")
     (found,) = health(desk.store)
     assert (found.kind, found.waiting) == ("Chat", 1)
-    assert "nobody delivers" in str(found.problem)
+    assert "no process delivers" in str(found.problem)
 
 
 # -- while a block runs -----------------------------------------------------------------------------------------------

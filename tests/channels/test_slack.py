@@ -337,7 +337,7 @@ def test_somebody_who_is_not_known_is_told_so_and_decides_nothing(
     assert "not a known reviewer" in words(said)
     assert slack.views == {}
     view = slack.opens("U1", message)
-    assert "not known here" in words(slack.submit("U9", view, "approve")["view"])
+    assert "not a known reviewer" in words(slack.submit("U9", view, "approve")["view"])
     assert memory.get(request.id).state is State.PENDING
 
 
@@ -347,9 +347,9 @@ def test_a_member_of_another_workspace_decides_nothing(
     request = memory.ask(sample_call())
     message = posted(slack, ops, request)
     slack.press("U1", message, team="T2")
-    assert "not known here" in words(slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1]))
+    assert "not a known reviewer" in words(slack.wait(lambda: slack.ephemeral and slack.ephemeral[-1]))
     view = slack.opens("U1", message)
-    assert "not known here" in words(slack.submit("U1", view, "approve", team="T2")["view"])
+    assert "not a known reviewer" in words(slack.submit("U1", view, "approve", team="T2")["view"])
     assert memory.get(request.id).state is State.PENDING
 
 

@@ -326,7 +326,7 @@ def test_a_channel_that_fails_is_told_without_the_link(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["login", "ada", "--for", "2d"], "good for 1d at most"), (["login", "ada", "--for", "soon"], "not a duration"),
+        (["login", "ada", "--for", "2d"], "for at most 1d"), (["login", "ada", "--for", "soon"], "not a duration"),
         (["login", "ada", "--base-url", "x"], "is not a URL"),
     ],
 )  # fmt: skip

@@ -184,7 +184,7 @@ SETTINGS = {
     '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nclient_secret = "b"': "client_secret is not known",
     '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nclient_secret_env = "NO_SUCH"': "which is not set",
     '[oidc]\nissuer = "http://a.example"\nclient_id = "a"': "is not an https address",
-    '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nscopes = ["email"]': "must have 'openid'",
+    '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nscopes = ["email"]': "must include 'openid'",
 }  # fmt: skip
 
 
