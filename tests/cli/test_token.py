@@ -79,7 +79,7 @@ def test_the_list_says_which_are_good_for_how_long(capsys: pytest.CaptureFixture
         (["new", "--kind", "ask", "--name", " a"], 2, "no token was made"),
         (["new", "--kind", "ask", "--name", "a", "--role", "b\u200b"], 2, "no token was made"),
         (["new", "--kind", "ask", "--name", "a", "--issuer", "https://x"], 2, "no token was made"),
-        (["new", "--kind", "ask", "--name", "a", "--issuer", "corp"], 2, "takes no issuer"),
+        (["new", "--kind", "ask", "--name", "a", "--issuer", "corp"], 2, "has no issuer"),
         (["new", "--kind", "ask", "--name", "a", "--expires", "never"], 2, "--expires"),
         (["revoke", "0" * 16], 1, "nothing was changed"), (["revoke", "\x1b[2J"], 1, "U+001B"),
     ],

@@ -163,7 +163,7 @@ def test_a_target_whose_id_is_none_is_not_found_over_http(tmp_path: Path) -> Non
     client = TestClient(create_app(there), base_url=BASE, raise_server_exceptions=False)
     answer = client.get(f"/api/v1/confirms/{request.id}", headers=bearer(there, name="bea"))
     assert code_of(answer) == (404, "not_found")
-    assert "no document of the protocol" in answer.json()["detail"]
+    assert "not a document of the Confirm protocol" in answer.json()["detail"]
     there.close()
 
 

@@ -66,7 +66,7 @@ def test_no_page_is_shown_and_no_name_told_under_a_shared_name(memory: Store, ho
         assert (answer.status_code, answer.headers["cache-control"]) == (421, "no-store")
         assert "set-cookie" not in answer.headers
         assert NAME not in answer.text + str(answer.headers)
-        assert "its terminal shows it" in answer.text
+        assert "which its terminal shows" in answer.text
     assert came == ["x"] * 4  # and the terminal shows it
 
 

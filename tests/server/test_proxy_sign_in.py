@@ -214,7 +214,7 @@ def test_where_an_attempt_came_from_is_the_proxys_word_only() -> None:
 
 
 def test_a_program_around_and_a_proxy_do_not_both_say_who_it_is(memory: Store) -> None:
-    with pytest.raises(errors.ConfigError, match="do not go together"):
+    with pytest.raises(errors.ConfigError, match="cannot be combined"):
         create_app(memory, base_url=BASE, sign_in=SignIn(proxy=WAYS), who=lambda _: None)
 
 

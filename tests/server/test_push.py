@@ -200,7 +200,7 @@ def test_what_fails_is_tried_again_for_the_devices_that_it_did_not_reach(
         held(low(store), "nginx")
         broken.status = 500
         assert delivered(store, push) == 1
-        assert "1 of 2 devices were not reached" in (health(store)[0].error or "")
+        assert "1 of 2 devices could not be reached" in (health(store)[0].error or "")
         assert "/send/" not in (health(store)[0].error or "")
         broken.status = 201
         clock.tick(seconds=10)

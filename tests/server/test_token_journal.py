@@ -159,6 +159,6 @@ def test_no_program_stands_first_in_a_chain_that_sayso_writes(store: Store, cloc
 
 
 def test_a_name_that_cannot_be_one_leaves_no_row(store: Store, clock: Clock) -> None:
-    with pytest.raises(ValueError, match="takes no issuer"):
+    with pytest.raises(ValueError, match="has no issuer"):
         Tokens(store).new("ask", "bot", issuer="corp", by=Reviewer("root").identity, lasts=timedelta(days=1))
     assert rows(store) == []

@@ -158,8 +158,8 @@ def test_plain_http_to_others_is_refused_unless_it_is_asked_for_by_name(
         (["--base-url", "https://a.example?x"], "its own host name"),
         (["--proxy-header", "X-User"], "--trusted-proxy"), (["--proxy-roles-header", "X-Roles"], "--trusted-proxy"),
         (["--proxy-roles-header", "X-Roles", "--trusted-proxy", "10.0.0.1"], "needs --proxy-header"),
-        (["--proxy-header", "X-User", "--trusted-proxy", EVERYWHERE + "/0"], "cannot be everywhere"),
-        (["--proxy-header", "X-User", "--trusted-proxy", "::/0"], "cannot be everywhere"),
+        (["--proxy-header", "X-User", "--trusted-proxy", EVERYWHERE + "/0"], "cannot be the whole network"),
+        (["--proxy-header", "X-User", "--trusted-proxy", "::/0"], "cannot be the whole network"),
         (["--proxy-header", "X-User", "--trusted-proxy", "proxy.example"], "an address or a network"),
         (["--proxy-header", "X-User", "--trusted-proxy", "10.0.0.1/8"], "an address or a network"),
         (["--proxy-header", "X-User", "--trusted-proxy", "10.0.0.1", "--login-links"], "cannot be combined"),
@@ -183,7 +183,7 @@ SETTINGS = {
     '[oidc]\nissuer = "https://a.example"': "client_id is missing",
     '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nclient_secret = "b"': "client_secret is not known",
     '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nclient_secret_env = "NO_SUCH"': "which is not set",
-    '[oidc]\nissuer = "http://a.example"\nclient_id = "a"': "is not an https address",
+    '[oidc]\nissuer = "http://a.example"\nclient_id = "a"': "must be an https URL",
     '[oidc]\nissuer = "https://a.example"\nclient_id = "a"\nscopes = ["email"]': "must include 'openid'",
 }  # fmt: skip
 
@@ -225,7 +225,7 @@ def test_a_secret_of_its_own_is_needed_where_the_store_is_no_file(
     assert "set SAYSO_SECRET" in capsys.readouterr().err
     monkeypatch.setenv("SAYSO_SECRET", "short")
     assert serve(file_store, *words) == 1
-    assert "32 random ones at least" in capsys.readouterr().err
+    assert "at least 32 random ones" in capsys.readouterr().err
     monkeypatch.setenv("SAYSO_SECRET", "0" * 32)
     assert serve(file_store, *words) == 0
 

@@ -226,7 +226,7 @@ def test_a_view_that_is_not_the_call_is_refused(stage: Stage) -> None:
         {},
     ]
     for lie in lies:
-        with pytest.raises(errors.AskRefusedError, match="not what would run"):
+        with pytest.raises(errors.AskRefusedError, match="must be what would run"):
             send(program, lying(request, masked=canonical.dump(lie)))
     assert stage.store.count(Filter()) == 0
 
@@ -245,7 +245,7 @@ def test_a_secret_that_the_program_does_not_mask_is_masked_by_the_server(stage: 
         ({"tool": "payments:pa\u200by", "name": "pa\u200by"}, "is not the name of the tool"),
         ({"digest": "0" * 64}, "digest"),
         ({"fingerprint": "0" * 64}, "fingerprint"),
-        ({"schema_digest": "0" * 64}, "digest is not that of the schema"),
+        ({"schema_digest": "0" * 64}, "schema_digest does not match the schema"),
         ({"run_id": "run_2"}, "fingerprint"),
     ],
 )
@@ -266,7 +266,7 @@ def test_a_shape_cannot_be_swapped_for_that_of_another_function(stage: Stage) ->
     def other(amount: str, to: int) -> None: ...
 
     shape = Schema.of(other)
-    with pytest.raises(errors.AskRefusedError, match="not that of the schema"):
+    with pytest.raises(errors.AskRefusedError, match="does not match the schema"):
         send(stage.program(), lying(sample_call("run_1"), schema=shape.text))
 
 
@@ -276,10 +276,10 @@ def test_a_program_says_nothing_of_state_decision_or_time(stage: Stage) -> None:
         "state": "approved", "holds": False, "votes": [], "execution": None, "created_at": "2026-01-01T00:00:00Z",
         "requester": {"issuer": "local", "subject": "ada"}, "purged_at": None, "decision": None, "approved": True,
     }.items():  # fmt: skip
-        with pytest.raises(errors.StoreError, match="does not fit"):
+        with pytest.raises(errors.StoreError, match="is not valid"):
             send(stage.program(), lying(request, **{name: value}))
     for name in ("shown", "kind"):
-        with pytest.raises(errors.StoreError, match="does not fit"):
+        with pytest.raises(errors.StoreError, match="is not valid"):
             send(
                 stage.program(),
                 {**asked_message(request), "subject": {**asked_message(request)["subject"], name: "call"}},
@@ -359,7 +359,7 @@ def test_a_model_whose_name_stands_for_two_values_is_refused(stage: Stage) -> No
         lambda tree: rest_of(tree)["extra"].update(_note="EVIL"),
     ]
     for lie in lies:
-        with pytest.raises(errors.AskRefusedError, match="one name for two values"):
+        with pytest.raises(errors.AskRefusedError, match="a name twice"):
             send(stage.program(), asked_message(working(rewritten(lie))))
     assert stage.store.count(Filter()) == 0
 
@@ -427,7 +427,7 @@ def test_arguments_that_are_not_all_the_functions_are_refused(stage: Stage) -> N
 
 @pytest.mark.parametrize(("name", "value"), [("dry_run", "False"), ("dry_run", 0), ("limit", "1"), ("limit", True)])
 def test_a_text_in_the_place_of_a_number_or_of_true_is_refused(stage: Stage, name: str, value: Any) -> None:
-    with pytest.raises(errors.AskRefusedError, match=f"'{name}' is written as another type|types .{name}: "):
+    with pytest.raises(errors.AskRefusedError, match=f"'{name}' is encoded as another type|types .{name}: "):
         send(stage.program(), asked_message(working(rewritten(lambda tree: tree.update({name: value})))))
 
 
@@ -682,10 +682,10 @@ def test_a_step_cannot_wait_for_anothers_request_to_learn_what_became_of_it(stag
 def test_an_id_that_is_taken_or_can_be_guessed_is_refused(stage: Stage) -> None:
     theirs = stage.program("theirs").ask(sample_call())
     program = stage.program("mine")
-    with pytest.raises(errors.AskRefusedError, match="id is taken"):
+    with pytest.raises(errors.AskRefusedError, match="id is already used"):
         send(program, {**asked_message(sample_call()), "id": theirs.id})
     for bad in ("rq_1", "rq_" + "A" * 32, "rq_" + "0" * 33, "../x"):
-        with pytest.raises(errors.StoreError, match="does not fit"):
+        with pytest.raises(errors.StoreError, match="is not valid"):
             send(program, {**asked_message(sample_call()), "id": bad})
 
 

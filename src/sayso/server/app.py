@@ -242,14 +242,14 @@ def create_app(
     """
     parts = urlsplit(base_url or "http://localhost")
     if parts.scheme not in {"http", "https"} or parts.hostname is None:
-        raise errors.ConfigError(f"base_url {base_url!r} is no address; give one like https://approvals.example.com")
+        raise errors.ConfigError(f"base_url {base_url!r} is not a URL; give one like https://approvals.example.com")
     sign_in = sign_in or SignIn()
     if sign_in.proxy is not None and sign_in.proxy.header is not None:
         if who is not None:
-            raise errors.ConfigError("who= and a proxy that signs people in do not go together: one says who it is")
+            raise errors.ConfigError("who= and a proxy that signs people in cannot be combined; use one of them")
         who = sign_in.proxy.who
     if sign_in.provider is not None and base_url is None:
-        raise errors.ConfigError("an OpenID provider needs base_url: it sends people back to that address only")
+        raise errors.ConfigError("an OpenID provider needs base_url, because it sends people back to that URL")
     names = {*hosts, *([parts.hostname] if base_url else LOOPBACK)}
     app = _Inbox(names)
     store, state = config.open_store(store), app.state
@@ -278,7 +278,7 @@ def _undo_within(given: str | None) -> timedelta | None:
         return None
     span = duration.parse(found)
     if span > _LONGEST_UNDO:
-        raise errors.ConfigError(f"undo is {found!r}, and a program waits as long for each approval; give 60s at most")
+        raise errors.ConfigError(f"undo must be at most 60s, not {found!r}: programs wait that long for each approval")
     return span
 
 

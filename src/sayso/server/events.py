@@ -95,7 +95,7 @@ class Hub:
             fault = await self._refresh()
             looked = self._loop.time()
             if fault is not None:
-                _log.warning("open streams could not be sent what happened (%s); it is tried again", fault)
+                _log.warning("could not send events to the open pages (%s); retrying", fault)
                 self._loop.call_later(_RETRY, self._changed.set)
 
     async def _wait(self) -> None:
@@ -344,7 +344,7 @@ def _instant(text: str) -> datetime:
     try:
         made = datetime.fromisoformat(text)
     except ValueError:
-        raise HTTPException(400, "since is no instant") from None
+        raise HTTPException(400, "since is not an ISO 8601 time") from None
     if made.tzinfo is None:
         raise HTTPException(400, "since has no time zone")
     return made

@@ -58,18 +58,16 @@ class Hook:
     def of_table(cls, name: str, settings: Any) -> Self:
         """Parse the table `[hooks.NAME]`; raises `ConfigError`."""
         if not isinstance(settings, dict):
-            raise errors.ConfigError(f"hooks.{name} must be a table, [hooks.{name}]; no decision is taken from it")
+            raise errors.ConfigError(f"hooks.{name} must be a table, [hooks.{name}]; the hook is off")
         table = Table(f"hooks.{name}", cast("dict[str, Any]", settings), known=_KNOWN)
         listed: list[Any] = table.get("reviewers", list, [])
         if not listed:
-            raise table.error(
-                "reviewers", "must list the people for whom this hook speaks; without them it is not open"
-            )
+            raise table.error("reviewers", "must list the people for whom this hook may decide")
         roles, issuer = table.texts("roles"), table.get("issuer", str, f"hook-{name}")
         found = [table.person("reviewers", said, issuer=issuer, roles=roles) for said in listed]
         people = {one.subject: one for one in found}
         if len(people) < len(found):
-            raise table.error("reviewers", "names somebody twice; a message could mean either")
+            raise table.error("reviewers", "names a person twice")
         keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
         return cls(name, keys, people)
 
@@ -97,11 +95,11 @@ class _Message(BaseModel):
     def _fits(self) -> Self:
         given = self.model_fields_set
         if self.verb == "approve" and self.fingerprint is None:
-            raise ValueError("an approval names the fingerprint of what was seen")
+            raise ValueError("an approval must have the fingerprint of what was seen")
         if self.verb == "feedback" and not self.comment:
-            raise ValueError("feedback needs a comment, which the program is told")
+            raise ValueError("feedback needs a comment for the program")
         if ("answer" in given) != (self.verb == "answer") or ("changes" in given and self.verb != "approve"):
-            raise ValueError("changes belong to approve, and an answer belongs to answer")
+            raise ValueError("only approve takes changes, and only answer takes an answer")
         return self
 
 
@@ -158,7 +156,10 @@ class Hooks:
         for hook in self._hooks:
             if hook.keys.has_signed(message_id, seconds, said, body, now=now):
                 return hook
-        raise Problem("not_signed_in", "no hook has signed this, or not in these five minutes; nothing was decided")
+        raise Problem(
+            "not_signed_in",
+            "the signature is not valid for any hook, or is older than five minutes; nothing was decided",
+        )
 
     def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
         self._forget()
@@ -166,7 +167,7 @@ class Hooks:
         if record is None:
             return None
         if record.body["digest"] != digest:
-            raise Problem("invalid_input", f"this {ID} was of another message; nothing was decided")
+            raise Problem("invalid_input", f"this {ID} was already used for another message; nothing was decided")
         return record.body["status"], record.body["content"]
 
     def _forget(self) -> None:
@@ -190,10 +191,10 @@ class Hooks:
     def _review(self, hook: Hook, subject: str) -> Review:
         reviewer = hook.reviewers.get(subject)
         if reviewer is None:
-            raise Problem("invalid_input", "reviewer.subject is nobody for whom this hook speaks; nothing was decided")
+            raise Problem("invalid_input", "this hook may not decide for reviewer.subject; nothing was decided")
         if not self._admits(reviewer):
             raise Problem(
-                "not_admitted", "the settings of this server do not let this person review; nothing was decided"
+                "not_admitted", "the settings of this server do not allow this person to review; nothing was decided"
             )
         return Review(self._store, reviewer=reviewer, channel=f"hook-{hook.name}")
 

@@ -83,14 +83,14 @@ class Guard:
         given = [value for name, value in scope["headers"] if name == b"host"]
         if len(given) == 1 and _hostname(given[0]) in self._hosts:
             return self._app(scope, receive, send_guarded)
-        refusal = PlainTextResponse("this server is not known by that name\n", status_code=421)
+        refusal = PlainTextResponse("this server does not answer to that host name\n", status_code=421)
         return refusal(scope, receive, send_guarded)
 
 
 _FOR_PROGRAMS = ("/api/", "/hooks/", "/healthz", "/metrics")
 _MISDIRECTED = (
-    "this inbox has an address of its own, NAME.localhost, because a browser sends the cookies of 127.0.0.1 to every"
-    " program there; its terminal shows it\n"
+    "open this inbox at its own address, NAME.localhost, which its terminal shows, because browsers send"
+    " the cookies of 127.0.0.1 to every program there\n"
 )
 
 

@@ -88,9 +88,9 @@ def _messages(store: Store) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 _GAUGES: dict[str, tuple[str, str, Callable[[Store], Iterator[tuple[int, dict[str, str]]]]]] = {
-    "sayso.pending": ("{request}", "Requests that wait and are older than this.", _pending),
+    "sayso.pending": ("{request}", "Pending requests older than this.", _pending),
     "sayso.states": ("{request}", "Requests in this state.", _states),
-    "sayso.channel.messages": ("{message}", "Messages that wait, fail or were given up.", _messages),
+    "sayso.channel.messages": ("{message}", "Messages that are waiting, failing or given up.", _messages),
 }
 
 
@@ -144,13 +144,14 @@ class _Instruments:
         reader = PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=self.registry)
         meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("sayso")
         _add_gauges(meter, lambda name: self.observed[name])
-        self.decisions = meter.create_counter("sayso.decisions", "{decision}", "Decisions and votes of people.")
-        self.ends = meter.create_counter(
-            "sayso.ends", "{request}", "Requests that expired, and calls by how they ended."
-        )
-        self.lost = meter.create_counter("sayso.events.lost", "{scrape}", "Scrapes at which events had been lost.")
+        self.decisions = meter.create_counter("sayso.decisions", "{decision}", "Decisions and votes.")
+        self.ends = meter.create_counter("sayso.ends", "{request}", "Expired requests, and calls by outcome.")
+        self.lost = meter.create_counter("sayso.events.lost", "{scrape}", "Scrapes that found events missing.")
         self.deciding = meter.create_histogram(
-            "sayso.decision.duration", "s", "From asking to the decision.", explicit_bucket_boundaries_advisory=_BUCKETS
+            "sayso.decision.duration",
+            "s",
+            "Time from the request to the decision.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         for verb in _VERBS.values():
             self.decisions.add(0, {"sayso.decision.verb": verb})
@@ -263,6 +264,7 @@ def _token() -> bytes | None:
         return None
     if len(text) < _SHORTEST:
         raise errors.ConfigError(
-            f"{TOKEN} has {len(text)} characters, and who guesses it reads /metrics; it takes {_SHORTEST} random ones"
+            f"{TOKEN} has {len(text)} characters; anyone who guesses it can read /metrics, so use at least"
+            f" {_SHORTEST} random ones"
         )
     return text.encode("utf-8", "replace")

@@ -152,9 +152,9 @@ class Push:
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
             secret = _bytes(auth)
         except (errors.ConfigError, ValueError) as error:
-            raise DeviceRefusedError(f"this browser cannot be told: {error}; nothing was turned on") from None
+            raise DeviceRefusedError(f"this browser cannot be notified: {error}; nothing was turned on") from None
         if len(secret) != 16:
-            raise DeviceRefusedError("this browser cannot be told: its secret is none; nothing was turned on")
+            raise DeviceRefusedError("this browser cannot be notified: its secret is not valid; nothing was turned on")
         device_key = hashlib.sha256(endpoint.encode()).hexdigest()[:32]
         if len([one for one in self.devices(reviewer) if one.key != device_key]) >= MOST:
             raise DeviceRefusedError(f"you have {MOST} devices already; remove one first. Nothing was turned on")
@@ -236,7 +236,7 @@ class Push:
         reached.update(one.key for one, fault in zip(waiting, faults, strict=True) if fault is None)
         failed = [fault for fault in faults if fault is not None]
         if failed:
-            raise DeliveryError(f"{len(failed)} of {len(devices)} devices were not reached: {failed[0]}")
+            raise DeliveryError(f"{len(failed)} of {len(devices)} devices could not be reached: {failed[0]}")
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  devices find it by the request
         """Replace the notification with the outcome."""
@@ -314,7 +314,7 @@ class Push:
                 return vapid.from_raw(_text(raw).encode())
             except ValueError:
                 continue
-        raise errors.ConfigError("no key can be derived from the server's secret; set another SAYSO_SECRET")
+        raise errors.ConfigError("cannot derive a key from the server's secret; set another SAYSO_SECRET")
 
 
 def _libraries() -> tuple[Any, Any]:

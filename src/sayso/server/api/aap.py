@@ -126,7 +126,11 @@ def _idempotency_key(context: Context) -> str:
     if not key:
         raise _Refusal(400, "missing_idempotency_key", "send the header Idempotency-Key; nothing was done")
     if len(key) > _LONGEST_KEY or not key.isprintable() or key != key.strip():
-        raise _Refusal(400, "invalid_idempotency_key", f"a key has 1 to {_LONGEST_KEY} characters; nothing was done")
+        raise _Refusal(
+            400,
+            "invalid_idempotency_key",
+            f"an idempotency key has 1 to {_LONGEST_KEY} printable characters; nothing was done",
+        )
     return key
 
 
@@ -256,7 +260,7 @@ def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Res
             own.store.drop(SUBMISSION, asked.id)
             status = 200
     if request.place != digest:
-        raise _conflict("idempotency_conflict", "this key was used for another submission; nothing was asked")
+        raise _conflict("idempotency_conflict", "this key was used for another submission; no request was made")
     return _answer(_shown(*_found(own, request.id)), status)
 
 
@@ -264,7 +268,7 @@ def _asked(submission: _Submission, run_id: str, key: str, digest: str) -> messa
     """Return the request for a submission. The digest becomes its `place`, so the fingerprint covers it."""
     arguments, lasts = submission.arguments, parse_span(submission.timeout)
     if lasts > _LONGEST_SPAN:
-        raise Problem("invalid_input", "timeout: at most 30d; nothing was asked")
+        raise Problem("invalid_input", "timeout: at most 30d; no request was made")
     form = canonical.encode(arguments)
     schema = Schema.of_json({
         "type": "object", "properties": {name: {} for name in arguments}, "required": [*arguments],
@@ -283,7 +287,7 @@ def _asked(submission: _Submission, run_id: str, key: str, digest: str) -> messa
     )  # fmt: skip
 
 
-@router.get("/aap/v1/requests/{id}", "How a request stands, now or once it is decided", waits=True)
+@router.get("/aap/v1/requests/{id}", "Get a request, now or once it is decided", waits=True)
 async def get(own: Ownership, query: _Poll) -> Response:
     request_id, wait = _request_id(own), min(int(query.wait.rstrip("s")), _LONGEST_POLL)
 
@@ -299,17 +303,17 @@ def _as_it_stands(own: Ownership, request_id: str) -> str:
     return _shown(*_found(own, request_id))
 
 
-@router.delete("/aap/v1/requests/{id}", "Take a request back that nobody has decided")
+@router.delete("/aap/v1/requests/{id}", "Withdraw a request that is not decided")
 def cancel(own: Ownership) -> Response:
     request, record = _found(own, _request_id(own))
     if _decision(request) is None:
         request = own.store.withdraw(request.id, own.me, "the program cancelled it")
     if request.state is not State.CANCELLED:
-        raise _conflict("already_terminal", f"the request is {request.state} already; nothing changed")
+        raise _conflict("already_terminal", f"the request is already {request.state}; nothing changed")
     return _answer(_shown(request, record))
 
 
-@router.post("/aap/v1/requests/{id}/consume", "Take the single right to run an approved call")
+@router.post("/aap/v1/requests/{id}/consume", "Acquire the single right to run an approved call")
 def consume(own: Ownership) -> Response:
     key = _idempotency_key(own)
     request, record = _found(own, _request_id(own))
@@ -329,7 +333,7 @@ def consume(own: Ownership) -> Response:
     return _answer(_shown(request, record))
 
 
-@router.post("/aap/v1/requests/{id}/outcome", "Say how a consumed call ended")
+@router.post("/aap/v1/requests/{id}/outcome", "Report how a consumed call ended")
 async def outcome(own: Ownership) -> Response:
     request_id, (report, _) = _request_id(own), await _read(own, _Outcome)
     return await own.look(_report, request_id, report)
@@ -349,7 +353,7 @@ def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
             return _report(own, request_id, report)
         record = after
     if known is None or {**known, "reported_at": ""} != {**reported, "reported_at": ""}:
-        raise _conflict("outcome_conflict", f"the outcome is recorded already ({request.state}); nothing changed")
+        raise _conflict("outcome_conflict", f"another outcome is already recorded ({request.state}); nothing changed")
     if request.state in {State.RUNNING, State.UNKNOWN}:
         request = own.store.finish(request.id, request.execution.token, _outcome(request, report))
     return _answer(_shown(request, record))
@@ -382,7 +386,7 @@ class _Instance(_Strict):
     delivery: _Delivery | None = None
 
 
-@router.post("/aap/v1/instances", "Make an instance: a token, and where its decisions are announced", kinds=("admin",))
+@router.post("/aap/v1/instances", "Create an instance: a token, and a webhook for its decisions", kinds=("admin",))
 async def provision(context: Context) -> Response:
     key = _idempotency_key(context)
     wanted, text = await _read(context, _Instance)
@@ -396,13 +400,13 @@ def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Re
     try:
         program = Identity(TOKENS, name)
     except ValueError as fault:
-        raise Problem("invalid_input", f"instance_name: {fault}; nothing was made") from None
+        raise Problem("invalid_input", f"instance_name: {fault}; no instance was created") from None
     known = context.store.record(_INSTANCE, instance_id)
     if known is None:
         known = _new_instance(context.store, tokens, instance_id, program, wanted.delivery, digest)
         status = 201
     elif known.body["digest"] != digest:
-        raise _conflict("idempotency_conflict", "this key was used for another instance; nothing was made")
+        raise _conflict("idempotency_conflict", "this key was used for another instance; no instance was created")
     else:
         status = 200
     # A repeated request means that the client lost the answer. The token cannot be shown again, so make a new one.
@@ -419,7 +423,9 @@ def _new_instance(
 ) -> Record:
     """Store an instance after verifying its webhook; raises `Problem` if that fails or the name is taken."""
     name, key = program.subject, folded(program.subject)
-    taken = _conflict("instance_name_taken", f"there is a program named {name!a}, or alike, already; nothing was made")
+    taken = _conflict(
+        "instance_name_taken", f"a program named {name!a}, or similarly, already exists; no instance was created"
+    )
     if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):
         raise taken
     body: dict[str, Any] = {"name": name, "digest": digest}
@@ -444,7 +450,7 @@ def _signed(
     """Return the destination of a message, its body, and its headers with the signature."""
     where = Destination.parse(delivery.url, allow_private=True)  # set by an admin, and agents run in private networks
     if not where.is_tls and where.host not in LOOPBACK:
-        raise errors.ConfigError("the url of a webhook begins with https://, except on this machine")
+        raise errors.ConfigError("the url of a webhook must begin with https://, except on this machine")
     keys, body = WebhookKeys([delivery.signing_secret], whose="signing_secret"), json.dumps(message).encode()
     headers = {"content-type": "application/json", "user-agent": "sayso", **keys.headers(message_id, clock.now(), body)}
     return where, body, headers
@@ -461,10 +467,12 @@ def _verify(delivery: _Delivery, instance_id: str) -> None:
         status, content = post(*_signed(delivery, message_id, message), room=_LONGEST_ANSWER)
         if status == 200 and json.loads(content) == {"challenge": challenge}:
             return
-        reason = f"it answered {status}, and not with the challenge"
+        reason = f"it answered {status} without the challenge"
     except (OSError, ValueError, RecursionError, errors.SaysoError) as fault:
         reason = str(fault)
-    raise _Refusal(422, "webhook_verification_failed", f"the receiver was not verified: {reason}; nothing was made")
+    raise _Refusal(
+        422, "webhook_verification_failed", f"the webhook could not be verified: {reason}; no instance was created"
+    )
 
 
 class Webhooks:
@@ -497,9 +505,11 @@ class Webhooks:
         delivery = _Delivery.model_validate(instance.body["delivery"])
         status, _ = self._receivers.post(*_signed(delivery, event_id, message))
         if status == 410:
-            raise UndeliverableError(f"the webhook of {request.requester.subject} is gone for good (410)")
+            raise UndeliverableError(f"the webhook of {request.requester.subject} is gone (410)")
         if not 200 <= status < 300:
-            raise DeliveryError(f"the webhook of {request.requester.subject} answered {status}; it is tried again")
+            raise DeliveryError(
+                f"the webhook of {request.requester.subject} answered {status}; the message is retried later"
+            )
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message is independent
         """Send the outcome, as `send` does."""

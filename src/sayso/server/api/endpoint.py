@@ -50,7 +50,7 @@ LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 # -- who asks ----------------------------------------------------------------------------------------------------
 
-_STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor at its end; nothing was done"
+_STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor expired; nothing was done"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def principal_of(http: Http) -> Principal:
         ):
             raise Problem(
                 "not_from_here",
-                "a session changes something only with its X-CSRF-Token and this server's Origin; nothing was done",
+                "a change in a session needs its X-CSRF-Token and this server's Origin; nothing was done",
             )
         return Principal("review", session.reviewer, None, "web", session)
     tokens: Tokens = http.app.state.tokens
@@ -145,7 +145,9 @@ def _token_text(given: list[str]) -> str | None:
 
 def _holder(http: Http, token: Token) -> Principal:
     if token.kind == "review" and not settings_of(http).sign_in.admits(token.reviewer):
-        raise Problem("not_admitted", "the settings of this server do not let this person review; nothing was done")
+        raise Problem(
+            "not_admitted", "the settings of this server do not allow this person to review; nothing was done"
+        )
     return _principal_by(token)
 
 
@@ -195,7 +197,7 @@ def _read_query(http: Http, model: type[_M]) -> _M:
         if known is not None and get_origin(known.annotation) is list:
             found.setdefault(name, []).append(value)
         elif name in found:
-            raise Problem("invalid_input", f"{name!a} stands twice in the query; nothing was done")
+            raise Problem("invalid_input", f"the query has {name!a} twice; nothing was done")
         else:
             found[name] = value
     return validated("query", partial(model.model_validate, found))
@@ -211,7 +213,7 @@ def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was
             f": {each['msg']}"
             for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]
         ]
-        raise Problem("invalid_input", f"the {where} does not fit; {undone}", problems=problems) from None
+        raise Problem("invalid_input", f"the {where} is not valid; {undone}", problems=problems) from None
 
 
 async def read_bytes(http: Http, patience: float | None = None) -> bytes:
@@ -230,7 +232,7 @@ async def read_bytes(http: Http, patience: float | None = None) -> bytes:
                     raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
                 has_more = message.get("more_body", False)
     except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not come in {patience:.0f} s; nothing was done") from None
+        raise Problem("body_too_slow", f"the body did not arrive within {patience:.0f} s; nothing was done") from None
     return bytes(body)
 
 
@@ -261,7 +263,7 @@ def encoded(message: Any) -> bytes:
 def _fields(message: Any) -> dict[str, Any]:
     if isinstance(message, BaseModel):
         return vars(message)
-    raise NotImplementedError(f"a {type(message).__name__} is no part of a message")
+    raise NotImplementedError(f"a {type(message).__name__} cannot be part of a message")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_fields)
@@ -402,11 +404,11 @@ class Endpoint:
         """Answer an authenticated request; raises `Problem` for a wrong kind of token or invalid input."""
         if principal.kind not in self.kinds:
             raise Problem(
-                "wrong_token_kind", f"a token of the kind {principal.kind!r} does not do this; nothing was done"
+                "wrong_token_kind", f"a token of the kind {principal.kind!r} may not do this; nothing was done"
             )
         takes_query = self.input is not None and self.method == "GET"
         if http.scope["query_string"] and not takes_query:
-            raise Problem("invalid_input", "this takes nothing after the question mark; nothing was done")
+            raise Problem("invalid_input", "this URL takes no query parameters; nothing was done")
         given: list[BaseModel] = []
         if self.input is not None:
             given = [_read_query(http, self.input) if takes_query else await _read_body(http, self.input)]
@@ -506,7 +508,7 @@ class Api:
             return
         except Exception:  # noqa: BLE001  the details of an unexpected error belong into the log, not the answer
             _log.exception("%s %s failed", http.method, http.url.path)
-            answer = self._error(path, Problem("internal", "something went wrong here; the server's log says more"))
+            answer = self._error(path, Problem("internal", "internal error; see the server's log"))
         await answer(scope, receive, send)
 
     def _error(self, path: str, problem: Problem) -> Response:
@@ -547,6 +549,6 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
 
 def _no_endpoint(endpoints: Mapping[str, Endpoint]) -> Problem:
     if not endpoints:
-        return Problem("not_found", "there is nothing at this address; /api/v1/openapi.json tells what there is")
+        return Problem("not_found", "there is nothing at this URL; /api/v1/openapi.json lists what there is")
     allowed = ", ".join(sorted(endpoints))
-    return Problem("method_not_allowed", f"this address takes {allowed}", headers={"allow": allowed})
+    return Problem("method_not_allowed", f"this URL accepts {allowed}", headers={"allow": allowed})

@@ -259,7 +259,7 @@ class EventLog:
         try:
             return self._rows_after(request_id, seq)
         except errors.StoreCorruptError as fault:  # one damaged row must not stop the events of the others
-            _log.warning("streams of events are not sent %s, which cannot be read: %s", request_id, fault)
+            _log.warning("event streams omit %s, which cannot be read: %s", request_id, fault)
             return None
 
     def _rows_after(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
@@ -340,7 +340,7 @@ class Broadcaster(Hub):
         try:
             found = await run_in_threadpool(self._look, asked)
         except Exception:  # noqa: BLE001  end the streams: clients reconnect, but would not notice a silent one
-            _log.exception("streams of events could not be sent what happened, and end")
+            _log.exception("could not read the events of event streams; the streams end")
             found = [None] * len(asked)
         for one, batch in zip(asked, found, strict=True):
             if batch is None:
@@ -405,8 +405,8 @@ router = Router()
 
 
 @router.get(
-    "/v1/events", "What happens to requests, as server-sent events", media_type=_MEDIA_TYPE,
-    reads={"Last-Event-ID": "Id of the last event seen; what tracked is sent."},
+    "/v1/events", "Changes of requests, as server-sent events", media_type=_MEDIA_TYPE,
+    reads={"Last-Event-ID": "The id of the last event received; later events are sent."},
 )  # fmt: skip
 async def events(context: Context, query: EventsQuery) -> Response:
     if context.http.method == "HEAD":

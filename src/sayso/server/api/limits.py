@@ -36,7 +36,7 @@ class Rate:
         try:
             self._limit = None if limit is None else parse(limit)
         except ValueError as error:
-            raise errors.ConfigError(f"rate {limit!r} is no limit; write one like 600/minute") from error
+            raise errors.ConfigError(f"rate {limit!r} is not a rate limit; write one like 600/minute") from error
         self._storage = MemoryStorage()
         self._windows = MovingWindowRateLimiter(self._storage)
         self._room = _MOST_KNOWN
@@ -84,7 +84,7 @@ class InFlight:
 
     def __init__(self, most: int) -> None:
         if most < 1:
-            raise errors.ConfigError(f"in_flight must be 1 or more, not {most}; no token could ask anything")
+            raise errors.ConfigError(f"in_flight must be 1 or more, not {most}")
         self.threads = CapacityLimiter(2 * most)
         self._most = most
         self._free = WeakValueDictionary[str, asyncio.Semaphore]()  # drops tokens without any `Slot`
@@ -116,7 +116,7 @@ class Slot:
         if not self._is_held:
             raise Problem(
                 "rate_limited",
-                f"{self._most} requests of this token are being worked on; nothing was done, try again",
+                f"{self._most} requests of this token are in progress; nothing was done, try again later",
                 headers={"retry-after": str(_SOON)},
             )
 

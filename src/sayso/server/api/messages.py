@@ -45,8 +45,8 @@ class Output(BaseModel):
 
 # -- queries -----------------------------------------------------------------------------------------------------
 
-Cursor = Annotated[str | None, Field(max_length=2_000, description="`cursor` of the page before.")]
-Limit = Annotated[int, Field(ge=1, le=200, description="How many at most.")]
+Cursor = Annotated[str | None, Field(max_length=2_000, description="The `cursor` of the previous page.")]
+Limit = Annotated[int, Field(ge=1, le=200, description="The maximum number of items.")]
 Text = Annotated[str | None, Field(min_length=1, max_length=1_000)]
 
 
@@ -55,18 +55,20 @@ class RequestsQuery(Query):
 
     state: list[State | Literal["all"]] = Field(
         default_factory=list[State | Literal["all"]], max_length=12,
-        description="One or several, `all` for every one; by default all that are not final.",
+        description="One or several states, or `all`; by default all that are not final.",
     )  # fmt: skip
     run: Text = None
-    tool: Annotated[Text, Field(description="By its name, or `module:function`.")] = None
+    tool: Annotated[Text, Field(description="The function, by name or `module:function`.")] = None
     risk: Text = None
-    agent: Annotated[Text, Field(description="Asked by this program: its name, or `issuer:name`.")] = None
+    agent: Annotated[Text, Field(description="The program that made the request, by name or `issuer:name`.")] = None
     kind: Literal["call", "question"] | None = None
-    text: Annotated[Text, Field(description="With this in id, run, function, arguments, prompt or question.")] = None
+    text: Annotated[
+        Text, Field(description="Only with this text in id, run, function, arguments, prompt or question.")
+    ] = None
     q: Annotated[Text, Field(description="The old name of `text`.")] = None
-    older_than: Annotated[Text, Field(description="Asked so long ago or longer: `90s`, `15m`, `24h`, `7d`.")] = None
+    older_than: Annotated[Text, Field(description="The minimum age: `90s`, `15m`, `24h`, `7d`.")] = None
     claimed_by: Annotated[Text, Field(description="`issuer:subject`, or the subject of a local person.")] = None
-    mine: Annotated[bool, Field(description="Only what you have claimed.")] = False
+    mine: Annotated[bool, Field(description="Only requests that you have claimed.")] = False
     newest: Annotated[bool, Field(description="Newest first.")] = False
     cursor: Cursor = None
     limit: Limit = 50
@@ -100,15 +102,16 @@ class EventsQuery(Query):
     """The event to continue after."""
 
     after: Annotated[
-        str | None, Field(max_length=100, description="Id of the last event seen, where Last-Event-ID cannot be sent.")
+        str | None,
+        Field(max_length=100, description="The id of the last event received, if Last-Event-ID cannot be sent."),
     ] = None
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------
 
-Comment = Annotated[str | None, Field(max_length=20_000, description="The program is told, and the record keeps it.")]
+Comment = Annotated[str | None, Field(max_length=20_000, description="For the program and the record.")]
 Seen = Annotated[
-    str | None, Field(min_length=1, max_length=200, description="`fingerprint` of the request as it was looked at.")
+    str | None, Field(min_length=1, max_length=200, description="The `fingerprint` of the request as you saw it.")
 ]
 
 
@@ -116,21 +119,23 @@ class Approve(Input):
     """Approve the call, unchanged or with other arguments. `seen` or `If-Match` is required."""
 
     changes: dict[str, Any] | None = Field(None, description="New values for some arguments.")
-    arguments: dict[str, Any] | None = Field(None, description="All arguments, in place of those that stand.")
+    arguments: dict[str, Any] | None = Field(None, description="All arguments, instead of the proposed ones.")
     comment: Comment = None
     seen: Seen = None
-    again: bool = Field(False, description="Let it start although its effect is taken; `comment` says why.")
+    again: bool = Field(False, description="Start it although another call has the same effect; needs `comment`.")
 
 
 class GrantTerms(Input):
     """Approve the call and the next ones like it: equal fields, numbers no larger. `seen` or `If-Match` is required."""
 
     count: int = Field(ge=1, le=10_000, description="How many more calls.")
-    lasts: str = Field(max_length=100, description="How long it counts, from now: `90s`, `1h`, `7d`.")
+    lasts: str = Field(max_length=100, description="How long the grant lasts, from now: `90s`, `1h`, `7d`.")
     here: bool = Field(False, description="Only in the run of this request.")
-    without: list[str] = Field(default_factory=list[str], max_length=100, description="Fields that may be anything.")
-    at_most: dict[str, int | float] = Field(default_factory=dict[str, int | float], description="Smaller bounds.")
-    exactly: list[str] = Field(default_factory=list[str], max_length=100, description="Numbers that stay equal.")
+    without: list[str] = Field(default_factory=list[str], max_length=100, description="Fields that may have any value.")
+    at_most: dict[str, int | float] = Field(
+        default_factory=dict[str, int | float], description="Upper bounds of numbers."
+    )
+    exactly: list[str] = Field(default_factory=list[str], max_length=100, description="Numbers that must stay equal.")
     changes: dict[str, Any] | None = Field(None, description="New values for some arguments.")
     comment: Comment = None
     seen: Seen = None
@@ -139,13 +144,13 @@ class GrantTerms(Input):
 class GrantsQuery(Query):
     """A filter of grants."""
 
-    ended: Annotated[bool, Field(description="Also those that were revoked, used up or expired.")] = False
+    ended: Annotated[bool, Field(description="Include grants that were revoked, used up or expired.")] = False
 
 
 class Reason(Input):
     """A reason for the journal."""
 
-    reason: Annotated[str | None, Field(max_length=20_000, description="Why; the journal keeps it.")] = None
+    reason: Annotated[str | None, Field(max_length=20_000, description="The reason, for the journal.")] = None
 
 
 class Reject(Input):
@@ -178,7 +183,9 @@ class Cancel(Input):
 class Remark(Input):
     """Comment for the other reviewers."""
 
-    text: str = Field(min_length=1, max_length=20_000, description="`@name` mentions somebody; the journal keeps it.")
+    text: str = Field(
+        min_length=1, max_length=20_000, description="The comment, also for the journal; `@name` mentions a person."
+    )
 
 
 class Empty(Input):
@@ -188,14 +195,14 @@ class Empty(Input):
 class Release(Input):
     """Release a claimed request."""
 
-    force: bool = Field(False, description="Free what somebody else claimed; the journal says so.")
+    force: bool = Field(False, description="Release a request that another person claimed; the journal records it.")
 
 
 class Assign(Input):
     """Assign a request to another reviewer."""
 
     to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
-    force: bool = Field(False, description="Take it from somebody else who has it; the journal says so.")
+    force: bool = Field(False, description="Reassign a request that another person claimed; the journal records it.")
 
 
 class Away(Input):
@@ -203,7 +210,7 @@ class Away(Input):
 
     to: str = Field(min_length=1, max_length=400, description="`issuer:subject`, or the subject of a local person.")
     until: str = Field(
-        min_length=1, max_length=100, description="A span from now, `3d`, or ISO 8601, in UTC where it has no zone."
+        min_length=1, max_length=100, description="A duration from now, `3d`, or ISO 8601, by default in UTC."
     )
 
 
@@ -211,7 +218,7 @@ class Snooze(Input):
     """Hide a request from your own list. Other lists and its expiry do not change."""
 
     until: str | None = Field(
-        max_length=100, description="A span from now, `1h`, or ISO 8601, in UTC where it has no zone. null: it is back."
+        max_length=100, description="A duration from now, `1h`, or ISO 8601, by default in UTC; null ends the snooze."
     )
 
 
@@ -226,7 +233,7 @@ class Resolve(Input):
 
     happened: bool
     comment: Comment = None
-    force: bool = Field(False, description="Also while it is recorded as running: its worker is surely gone.")
+    force: bool = Field(False, description="Even if it is recorded as running, because its worker has ended.")
 
 
 # -- answers ---------------------------------------------------------------------------------------------------
@@ -241,7 +248,7 @@ class Decision(Output):
     channel: str
     comment: str | None
     edited: bool
-    again: bool = Field(description="Whether its effect may happen again, for the reason in `comment`.")
+    again: bool = Field(description="Whether the effect may happen again, for the reason in `comment`.")
 
 
 class Change(Output):
@@ -257,15 +264,15 @@ class Grant(Output):
 
     id: str
     tool: str
-    fields: list[str] = Field(description="What each field must be, as texts; secrets are masked.")
-    run: str | None = Field(description="The run in which it counts; null for every run of the requester.")
+    fields: list[str] = Field(description="The condition on each field, as text; secrets are masked.")
+    run: str | None = Field(description="The run in which it is valid; null for every run of the requester.")
     requester: str
     count: int
     left: int
     created_at: datetime
     until: datetime
-    by: list[str] = Field(description="Who agreed to it, each as `issuer:subject`.")
-    request: str = Field(description="Id of the request that it was drawn from.")
+    by: list[str] = Field(description="The reviewers who agreed to it, each as `issuer:subject`.")
+    request: str = Field(description="The id of the request from which it was made.")
     comment: str | None
     ended: Literal["revoked", "used up", "expired"] | None
     ended_by: str | None
@@ -280,12 +287,12 @@ class Grant(Output):
 class Budget(Output):
     """The use of a policy's budget by one agent, run or rule."""
 
-    budget: str = Field(description="The limit, as the policy's rule had it at the last such call.")
-    used: str | None = Field(description="A number; null where the record was altered, so that nothing passes.")
-    rule: str | None = Field(description="The name of the rule; null where no call has a part of it any more.")
-    tool: str | None = Field(description="Of the newest such call.")
-    agent: str | None = Field(description="Of a budget per agent, whose it is, as `issuer:subject`.")
-    run: str | None = Field(description="Of a budget per run, which run.")
+    budget: str = Field(description="The limit, as in the policy at the latest call.")
+    used: str | None = Field(description="A number; null if the record was altered, so that no call passes.")
+    rule: str | None = Field(description="The name of the rule; null if no call uses the budget any more.")
+    tool: str | None = Field(description="The tool of the latest call.")
+    agent: str | None = Field(description="For a budget per agent: the agent, as `issuer:subject`.")
+    run: str | None = Field(description="For a budget per run: the run.")
 
     @classmethod
     def of(cls, use: grants.BudgetUse) -> Budget:
@@ -312,11 +319,13 @@ class Stop(Output):
 class Delegation(Output):
     """A person who is away, and who stands in."""
 
-    by: str = Field(description="Who is away: `issuer:subject`")
-    to: str = Field(description="Who stands in: `issuer:subject`")
+    by: str = Field(description="The person who is away: `issuer:subject`")
+    to: str = Field(description="The stand-in: `issuer:subject`")
     since: datetime
     until: datetime
-    warning: str | None = Field(None, description="Where it has just been made: that nobody is known by this name.")
+    warning: str | None = Field(
+        None, description="Only in the answer that creates it: that nobody is known by this name."
+    )
 
     @classmethod
     def of(cls, found: reviewer.Delegation, warning: str | None = None) -> Delegation:
@@ -346,14 +355,14 @@ class Escalation(Output):
     at: datetime
     roles: list[str]
     people: list[str] = Field(description="Each as `issuer:subject`.")
-    escalated_at: datetime | None = Field(description="When it came about; null while it has not.")
+    escalated_at: datetime | None = Field(description="When the escalation happened; null before.")
 
 
 class Execution(Output):
     """The start of an approved call, and how it ended."""
 
     attempt: int
-    starts: int = Field(description="How many starts there were; more than `attempt` where some stopped to ask.")
+    starts: int = Field(description="The number of starts; more than `attempt` if some stopped to ask.")
     started_at: datetime
     finished_at: datetime | None
     result: Any
@@ -368,31 +377,31 @@ class Request(Output):
     kind: Literal["call", "question"]
     state: State
     run: str
-    program_gone: bool = Field(description="Whether nobody comes back for the decision: the program has surely ended.")
-    fingerprint: str = Field(description="Of what a decision would be about now; an approval says that it saw this.")
+    program_gone: bool = Field(description="Whether no program will fetch the decision, because it has ended.")
+    fingerprint: str = Field(description="Identifies what a decision would now be about; an approval must name it.")
     question: str | None = None
     answer: Any = None
     function: str | None = None
     tool: str | None = Field(None, description="`module:function`")
-    arguments: dict[str, Any] | None = Field(None, description="What would run now.")
-    proposed: dict[str, Any] | None = Field(None, description="What the program asked for.")
+    arguments: dict[str, Any] | None = Field(None, description="The arguments that would run now.")
+    proposed: dict[str, Any] | None = Field(None, description="The arguments that the program proposed.")
     changes: list[Change] | None = None
-    key: str | None = Field(description="The occasion of the call in its run, e.g. a model's call id.")
-    effect: str | None = Field(description="What the call does to the world, by a name that counts across runs.")
-    title: str | None = Field(description="What the program calls the function.")
+    key: str | None = Field(description="The idempotency key of the call in its run, e.g. a model's call id.")
+    effect: str | None = Field(description="The name of the call's effect, across runs.")
+    title: str | None = Field(description="The program's title of the call.")
     summary: str | None = Field(description="What the call does, in the program's words.")
     prompt: str | None
     description: str | None
     risk: str | None
     rule: str | None
     context: dict[str, Any] | None
-    unverified: list[str] = Field(description="Which of these words only the asker vouches for, a token's all.")
-    warnings: list[str] = Field(description="What about it may deceive the eye.")
+    unverified: list[str] = Field(description="The fields that the program wrote and nobody verified.")
+    warnings: list[str] = Field(description="Warnings about misleading characters and the like.")
     requester: str
     on_behalf_of: str | None
     quorum: Quorum
-    retries: int = Field(description="How many further starts one approval gives the call when it fails.")
-    idempotent: bool = Field(description="Whether it may start again also when its outcome is unknown.")
+    retries: int = Field(description="How many times one approval lets a failed call start again.")
+    idempotent: bool = Field(description="Whether it may start again even if its outcome is unknown.")
     escalation: Escalation | None
     created_at: datetime
     expires_at: datetime
@@ -414,7 +423,7 @@ class Requests(Output):
     """A page of requests."""
 
     requests: list[Request]
-    cursor: str | None = Field(description="Give it back to get what follows; null at the end.")
+    cursor: str | None = Field(description="The cursor of the next page; null at the end.")
 
 
 class Entry(Output):
@@ -428,7 +437,7 @@ class Entry(Output):
     by: str
     channel: str
     detail: Any
-    link: str = Field(description="SHA-256 over this row and the link of the row before it in its run.")
+    link: str = Field(description="SHA-256 over this row and the link of the previous row of its run.")
 
     @classmethod
     def of(cls, row: Row) -> Entry:
@@ -440,7 +449,7 @@ class Journal(Output):
     """A page of the journal."""
 
     entries: list[Entry]
-    cursor: str | None = Field(description="Give it back to get what follows; null at the end.")
+    cursor: str | None = Field(description="The cursor of the next page; null at the end.")
 
 
 class Run(Output):
@@ -450,7 +459,7 @@ class Run(Output):
     name: str
     kind: str
     state: RunState
-    in_hand: bool = Field(description="Whether a program goes on with it just now.")
+    in_hand: bool = Field(description="Whether a program is executing it now.")
     created_at: datetime
     updated_at: datetime
 
@@ -467,7 +476,7 @@ class Runs(Output):
     """A page of runs, newest first."""
 
     runs: list[Run]
-    cursor: str | None = Field(description="Give it back to get what follows; null at the end.")
+    cursor: str | None = Field(description="The cursor of the next page; null at the end.")
 
 
 class Me(Output):
@@ -479,7 +488,7 @@ class Me(Output):
     roles: list[str]
     channel: str
     token: str | None = Field(description="The token's id; null for a session.")
-    csrf: str | None = Field(description="What a session's changes carry as X-CSRF-Token; null for a token.")
+    csrf: str | None = Field(description="The X-CSRF-Token for changes in this session; null for a token.")
 
 
 class Token(Output):
@@ -493,7 +502,7 @@ class Token(Output):
     made_at: datetime
     expires_at: datetime
     revoked_at: datetime | None
-    used_on: str | None = Field(description="The last day on which it was used; null before the first.")
+    used_on: str | None = Field(description="The last day on which it was used; null if never.")
 
     @classmethod
     def of(cls, token: tokens.Token) -> Token:

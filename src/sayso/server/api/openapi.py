@@ -54,14 +54,14 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "sayso", "version": __version__,
-            "description": "What waits for a person, and what became of it. A token's kind says what it may do.",
+            "description": "Requests, decisions and outcomes. The kind of a token determines what it may do.",
         },
         "servers": [{"url": "/api"}],
         "paths": paths,
         "components": {
             "schemas": definitions,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`sayso token new` makes one."}
+                "token": {"type": "http", "scheme": "bearer", "description": "Create one with `sayso token new`."}
             },
         },
         "security": [{"token": []}],

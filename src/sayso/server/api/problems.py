@@ -34,20 +34,20 @@ class ProblemKind(NamedTuple):
 
 
 _OF_HTTP = (
-    ProblemKind("invalid_json", 400, "The body is not JSON as RFC 8259 has it"),
-    ProblemKind("not_signed_in", 401, "Nobody is known by this token or session"),
-    ProblemKind("not_from_here", 403, "A session's change needs its own CSRF token and Origin"),
-    ProblemKind("wrong_token_kind", 403, "Tokens of this kind do not do this"),
-    ProblemKind("not_found", 404, "There is nothing here"),
-    ProblemKind("method_not_allowed", 405, "This cannot be done here"),
+    ProblemKind("invalid_json", 400, "The body is not valid JSON (RFC 8259)"),
+    ProblemKind("not_signed_in", 401, "The token or session is missing or not valid"),
+    ProblemKind("not_from_here", 403, "A change in a session needs its CSRF token and this server's Origin"),
+    ProblemKind("wrong_token_kind", 403, "Tokens of this kind may not do this"),
+    ProblemKind("not_found", 404, "Not found"),
+    ProblemKind("method_not_allowed", 405, "Method not allowed"),
     ProblemKind("not_admitted", 403, "This person may not review here"),
-    ProblemKind("body_too_slow", 408, "The body did not come in time"),
-    ProblemKind("body_too_large", 413, "The body is too long"),
-    ProblemKind("wrong_content_type", 415, "The body is not JSON by its type"),
-    ProblemKind("invalid_input", 422, "The input does not fit"),
-    ProblemKind("seen_required", 428, "An approval says what was seen"),
+    ProblemKind("body_too_slow", 408, "The body did not arrive in time"),
+    ProblemKind("body_too_large", 413, "The body is too large"),
+    ProblemKind("wrong_content_type", 415, "The Content-Type is not application/json"),
+    ProblemKind("invalid_input", 422, "The input is not valid"),
+    ProblemKind("seen_required", 428, "An approval must name what was seen"),
     ProblemKind("rate_limited", 429, "Too many requests"),
-    ProblemKind("internal", 500, "Something went wrong here"),
+    ProblemKind("internal", 500, "Internal error"),
 )
 
 # The first match decides; an error without a match is 500.
@@ -141,17 +141,17 @@ def problem_of(fault: errors.SaysoError) -> Problem:
     """Convert an error to a problem, without details of the server's files and settings."""
     kind = kind_of(type(fault))
     if kind.status == 404:
-        return Problem(kind.code, "there is nothing of this id here that you may see; nothing was done")
+        return Problem(kind.code, "there is nothing with this id that you may see; nothing was done")
     if isinstance(fault, errors.StoreCorruptError):
         return Problem(
             kind.code,
-            "what the server has stored does not match the journal, or is damaged: nothing was done and nothing ran;"
-            " its log says more",
+            "the stored data does not match the journal, or is damaged; nothing was done and nothing ran."
+            " See the server's log",
         )
     if kind.status >= 500:
         return Problem(
             kind.code if isinstance(fault, errors.StoreError) else "internal",
-            "the server cannot do this now; nothing was done, and its log says more",
+            "the server cannot do this now; nothing was done. See the server's log",
         )
     return Problem(kind.code, str(fault), **_facts(fault))
 

@@ -71,7 +71,7 @@ def _verb(summary: str, **options: Any) -> Callable[[F], F]:
 
 
 @_verb(
-    "Ask for a person's decision on a call or question, or find it asked",
+    "Request a decision on a call or question, or find the existing request",
     problems=("ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", *_SAVING),
 )
 async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
@@ -123,7 +123,7 @@ def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
     """Validate what a program asks and return it as a request; raises `AskRefusedError` or `Denied`."""
     request = validate_request(asked, me=own.me, owner=own.owner, now=clock.now())
     if request.retries > MOST_RETRIES:
-        raise errors.AskRefusedError(f"a call is retried {MOST_RETRIES} times at most here; give the gate less")
+        raise errors.AskRefusedError(f"this server allows at most {MOST_RETRIES} retries; set fewer in the gate")
     return request
 
 
@@ -160,7 +160,7 @@ def _known_by_id(own: Ownership, request: Request) -> Request | None:
     except errors.RequestNotFoundError:
         return None
     if not own.is_mine(known) or known.fingerprint != request.fingerprint:
-        raise errors.AskRefusedError("its id is taken; make a new one at random")
+        raise errors.AskRefusedError("its id is already used; generate a new random one")
     return known
 
 
@@ -197,7 +197,7 @@ def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
     if len(update.steps) > _MAX_STEPS:
         raise Problem("invalid_input", f"at most {_MAX_STEPS:,} steps are saved at a time; nothing was done")
     if update.left is RunState.RUNNING:
-        raise Problem("invalid_input", "a run is handed back as paused, broken or ended; nothing was done")
+        raise Problem("invalid_input", "a run must be handed back as paused, broken or ended; nothing was done")
     own.must_be_able_to_save(update)
     if run.id != asked_in:
         own.claim(run.id)
@@ -220,18 +220,18 @@ def message_of(request: Request) -> messages.RequestMessage:
     return messages.RequestMessage.of(request=request, etag=etag)
 
 
-@_verb("How a request of the program's stands", problems=_NOT_THERE)
+@_verb("Get a request of the program", problems=_NOT_THERE)
 def get(own: Ownership, message: messages.Get) -> messages.RequestMessage:
     return message_of(own.request(message.request_id))
 
 
-@_verb("Write an end that was reached", problems=_NOT_THERE, is_brief=True)
+@_verb("Record the expiry of a request", problems=_NOT_THERE, is_brief=True)
 def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
     return message_of(own.store.settle(own.request(message.request_id).id, gone=message.gone))
 
 
 @_verb(
-    "Take the single right to run an approved call",
+    "Acquire the single right to run an approved call",
     problems=(
         *_NOT_THERE, "already_started", "not_approved", "approval_expired", "approval_held", "effect_taken",
         "grant_ended", "stopped", "outcome_unknown",
@@ -285,12 +285,12 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
-@_verb("Renew the leases of calls that run", problems=_NOT_THERE, is_brief=True)
+@_verb("Renew the leases of running calls", problems=_NOT_THERE, is_brief=True)
 def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
     return messages.Renewed.of(lost=own.store.renew([(own.request(id_).id, token) for id_, token in message.starts]))
 
 
-@_verb("Say how a started call ended", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
+@_verb("Report the outcome of a started call", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
 def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
     outcome = message.outcome
     request = own.request(message.request_id)
@@ -306,22 +306,22 @@ def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
             canonical.display(tree)
             brief(tree["result"], 200)
         except Exception as error:  # a value that cannot be shown must not break a reviewer's page
-            raise errors.ArgumentError("result", f"is no canonical form ({type(error).__name__})") from error
+            raise errors.ArgumentError("result", f"is not in canonical form ({type(error).__name__})") from error
     update = None if message.update is None else _update(own, message.update, request.run_id)
     return message_of(own.store.finish(request.id, message.token, outcome, update))
 
 
-@_verb("Take a request back, or forget a no", problems=_NOT_THERE, is_brief=True)
+@_verb("Withdraw a request, or forget a rejection", problems=_NOT_THERE, is_brief=True)
 def withdraw(own: Ownership, message: messages.Withdraw) -> messages.RequestMessage:
     return message_of(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
 
 
-@_verb("Let an approved edit wait anew that the function's own types refuse", problems=_NOT_THERE, is_brief=True)
+@_verb("Return an approved edit to pending, because the function's types refuse it", problems=_NOT_THERE, is_brief=True)
 def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMessage:
     return message_of(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
 
 
-@_verb("Say for a gate's hook whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True)
+@_verb("Report, for a gate's hook, whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True)
 def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
     # Recorded as by the program. The name of its hook is not recorded, because the server cannot check it.
@@ -330,7 +330,7 @@ def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     ))  # fmt: skip
 
 
-@_verb("What a call with a key returned", problems=(*_NOT_THERE, "value_not_kept"))
+@_verb("Get the stored result of a call with a key", problems=(*_NOT_THERE, "value_not_kept"))
 def get_result(own: Ownership, message: messages.GetResult) -> messages.Result:
     return messages.Result.of(result=own.store.result(own.request(message.request_id).id))
 
@@ -338,12 +338,12 @@ def get_result(own: Ownership, message: messages.GetResult) -> messages.Result:
 # -- many requests -----------------------------------------------------------------------------------------------
 
 
-@_verb("The request that holds a fingerprint")
+@_verb("Find the open request with a fingerprint")
 def find(own: Ownership, message: messages.Find) -> messages.Found:
     return _found(own, own.store.find(message.fingerprint))
 
 
-@_verb("The request that was asked with a key in a run")
+@_verb("Find the request with a key in a run")
 def find_key(own: Ownership, message: messages.FindKey) -> messages.Found:
     return _found(own, own.store.find_key(message.run_id, message.key))
 
@@ -352,12 +352,12 @@ def _found(own: Ownership, found: Request | None) -> messages.Found:
     return messages.Found.of(found=None if found is None or not own.is_mine(found) else message_of(found))
 
 
-@_verb("The program's requests with an effect")
+@_verb("Find the program's requests with an effect")
 def by_effect(own: Ownership, message: messages.ByEffect) -> messages.Requests:
     return messages.Requests.of(requests=[*filter(own.is_mine, own.store.by_effect(message.effect))], cursor=None)
 
 
-@_verb("Ids of the program's requests, by how they begin")
+@_verb("Find ids of the program's requests by prefix")
 def match(own: Ownership, message: messages.Match) -> messages.Ids:
     ids = own.store.match(message.prefix, _MAX_LOOKED_AT)
     return messages.Ids.of(ids=[one for one in ids if own.is_mine(own.store.get(one))][: message.limit])
@@ -380,26 +380,26 @@ def _must_be_short(*texts: str | None) -> None:
         raise Problem("invalid_input", f"a filter has at most {_MAX_SEARCHED:,} characters; nothing was done")
 
 
-@_verb("Write all ends that were reached")
+@_verb("Record all expiries that are due")
 def sweep(own: Ownership, _: messages.Sweep) -> messages.Swept:
     return messages.Swept.of(changed=own.store.sweep())
 
 
-@_verb("Note in a run's journal what was denied", problems=("run_not_found",), is_brief=True)
+@_verb("Record a denial in a run's journal", problems=("run_not_found",), is_brief=True)
 def note(own: Ownership, message: messages.Note) -> messages.Done:
     own.claim(message.run_id)
     own.store.note(message.run_id, message.event, own.me, dict[str, Any](message.detail))
     return messages.Done()
 
 
-@_verb("What happened to a request, or in a run", problems=("request_not_found", "run_not_found"))
+@_verb("List journal rows of a request or a run", problems=("request_not_found", "run_not_found"))
 def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
     if message.request_id is not None:
         own.request(message.request_id)
     elif message.run_id is not None:
         own.must_be_mine(message.run_id)
     else:
-        raise Problem("invalid_input", "say run_id or request_id; nothing was done")
+        raise Problem("invalid_input", "give run_id or request_id; nothing was done")
     found, after, limit = list[Entry](), message.after, message.limit
     while True:  # until a row is readable, because a client takes an empty page for the end
         rows = own.store.journal(run_id=message.run_id, request_id=message.request_id, after=after, limit=limit)
@@ -409,7 +409,7 @@ def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
         after = rows[-1].run_id, rows[-1].seq
 
 
-@_verb("Wait until a request differs from what was seen", waits=True)
+@_verb("Wait until a request has changed", waits=True)
 async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
     seen, known, seconds = message.seen, message.version, message.seconds
     del message  # not kept in memory for as long as the program waits
@@ -445,7 +445,7 @@ def _as_many_as_fit(found: Sequence[messages.RequestMessage]) -> list[messages.R
     return fitting
 
 
-@router.post("/v1/program/batch", "Several verbs at once, each answered for itself", waits=True)
+@router.post("/v1/program/batch", "Run several operations; each has its own result", waits=True)
 async def batch(own: Ownership, message: messages.Batch) -> messages.Answers:
     answers = await asyncio.gather(*(_answered(own, one) for one in message.operations))
     return messages.Answers.of(answers=answers)
@@ -454,7 +454,7 @@ async def batch(own: Ownership, message: messages.Batch) -> messages.Answers:
 async def _answered(own: Ownership, operation: messages.Operation) -> messages.Answered:
     endpoint = _BATCHED.get(operation.verb)
     if endpoint is None or endpoint.input is None:
-        problem = Problem("not_found", f"{operation.verb!a} is no verb of a batch; nothing was done")
+        problem = Problem("not_found", f"{operation.verb!a} is not allowed in a batch; nothing was done")
     else:
         try:
             own.http.app.state.rate.count(f"token {own.principal.token_id}")
@@ -474,7 +474,7 @@ _READY = (1_000, 10_000, 100_000)  # ready runs of all programs to search, in gr
 _READY_TIMEOUT = 2.0  # seconds
 
 
-@_verb("The program's runs, newest first")
+@_verb("List the program's runs, newest first")
 def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
     _must_be_short(message.wanted.name)
     found, looked_at, cursor = list[RunRecord](), 0, message.cursor
@@ -489,18 +489,18 @@ def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
             return messages.RunsPage.of(runs=found, cursor=cursor)
 
 
-@_verb("A run and its steps", problems=("run_not_found",))
+@_verb("Get a run and its steps", problems=("run_not_found",))
 def get_run(own: Ownership, message: messages.GetRun) -> messages.RunSnapshotMessage:
     return messages.RunSnapshotMessage.of(snapshot=own.run(message.run_id))
 
 
-@_verb("Save a run that the program holds", problems=_SAVING, is_brief=True)
+@_verb("Save a run whose lease the program holds", problems=_SAVING, is_brief=True)
 def save_run(own: Ownership, message: messages.SaveRun) -> messages.Done:
     own.store.save_run(_update(own, message.update))
     return messages.Done()
 
 
-@_verb("Take a run", problems=_SAVING, is_brief=True)
+@_verb("Acquire the lease of a run", problems=_SAVING, is_brief=True)
 def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotMessage:
     own.must_be_mine(message.run_id)
     return messages.RunSnapshotMessage.of(
@@ -508,13 +508,13 @@ def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotM
     )
 
 
-@_verb("Hand a run back", problems=_SAVING, is_brief=True)
+@_verb("Release the lease of a run", problems=_SAVING, is_brief=True)
 def leave_run(own: Ownership, message: messages.LeaveRun) -> messages.Done:
     own.store.leave_run(_update(own, message.update._replace(left=message.state)), message.state)
     return messages.Done()
 
 
-@_verb("Runs that can go on")
+@_verb("List runs that can be resumed")
 def ready_runs(own: Ownership, message: messages.ReadyRuns) -> messages.RunsPage:
     found: list[RunRecord] = []
     for run_id in _ready(own, message.names):

@@ -50,7 +50,7 @@ def me(context: Context) -> messages.Me:
 @router.get("/v1/requests", "List requests, oldest first", kinds=_READERS)
 def list_requests(context: Context, query: messages.RequestsQuery) -> messages.Requests:
     if query.q is not None and query.text is not None:
-        raise Problem("invalid_input", "`q` is the old name of `text`; give one of them, nothing was done")
+        raise Problem("invalid_input", "`q` is the old name of `text`; give only one of them, nothing was done")
     try:
         page = context.review.list(
             state="all" if "all" in query.state else query.state or None, run=query.run, tool=query.tool,
@@ -78,7 +78,7 @@ def _person(name: str) -> Reviewer:
 
 @router.get(
     _AT, "Show a request", kinds=_READERS, problems=("request_not_found",),
-    reads={"If-None-Match": "An ETag that is known."}, also={304: "It is still as `If-None-Match` says."},
+    reads={"If-None-Match": "A known ETag of the request."}, also={304: "Unchanged since `If-None-Match`."},
 )  # fmt: skip
 def get_request(context: Context) -> messages.Request:
     answer = _shown(context, _request(context))
@@ -106,13 +106,13 @@ def _shown(context: Context, request: Request) -> messages.Request:
     return answer
 
 
-@router.get(f"{_AT}/journal", "What happened to a request", kinds=_READERS, problems=("request_not_found",))
+@router.get(f"{_AT}/journal", "List the journal rows of a request", kinds=_READERS, problems=("request_not_found",))
 def journal_of_request(context: Context, query: messages.PageQuery) -> messages.Journal:
     request = _request(context)
     return _rows(context, query, request.run_id, request.id)
 
 
-@router.get("/v1/journal", "The journal, by run and place", kinds=_READERS)
+@router.get("/v1/journal", "List all journal rows, by run and position", kinds=_READERS)
 def journal(context: Context, query: messages.JournalQuery) -> messages.Journal:
     return _rows(context, query, query.run, None)
 
@@ -151,7 +151,7 @@ def get_run(context: Context) -> messages.Run:
 
 _REVIEW: tuple[TokenKind, ...] = ("review",)
 _EACH = ("request_not_found", "own_request", "missing_role", "claimed", "already_decided", "request_expired")
-_MATCH = {"If-Match": "ETag of the request as it was looked at; instead of `seen`."}
+_MATCH = {"If-Match": "The ETag of the request as you saw it, instead of `seen`."}
 
 
 def _seen(context: Context, seen: str | None) -> str | None:
@@ -184,7 +184,7 @@ def _verb(summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, 
 
 
 @_verb(
-    "Approve a call, as it stands or with changes", "seen_required", "stale_view", "wrong_kind", "invalid_changes",
+    "Approve a call, as proposed or with changes", "seen_required", "stale_view", "wrong_kind", "invalid_changes",
     "already_voted", "reason_missing", "decision_refused", reads=_MATCH,
 )  # fmt: skip
 def approve(context: Context, request: Request, body: messages.Approve) -> Request:
@@ -197,17 +197,17 @@ def approve(context: Context, request: Request, body: messages.Approve) -> Reque
 def _must_have_seen(context: Context, seen: str | None, what: str) -> str:
     found = _seen(context, seen)
     if found is None or found == "*":
-        words = f"{what} needs If-Match, or `seen`, with what was looked at; nothing was decided, look first"
+        words = f"{what} needs If-Match or `seen`, to name the version that you saw; nothing was decided"
         raise Problem("seen_required", words)
     return found
 
 
-@_verb("Say no", "stale_view", "reason_missing", reads=_MATCH)
+@_verb("Reject a request", "stale_view", "reason_missing", reads=_MATCH)
 def reject(context: Context, request: Request, body: messages.Reject) -> Request:
     return context.review.reject(request.id, body.comment, seen=_seen(context, body.seen))
 
 
-@_verb("Send a call back with words to the program", "stale_view", "wrong_kind", "reason_missing", reads=_MATCH)
+@_verb("Send a call back to the program with a message", "stale_view", "wrong_kind", "reason_missing", reads=_MATCH)
 def feedback(context: Context, request: Request, body: messages.Feedback) -> Request:
     return context.review.feedback(request.id, body.comment, seen=_seen(context, body.seen))
 
@@ -217,12 +217,12 @@ def answer(context: Context, request: Request, body: messages.Reply) -> Request:
     return context.review.answer(request.id, body.value, comment=body.comment)
 
 
-@_verb("End the whole run at a request")
+@_verb("Cancel a request and end its run")
 def cancel(context: Context, request: Request, body: messages.Cancel) -> Request:
     return context.review.cancel(request.id, body.comment)
 
 
-@_verb("Say something to the other reviewers of a request", "invalid_input")
+@_verb("Comment on a request for its other reviewers", "invalid_input")
 def comment(context: Context, request: Request, body: messages.Remark) -> Request:
     try:
         return context.review.comment(request.id, body.text)
@@ -230,12 +230,12 @@ def comment(context: Context, request: Request, body: messages.Remark) -> Reques
         raise Problem("invalid_input", str(error)) from None
 
 
-@_verb("Take a request on: nobody else can decide it")
+@_verb("Claim a request: nobody else can decide it")
 def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  the body is empty
     return context.review.claim(request.id)
 
 
-@_verb("Let another reviewer take a request on", "already_voted", "invalid_input")
+@_verb("Assign a request to another reviewer", "already_voted", "invalid_input")
 def assign(context: Context, request: Request, body: messages.Assign) -> Request:
     try:
         to = _person(body.to)
@@ -244,11 +244,13 @@ def assign(context: Context, request: Request, body: messages.Assign) -> Request
     who = with_roles(context.store, to.identity) or to.identity
     after = context.review.assign(request.id, who, force=body.force)
     if isinstance(who, Identity) and after.wanted_roles:
-        context.headers["sayso-warning"] = "it needs a role, and the roles of this person are not known here"
+        context.headers["sayso-warning"] = (
+            "the request needs a role, and this server does not know the roles of this person"
+        )
     return after
 
 
-@_verb("Keep a request out of your own list", "decision_refused", "invalid_input")
+@_verb("Hide a request from your own list", "decision_refused", "invalid_input")
 def snooze(context: Context, request: Request, body: messages.Snooze) -> Request:
     try:
         return context.review.snooze(request.id, body.until)
@@ -256,12 +258,12 @@ def snooze(context: Context, request: Request, body: messages.Snooze) -> Request
         raise unfit(error) from None
 
 
-@_verb("Give a claimed request back", "not_claimed", kinds=_READERS)
+@_verb("Release a claimed request", "not_claimed", kinds=_READERS)
 def release(context: Context, request: Request, body: messages.Release) -> Request:
     return context.review.release(request.id, force=body.force)
 
 
-@_verb("Let a request, or an unused approval, last longer")
+@_verb("Postpone the expiry of a request or an unused approval")
 def extend(context: Context, request: Request, body: messages.Extend) -> Request:
     return context.review.extend(request.id, _span(body.span, "changed"))
 
@@ -273,7 +275,7 @@ def _span(text: str, undone: str) -> timedelta:
         raise Problem("invalid_input", f"{error}; nothing was {undone}") from None
 
 
-@_verb("Say whether a call happened whose outcome is unknown", "not_unknown", kinds=_READERS)
+@_verb("Record whether a call with an unknown outcome happened", "not_unknown", kinds=_READERS)
 def resolve(context: Context, request: Request, body: messages.Resolve) -> Request:
     return context.review.resolve(request.id, happened=body.happened, comment=body.comment, force=body.force)
 
@@ -281,12 +283,12 @@ def resolve(context: Context, request: Request, body: messages.Resolve) -> Reque
 # -- away --------------------------------------------------------------------------------------------------------
 
 
-@router.get("/v1/away", "List who is away, and who stands in", kinds=_READERS)
+@router.get("/v1/away", "List who is away, and their stand-ins", kinds=_READERS)
 def list_away(context: Context) -> messages.Delegations:
     return messages.Delegations(away=list(map(messages.Delegation.of, context.review.delegations())))
 
 
-@router.post("/v1/away", "Say that you are away, and who stands in", kinds=_REVIEW, problems=("invalid_input",))
+@router.post("/v1/away", "Declare yourself away, and name a stand-in", kinds=_REVIEW, problems=("invalid_input",))
 def away(context: Context, body: messages.Away) -> messages.Delegation:
     try:
         made = context.review.delegate(_person(body.to), body.until)
@@ -295,7 +297,7 @@ def away(context: Context, body: messages.Away) -> messages.Delegation:
     return messages.Delegation.of(made, warning=doubt_about(context.store, made.to))
 
 
-@router.post("/v1/back", "Say that you are back", kinds=_REVIEW)
+@router.post("/v1/back", "Declare yourself back", kinds=_REVIEW)
 def back(context: Context, _: messages.Empty) -> messages.Delegations:
     context.review.end_delegation()
     return list_away(context)
@@ -305,7 +307,7 @@ def back(context: Context, _: messages.Empty) -> messages.Delegations:
 
 
 @router.post(
-    f"{_AT}/grant", "Approve a call, and the next ones like it", kinds=_REVIEW, reads=_MATCH,
+    f"{_AT}/grant", "Approve a call, and grant similar calls in advance", kinds=_REVIEW, reads=_MATCH,
     problems=(*_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "grant_refused"),
 )  # fmt: skip
 def grant(context: Context, body: messages.GrantTerms) -> messages.Grant:
@@ -323,14 +325,14 @@ def list_grants(context: Context, query: messages.GrantsQuery) -> messages.Grant
 
 
 @router.post(
-    "/v1/grants/{grant_id}/agree", "Agree to a grant of another reviewer", kinds=_REVIEW,
+    "/v1/grants/{grant_id}/agree", "Agree to another reviewer's grant", kinds=_REVIEW,
     problems=("grant_not_found", "own_request", "missing_role", "already_voted"),
 )  # fmt: skip
 def agree(context: Context, _: messages.Empty) -> messages.Grant:
     return messages.Grant.of(context.review.agree(_whole_grant(context)))
 
 
-@router.post("/v1/grants/{grant_id}/revoke", "End a grant at once", kinds=_READERS, problems=("grant_not_found",))
+@router.post("/v1/grants/{grant_id}/revoke", "Revoke a grant at once", kinds=_READERS, problems=("grant_not_found",))
 def revoke_grant(context: Context, body: messages.Reason) -> messages.Grant:
     return messages.Grant.of(context.review.revoke(_whole_grant(context), reason=body.reason))
 
@@ -342,7 +344,7 @@ def _whole_grant(context: Context) -> str:
     return grant_id
 
 
-@router.get("/v1/stop", "Say whether every start is stopped", kinds=_READERS)
+@router.get("/v1/stop", "Get whether all calls are stopped", kinds=_READERS)
 def stopped(context: Context) -> messages.Stop:
     found = context.review.stopped()
     if found is None:
@@ -350,7 +352,7 @@ def stopped(context: Context) -> messages.Stop:
     return messages.Stop(stopped=True, by=found.by.qualified, at=found.at, reason=found.reason)
 
 
-@router.post("/v1/stop", "Block every start, approved ones too", kinds=_READERS)
+@router.post("/v1/stop", "Block all calls from starting, even approved ones", kinds=_READERS)
 def stop(context: Context, body: messages.Reason) -> messages.Stop:
     context.review.stop(reason=body.reason)
     return stopped(context)
@@ -370,12 +372,12 @@ def tokens(context: Context) -> messages.Tokens:
     return messages.Tokens(tokens=list(map(messages.Token.of, Tokens(context.store).all())))
 
 
-@router.delete("/v1/tokens/{token_id}", "Revoke a token, at once", kinds=("admin",), problems=("not_found",))
+@router.delete("/v1/tokens/{token_id}", "Revoke a token at once", kinds=("admin",), problems=("not_found",))
 def revoke(context: Context) -> messages.Token:
     who, all_tokens = context.principal, Tokens(context.store)
     token = all_tokens.revoke(context.path("token_id"), by=who.reviewer.identity, channel=who.channel)
     if token is None:
-        raise Problem("not_found", "there is no token of this id; nothing was changed")
+        raise Problem("not_found", "there is no token with this id; nothing was changed")
     return messages.Token.of(token)
 
 
@@ -390,14 +392,16 @@ def confirm(context: Context) -> Response:
     try:
         return JSONResponse(mplp.document_of(context.store, context.path("confirm_id")))
     except mplp.ConfirmNotFoundError:
-        raise Problem("not_found", "there is no Confirm, plan or request of this id here; nothing was done") from None
+        raise Problem("not_found", "there is no Confirm, plan or request with this id; nothing was done") from None
     except mplp.NotConformantError:
-        words = "what a program asked for by this id is no document of the protocol; nothing was done"
+        words = "the request with this id is not a document of the Confirm protocol; nothing was done"
         raise Problem("not_found", words) from None
 
 
 @router.get(
-    "/v1/schemas/{kind}", "A schema of the Confirm protocol: confirm, plan or learning-sample", problems=("not_found",)
+    "/v1/schemas/{kind}",
+    "Get a schema of the Confirm protocol: confirm, plan or learning-sample",
+    problems=("not_found",),
 )
 def schema(context: Context) -> Response:
     try:

@@ -47,16 +47,16 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
         parts = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
         left -= len(parts)
         if left < 0:
-            _refuse(f"the arguments hold more than {_MAX_VALUES:,} values; pass a reference in place of the content")
+            _refuse(f"the arguments contain more than {_MAX_VALUES:,} values; pass a reference instead of the content")
         waiting += parts
     if len(canonical.load(schema_text).get("$defs", ())) > _MAX_CLASSES:  # pyright: ignore[reportArgumentType]
-        _refuse(f"the schema describes more than {_MAX_CLASSES} classes")
+        _refuse(f"the schema defines more than {_MAX_CLASSES} classes")
     if canonical.dump(tree) != form:
-        _refuse("the arguments are not in their canonical form")
+        _refuse("the arguments are not in canonical form")
     try:
         _must_be_canonical(tree)
     except errors.ArgumentError as error:
-        _refuse(f"the arguments are not in their canonical form ({error.argument} {error.reason})")
+        _refuse(f"the arguments are not in canonical form ({error.argument} {error.reason})")
     _must_fit(fields_of(tree) or {}, Schema.from_text(schema_text))
     return tree
 
@@ -69,12 +69,12 @@ def _must_be_small(**texts: str) -> None:
     """
     for name, text in texts.items():
         if len(text.encode(errors="replace")) > _MAX_BYTES:
-            _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference in place of the content")
+            _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference instead of the content")
 
 
 def _must_fit(named: dict[str, Json], schema: Schema) -> None:
     if named.keys() != schema.properties.keys():
-        _refuse("the arguments are not those of the function's parameters, all of them and no other")
+        _refuse("the arguments must match the function's parameters exactly: all of them and no others")
     # A default that only the program knows may be None although the type does not allow it (`token: str = None`).
     free = {
         name for name, form in named.items()
@@ -83,10 +83,10 @@ def _must_fit(named: dict[str, Json], schema: Schema) -> None:
     try:
         fitted = schema.fit(named, kept=free)
     except SchemaError as error:
-        _refuse(f"the arguments do not fit the function's types ({error.problems[0]})")
+        _refuse(f"the arguments do not match the function's types ({error.problems[0]})")
     other = next((name for name in named if _is_other(named[name], fitted[name])), None)
     if other is not None:
-        _refuse(f"the argument {other!a} is written as another type than the function's own")
+        _refuse(f"the argument {other!a} is encoded as another type than the function's own")
 
 
 def _is_other(given: Json, fitted: Json) -> bool:
@@ -112,7 +112,7 @@ def _must_be_canonical(tree: Json) -> None:
         case {"$model": [str(), dict(own), *rest]} if len(tree) == 1 and named is not None:
             _must_be_a_model(own, rest)
         case {"$model": [str(), dict(), dict()]} if len(tree) == 1:
-            raise errors.ArgumentError("a value", "has one name for two values, or a part that there is not")
+            raise errors.ArgumentError("a value", "has a name twice, or an unknown part")
         case dict() if any(name.startswith("$") for name in tree):
             tag = tag_in(tree)
             if tag not in TAGS:
@@ -173,22 +173,22 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
     except (errors.AskRefusedError, Denied):
         raise
     except Exception as error:  # input that breaks any code must break it here, not on a reviewer's page
-        raise errors.AskRefusedError(f"it cannot be read or drawn ({type(error).__name__})") from error
+        raise errors.AskRefusedError(f"it cannot be parsed or displayed ({type(error).__name__})") from error
     return request
 
 
 def _request(asked: AskedRequest, me: Identity, owner: Identity, now: datetime) -> Request:
     subject = asked.subject
     if len(subject.schema) > _MAX_SCHEMA or Schema.from_text(subject.schema).digest != subject.schema_digest:
-        _refuse("the schema's digest is not that of the schema")
+        _refuse("schema_digest does not match the schema")
     if isinstance(subject, Question):
         digests = (question_digest(subject.text, subject.schema_digest, each) for each in range(_EQUAL_QUESTIONS))
         if subject.digest not in digests:
-            _refuse("the digest is not that of this question")
+            _refuse("digest does not match the question")
     else:
         subject = _call(subject, asked.redact)
     if fingerprint(asked.run_id, subject.digest, asked.place, asked.key) != asked.fingerprint:
-        _refuse("the fingerprint is not that of this run, place, key and call")
+        _refuse("fingerprint does not match the run, place, key and call")
     also, behalf = list(asked.also_for), asked.on_behalf_of or owner
     if owner != behalf and owner not in also:
         also.append(owner)
@@ -208,14 +208,14 @@ def _call(call: Call, redact: Sequence[str]) -> Call:
         _refuse(f"{call.name!a} is not the name of the tool {call.tool!a}")
     tree = validate_arguments(call.form, call.schema)
     if call_digest(call.tool, call.schema_digest, canonical.digest_input(call.form)) != call.digest:
-        _refuse("the digest is not that of this tool, schema and arguments")
+        _refuse("digest does not match the tool, schema and arguments")
     shown = tree if call.masked is None else canonical.load(call.masked)
     if shown == dict(FAILED):
-        _refuse("the gate's own redactor failed, and people would be shown nothing of what would run")
+        _refuse("the gate's own redactor failed, so reviewers could not see what would run")
     if not agrees(shown, tree):
         _refuse(
-            "what people would be shown is not what would run but for masked values (a gate's own redactor can do no"
-            " more on a server, which cannot run it)"
+            "what reviewers would see must be what would run, apart from masked values (on a server, a"
+            " gate's own redactor can only mask values)"
         )
     masked = Redaction(redact).mask(shown)
     return replace(call, masked=None if call.masked is None and masked is shown else dump(masked))
@@ -248,8 +248,8 @@ def _under_policy(request: Request, budgets: Sequence[tuple[str, str | None]]) -
         policy = in_effect()
         here = None if policy is None else _verdict(policy, request)
     except errors.PolicyError as error:
-        _log.error("a call was refused because the policy cannot be asked: %s", error)
-        _refuse("the policy of the server cannot be asked, and its log says why")
+        _log.error("a call was refused, because the policy could not be evaluated: %s", error)
+        _refuse("the server's policy could not be evaluated; see the server's log")
     if here is None:
         why = "the server has no policy" if budgets else None
     else:
@@ -282,7 +282,10 @@ def _with_needs(request: Request, rule: Verdict) -> Request:
     if rule.quorum is not None:
         needs["quorum"] = both = rule.quorum.joined(request.quorum)
         if not both.covers(request.quorum):  # the program would withdraw a request with less than its own rule requires
-            _refuse(f"the server's policy asks {rule.quorum}, and the program {request.quorum}: no role is in both")
+            _refuse(
+                f"the server's policy requires {rule.quorum}, and the program {request.quorum}: they have no"
+                " role in common"
+            )
         later = request.escalation  # it lets more people decide, so both must name them
         needs["escalation"] = later if later is not None and later.is_within(rule.escalation) else None
     if rule.expires is not None:
@@ -291,7 +294,10 @@ def _with_needs(request: Request, rule: Verdict) -> Request:
         needs["channels"] = tuple(one for one in rule.channels if not request.channels or one in request.channels)
         if not needs["channels"]:
             theirs = ", ".join(request.channels)
-            _refuse(f"the server's policy tells only {', '.join(rule.channels)}, and the program only {theirs}")
+            _refuse(
+                f"the server's policy allows only the channels {', '.join(rule.channels)}, and the program only"
+                f" {theirs}"
+            )
     if any(name not in request.redact for name in rule.redact):
         needs |= _masked(request, rule.redact)
     changed = {name: value for name, value in needs.items() if value != getattr(request, name)}
@@ -307,7 +313,7 @@ def _masked(request: Request, names: Sequence[str]) -> dict[str, Any]:
     for name in ("key", "effect"):
         text = getattr(request, name)
         if text is not None and scrub(text, secrets) != text:
-            _refuse(f"its {name} would show what the server's policy masks")
+            _refuse(f"its {name} contains a value that the server's policy masks")
     words = {name: getattr(request, name) for name in ("title", "summary", "prompt", "description", "rule", "context")}
     return {
         "subject": call if masked is shown else replace(call, masked=dump(masked)), "redact": redact,

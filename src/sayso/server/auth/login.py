@@ -60,9 +60,8 @@ _LINK_REFUSED = {
     "used": later("This login link was used before, and each works once. Nobody was signed in."),
 }
 _LINK_LOGGED = {
-    "foreign": "it was not signed with this server's secret; make links with the store and the SAYSO_SECRET of the"
-    " server",
-    "ended": "its time is over",
+    "foreign": "it was not signed with this server's secret; create links with the server's store and SAYSO_SECRET",
+    "ended": "it has expired",
     "used": "it was used before",
 }
 _NO_FLOW = later("this sign-in did not begin in this browser, was used, or took too long; start again from the inbox")
@@ -94,7 +93,7 @@ async def use_link(http: Http) -> Response:
     fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[why])))
     if fault.status_code == 401:
         faults: FaultLog = http.app.state.faults
-        faults.warn(f"a login link signed nobody in: {_LINK_LOGGED[why]}; from {escape(settings.sender(http))}")
+        faults.warn(f"a login link was refused: {_LINK_LOGGED[why]}; from {escape(settings.sender(http))}")
     raise fault
 
 

@@ -47,8 +47,8 @@ def server_secret(store: Store) -> bytes | None:
     if given:
         if len(given) < _SHORTEST_SECRET:
             raise errors.ConfigError(
-                f"SAYSO_SECRET has {len(given)} characters; who guesses it can sign in as anybody, so it takes"
-                f" {_SHORTEST_SECRET} random ones at least (`openssl rand -hex 32`)"
+                f"SAYSO_SECRET has {len(given)} characters; anyone who guesses it can sign in as anybody,"
+                f" so use at least {_SHORTEST_SECRET} random ones (`openssl rand -hex 32`)"
             )
         return given.encode("utf-8", "surrogateescape")
     path = _secret_file(store)
@@ -58,7 +58,7 @@ def server_secret(store: Store) -> bytes | None:
         return _read_secret(path) if path.exists() else _create_secret(path)
     except OSError as error:
         raise errors.ConfigError(
-            f"the server's secret {path} cannot be used ({error.strerror}); mend that, or set SAYSO_SECRET"
+            f"the server's secret {path} cannot be read ({error.strerror}); correct that, or set SAYSO_SECRET"
         ) from error
 
 
@@ -92,11 +92,11 @@ def _read_secret(path: Path) -> bytes:
         text = file.read(1_000).strip()
     if hasattr(os, "geteuid") and (found.st_uid not in {os.geteuid(), 0} or stat.S_IMODE(found.st_mode) & 0o077):
         raise errors.ConfigError(
-            f"{path} belongs to another user, or others may read or write it, so they could sign in as anybody;"
-            " remove it, and a new one is made (links that were given out then open nothing)"
+            f"{path} belongs to another user, or others may read or write it, so they could sign in as"
+            " anybody; remove it, and a new one is created (existing login links stop working)"
         )
     if len(text) < _SHORTEST_SECRET:
-        raise errors.ConfigError(f"{path} holds no secret; remove it, and a new one is made")
+        raise errors.ConfigError(f"{path} contains no secret; remove it, and a new one is created")
     return text
 
 

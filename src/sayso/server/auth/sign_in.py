@@ -49,7 +49,9 @@ def networks(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
     except ValueError as error:
         raise errors.ConfigError(f"a trusted proxy is an address or a network like 10.0.0.0/8; {error}") from error
     if any(network.prefixlen == 0 for network in found):
-        raise errors.ConfigError("a trusted proxy cannot be everywhere: anybody could name themselves in the header")
+        raise errors.ConfigError(
+            "a trusted proxy cannot be the whole network, because then anyone could set the header"
+        )
     return found
 
 
@@ -81,8 +83,8 @@ class Proxy:
         if self.is_direct or peer not in {_address(_host(text.strip())) for text in listed}:
             return True
         _log.warning(
-            "a request is not taken for the proxy's: X-Forwarded-For names %s, and the server may have its address from"
-            " there; start it with proxy_headers=False",
+            "a request was not accepted as the proxy's: X-Forwarded-For names %s, from which the ASGI"
+            " server may have taken the address; start it with proxy_headers=False",
             peer,
         )
         return False
@@ -101,9 +103,9 @@ class Proxy:
             return self._refused(f"the proxy's {escape(self.header)} is {'empty' if names else 'missing'}")
         roles = http.headers.getlist(self.roles_header) if self.roles_header else []
         if len(names) > 1 or len(roles) > 1:  # the proxy has passed on its client's own header
-            return self._refused("it has a header of the person or of the roles twice")
+            return self._refused("it has the header of the person or of the roles twice")
         if "," in names[0]:  # some proxies append to their client's own header
-            return self._refused("the header of the person has a comma, and may name two")
+            return self._refused("the header of the person has a comma, so it may name two people")
         try:
             listed = [word.strip() for text in roles for word in _plain(text).split(",") if word.strip()]
             return Reviewer(_plain(names[0]), roles=listed, issuer=PROXY)
@@ -111,7 +113,7 @@ class Proxy:
             return self._refused(str(error))
 
     def _refused(self, why: str) -> None:
-        self._log.warn(f"a request of the proxy signs nobody in: {why}")
+        self._log.warn(f"a request of the proxy was not signed in: {why}")
 
     def origin_of(self, http: Http) -> str:
         """Return the sender of a request (`sender_of`), as the proxy reports it, else from the connection."""
@@ -200,15 +202,13 @@ class Oidc:
 
     def __post_init__(self) -> None:
         if not _is_safe(self.issuer) or urlsplit(self.issuer).query or urlsplit(self.issuer).fragment:
-            raise errors.ConfigError(f"the OpenID issuer {self.issuer!r} is not an https address without ? and #")
+            raise errors.ConfigError(f"the OpenID issuer {self.issuer!r} must be an https URL without ? and #")
         try:
             Reviewer("somebody", issuer=self.name)
         except ValueError as error:
-            raise errors.ConfigError(
-                f"the OpenID provider's name: {error}; a short word such as 'corp' will do"
-            ) from error
+            raise errors.ConfigError(f"the OpenID provider's name: {error}; use a short word such as 'corp'") from error
         if self.name.casefold() in _RESERVED or self.name.casefold().startswith("hook-"):
-            raise errors.ConfigError(f"the OpenID provider cannot be called {self.name!r}: that means others already")
+            raise errors.ConfigError(f"the OpenID provider cannot be named {self.name!r}, because sayso uses this name")
 
 
 def _is_safe(address: object) -> bool:
@@ -239,7 +239,7 @@ class _Cached:
                 self._at, self._found = now, None
                 self._found = self._look()
             if self._found is None:
-                raise SignInError("the provider did not answer a moment ago", is_away=True)
+                raise SignInError("the provider did not answer recently", is_away=True)
             return self._found
 
 
@@ -312,16 +312,18 @@ class Provider:
             lambda: self._http.get(address, timeout=_TIMEOUT, verify=self._tls).raise_for_status().json()
         )
         if not isinstance(found, dict):
-            raise SignInError(f"{address} holds no JSON object")
+            raise SignInError(f"{address} did not return a JSON object")
         return cast("dict[str, Any]", found)
 
     def _discover(self) -> Mapping[str, Any]:
         found = self._fetch(self.oidc.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if found.get("issuer") != self.oidc.issuer:
-            raise SignInError(f"the provider calls itself {found.get('issuer')!r}, not {self.oidc.issuer!r}")
+            raise SignInError(
+                f"the provider's metadata name the issuer {found.get('issuer')!r}, not {self.oidc.issuer!r}"
+            )
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not _is_safe(found.get(name)):
-                raise SignInError(f"the provider's {name} is {found.get(name)!r}, and no https address")
+                raise SignInError(f"the provider's {name} is {found.get(name)!r}, which is not an https URL")
         return found
 
     def _fetch_keys(self) -> Any:
@@ -349,11 +351,11 @@ class Provider:
             raise SignInError(f"the provider's token is not valid: {type(error).__name__} {error}") from error
         # The library accepts a token for another audience if its `azp` is this client.
         if claims.get("aud") not in (self.oidc.client_id, [self.oidc.client_id]):
-            raise SignInError(f"the token is meant for {claims.get('aud')!r}")
+            raise SignInError(f"the token was issued for {claims.get('aud')!r}")
         if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
-            raise SignInError("the token was made for another sign-in")
+            raise SignInError("the token belongs to another sign-in")
         if not isinstance(claims.get("sub"), str):
-            raise SignInError("the token names nobody")
+            raise SignInError("the token does not name a person")
         return claims
 
     def _read(self, token: str) -> Any:
@@ -375,7 +377,7 @@ def _roles_in(claims: Mapping[str, Any], claim: str | None) -> list[str]:
         return []
     listed: Any = [found] if isinstance(found, str) else found
     if not isinstance(listed, list) or not all(isinstance(role, str) for role in cast("list[Any]", listed)):
-        raise ValueError(f"the claim {claim} is no list of names")
+        raise ValueError(f"the claim {claim} is not a list of names")
     return cast("list[str]", listed)
 
 

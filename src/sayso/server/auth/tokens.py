@@ -107,11 +107,11 @@ class Tokens:
                 name differs from another program's only in case or the like.
         """
         if kind == "ask" and issuer != LOCAL:  # each asks as `token:NAME`, so two issuers' programs would be one
-            raise ValueError("a token of the kind 'ask' takes no issuer: programs are told apart by their names alone")
+            raise ValueError("a token of the kind 'ask' has no issuer: programs are distinguished only by name")
         person, now, secret = Reviewer(name, roles=roles, issuer=issuer), clock.now(), new_token() + new_token()
         for one in self.all() if kind == "ask" else ():  # grants, budgets and own-request checks would mix them
             if one.kind == "ask" and one.person.subject != name and one.person.is_same(person.identity):
-                raise ValueError(f"there is a program named {one.person.subject!a} already, which {name!a} looks like")
+                raise ValueError(f"{name!a} looks like the existing program {one.person.subject!a}")
         token = Token(
             new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)
         )
@@ -231,7 +231,7 @@ def _token(record: Record) -> Token:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise errors.StoreCorruptError(
-            f"token {record.key!r} cannot be read ({problem}); revoke it by a new one"
+            f"token {record.key!r} cannot be read ({problem}); replace it with a new one"
         ) from error
 
 
