@@ -21,7 +21,7 @@ from sayso.channels.registry import Notification
 from sayso.channels.webhook import AddressRefusedError, Destination, WebhookChannel, WebhookKeys
 from tests.conftest import Clock
 
-KEYS = WebhookKeys(["whsec_" + "A" * 32], whose="the test")
+KEYS = WebhookKeys(["whsec_" + "A" * 32], source="the test")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 NOTICE = Notification(
     id="msg_1", event="test", request_id="rq_1", run_id="run_1", tool="m:f", kind="call", risk=None, state="pending",

@@ -182,7 +182,7 @@ def test_nobody_there_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> N
         deaf.bind(("127.0.0.1", 0))
         where = Destination.parse(f"http://127.0.0.1:{deaf.getsockname()[1]}/", allow_private=True)
         with pytest.raises(OSError):  # noqa: PT011
-            WebhookChannel("ops", where, WebhookKeys([SECRET], whose="the test")).send(NOTICE)
+            WebhookChannel("ops", where, WebhookKeys([SECRET], source="the test")).send(NOTICE)
 
 
 def test_a_request_is_told_when_it_is_asked_decided_and_done(
@@ -227,7 +227,7 @@ def test_the_page_about_webhooks_shows_what_is_sent(root: Path) -> None:
 
 def by_name(port: int, trusted: Path) -> WebhookChannel:
     where = Destination.parse(f"https://hooks.example.com:{port}/x", allow_private=True)
-    keys = WebhookKeys([SECRET], whose="the test")
+    keys = WebhookKeys([SECRET], source="the test")
     return WebhookChannel("ops", where, keys, ca_file=str(trusted))
 
 

@@ -21,7 +21,7 @@ AT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 def keys(*secrets: str) -> WebhookKeys:
-    return WebhookKeys(secrets or (SECRET,), whose="the test")
+    return WebhookKeys(secrets or (SECRET,), source="the test")
 
 
 def has_signed(checking: WebhookKeys, headers: dict[str, str], body: bytes, now: datetime = AT) -> bool:
@@ -117,5 +117,5 @@ NO_SECRETS = ["", "whsec_", "whsec_YWJj", "hunter2", "whsec_" + "A" * 200, "whse
 @pytest.mark.parametrize("secret", NO_SECRETS)
 def test_what_is_no_secret_is_refused_and_not_quoted(secret: str) -> None:
     with pytest.raises(errors.ConfigError) as caught:
-        keys(secret) if secret else WebhookKeys([], whose="the test")
+        keys(secret) if secret else WebhookKeys([], source="the test")
     assert not secret or secret not in str(caught.value).replace("whsec_ and", "").replace("like whsec_", "")

@@ -244,7 +244,7 @@ def test_no_program_gets_a_name_that_another_ones_grants_and_budgets_fit(store: 
     for _ in range(2):
         tokens.new("ask", "bot")
     for name in ("Bot", "\uff42ot"):
-        with pytest.raises(ValueError, match="a program named 'bot' already"):
+        with pytest.raises(ValueError, match="looks like the existing program 'bot'"):
             tokens.new("ask", name)
     tokens.new("review", "Bot")
     assert len(tokens.all()) == 3

@@ -56,7 +56,7 @@ def send(client: TestClient, request: Request, subject: str = "ada", *, secret: 
         "reviewer": {"subject": subject},
     }  # fmt: skip
     body = json.dumps(said | more).encode()
-    headers = WebhookKeys([secret], whose="the test").headers(f"msg_{next(_ids)}", sayso_clock.now(), body)
+    headers = WebhookKeys([secret], source="the test").headers(f"msg_{next(_ids)}", sayso_clock.now(), body)
     return client.post("/hooks/decisions", content=body, headers=headers)
 
 

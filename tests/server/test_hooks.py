@@ -30,7 +30,7 @@ from tests.support.acting import concurrently
 from tests.support.browsing import BASE
 
 SECRET, OTHER = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + "B" * 32
-KEYS = WebhookKeys([SECRET], whose="the test")
+KEYS = WebhookKeys([SECRET], source="the test")
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_the_window_is_five_minutes_both_ways(
 
 
 def test_a_secret_of_another_hook_speaks_for_that_hook_only(client: TestClient, store: Store, clock: Clock) -> None:
-    desk = WebhookKeys([OTHER], whose="the test")
+    desk = WebhookKeys([OTHER], source="the test")
     request = store.ask(sample_call())
     assert send(client, body_of(request, subject="bob"), keys=desk).status_code == 422
     assert send(client, body_of(request, subject="ada"), "msg_2", keys=desk).status_code == 200
@@ -177,7 +177,7 @@ def test_during_a_change_of_secrets_both_are_taken(
 ) -> None:
     monkeypatch.setenv("JIRA_SECRET", f"whsec_{'C' * 32} {SECRET}")
     client = TestClient(create_app(store, hooks=tables), base_url=BASE)
-    new = WebhookKeys([f"whsec_{'C' * 32}"], whose="the test")
+    new = WebhookKeys([f"whsec_{'C' * 32}"], source="the test")
     for number, keys in enumerate([KEYS, new]):
         assert send(client, body_of(store.ask(sample_call())), f"msg_{number}", keys).status_code == 200
 

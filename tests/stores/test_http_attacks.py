@@ -309,7 +309,7 @@ def test_what_cannot_be_drawn_is_refused_when_it_is_asked(stage: Stage) -> None:
     digest = call_digest(request.call.tool, told.digest, canonical.digest_input(request.call.form))
     call = Call("payments:pay", "pay", request.call.form, None, digest, json.dumps(shape), told.digest)
     broken = replace(request, subject=call, fingerprint=fingerprint("run_1", digest))
-    with pytest.raises(errors.AskRefusedError, match="read or drawn"):
+    with pytest.raises(errors.AskRefusedError, match="parsed or displayed"):
         send(stage.program(), asked_message(broken))
 
 
@@ -432,7 +432,7 @@ def test_a_text_in_the_place_of_a_number_or_of_true_is_refused(stage: Stage, nam
 
 
 def test_arguments_that_no_type_of_the_function_takes_are_refused(stage: Stage) -> None:
-    with pytest.raises(errors.AskRefusedError, match="do not fit"):
+    with pytest.raises(errors.AskRefusedError, match="do not match"):
         send(stage.program(), asked_message(working(rewritten(lambda tree: tree.update(dry_run="perhaps")))))
 
 

@@ -308,17 +308,17 @@ class WebhookKeys:
 
     Args:
         secrets: Each is `whsec_` and the base64 of 24 to 64 random bytes.
-        whose: The source to name in errors, e.g. the environment variable.
+        source: The source to name in errors, e.g. the environment variable.
 
     Raises:
         ConfigError: There is no secret, or one is malformed; the message does not quote it.
     """
 
-    def __init__(self, secrets: Collection[str], *, whose: str) -> None:
-        self._keys = tuple(_key(secret, whose) for secret in secrets)
+    def __init__(self, secrets: Collection[str], *, source: str) -> None:
+        self._keys = tuple(_key(secret, source) for secret in secrets)
         if not self._keys:
             raise errors.ConfigError(
-                f"{whose} contains no secret; set one like whsec_… (24 to 64 random bytes, base64)"
+                f"{source} contains no secret; set one like whsec_… (24 to 64 random bytes, base64)"
             )
 
     def headers(self, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
@@ -340,14 +340,14 @@ class WebhookKeys:
         return any([hmac.compare_digest(one, other) for one in given for other in right])  # noqa: C419
 
 
-def _key(secret: str, whose: str) -> bytes:
+def _key(secret: str, source: str) -> bytes:
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except ValueError:
         key = b""
     if not secret.startswith(_PREFIX) or not _SHORTEST <= len(key) <= _LONGEST:
         raise errors.ConfigError(
-            f"{whose} does not contain a valid webhook secret; it must be whsec_ and 24 to 64 random bytes"
+            f"{source} does not contain a valid webhook secret; it must be whsec_ and 24 to 64 random bytes"
             " in base64; separate several secrets with spaces"
         )
     return key
@@ -441,7 +441,7 @@ def make(name: str, settings: Mapping[str, Any]) -> WebhookChannel:
     ports: list[Any] = table.get("ports", list, [])
     if not all(type(port) is int for port in ports):
         raise table.error("ports", "must be a list of numbers")
-    keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
+    keys = WebhookKeys(table.secret("secret_env").split(), source=f"[{table.where}] secret_env")
     where = Destination.parse(url, allow_private=table.get("allow_private", bool, False), ports=ports)
     return WebhookChannel(
         name, where, keys, ca_file=table.file("ca_file") if "ca_file" in settings else None,

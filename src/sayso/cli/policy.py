@@ -322,12 +322,12 @@ def _ls(cli: CliContext, *, ended: bool) -> int:
 
 
 def _budget_row(use: BudgetUse) -> str:
-    request, whose = use.request, "no longer used"
+    request, owner = use.request, "no longer used"
     if request is not None:
         per = {"agent": f" for {name_of(request.requester)}", "run": f" in run {escape(request.run_id)}"}
-        whose = escape(use.rule or request.call.name) + per.get(use.budget.per or "", "")
+        owner = escape(use.rule or request.call.name) + per.get(use.budget.per or "", "")
     used = "cannot be read, so no call passes" if use.used is None else f"{use.used:f} used"
-    return escape(f"{use.budget}: ") + f"{used}; {whose}"
+    return escape(f"{use.budget}: ") + f"{used}; {owner}"
 
 
 @deciding(click.argument("grant_id", metavar="GRANT"), message_option("The reason."), group=grants, name="revoke")

@@ -64,11 +64,11 @@ class Hook:
         if not listed:
             raise table.error("reviewers", "must list the people for whom this hook may decide")
         roles, issuer = table.texts("roles"), table.get("issuer", str, f"hook-{name}")
-        found = [table.person("reviewers", said, issuer=issuer, roles=roles) for said in listed]
+        found = [table.person("reviewers", person, issuer=issuer, roles=roles) for person in listed]
         people = {one.subject: one for one in found}
         if len(people) < len(found):
             raise table.error("reviewers", "names a person twice")
-        keys = WebhookKeys(table.secret("secret_env").split(), whose=f"[{table.where}] secret_env")
+        keys = WebhookKeys(table.secret("secret_env").split(), source=f"[{table.where}] secret_env")
         return cls(name, keys, people)
 
 
@@ -151,10 +151,10 @@ class Hooks:
             return status, content
 
     def _signer(self, headers: Mapping[str, str], body: bytes) -> Hook:
-        message_id, seconds, said = (headers.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
+        message_id, seconds, signature = (headers.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
         now = clock.now()
         for hook in self._hooks:
-            if hook.keys.has_signed(message_id, seconds, said, body, now=now):
+            if hook.keys.has_signed(message_id, seconds, signature, body, now=now):
                 return hook
         raise Problem(
             "not_signed_in",
@@ -252,5 +252,5 @@ async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
 
 async def _message(http: Http) -> tuple[dict[str, str], bytes]:
     given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
-    headers = {name: said[0] for name, said in given.items() if len(said) == 1}
+    headers = {name: values[0] for name, values in given.items() if len(values) == 1}
     return headers, await read_bytes(http, _BODY_TIMEOUT)

@@ -107,9 +107,9 @@ def _script_words(language: Language) -> dict[str, Any]:
     source = _SCRIPT.read_text(encoding="utf-8")
     found: dict[str, Any] = {text: gettext(text) for text in map(json.loads, _IN_SCRIPT.findall(source))}
     for one, many in (map(json.loads, pair) for pair in _IN_SCRIPT_N.findall(source)):
-        said = [ngettext(one, many, number) for number in range(_SAMPLE)]
-        forms = list(dict.fromkeys(said))
-        found[one] = {"forms": forms, "at": [forms.index(form) for form in said]}
+        texts = [ngettext(one, many, number) for number in range(_SAMPLE)]
+        forms = list(dict.fromkeys(texts))
+        found[one] = {"forms": forms, "at": [forms.index(form) for form in texts]}
     return found
 
 

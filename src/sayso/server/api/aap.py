@@ -451,7 +451,7 @@ def _signed(
     where = Destination.parse(delivery.url, allow_private=True)  # set by an admin, and agents run in private networks
     if not where.is_tls and where.host not in LOOPBACK:
         raise errors.ConfigError("the url of a webhook must begin with https://, except on this machine")
-    keys, body = WebhookKeys([delivery.signing_secret], whose="signing_secret"), json.dumps(message).encode()
+    keys, body = WebhookKeys([delivery.signing_secret], source="signing_secret"), json.dumps(message).encode()
     headers = {"content-type": "application/json", "user-agent": "sayso", **keys.headers(message_id, clock.now(), body)}
     return where, body, headers
 
