@@ -215,7 +215,7 @@ def test_who_may_not_review_has_no_session_by_a_link_either(memory: Store) -> No
     token = login_path(app, ADA).partition("token=")[2]
     answer = client.post("/login", data={"token": token}, headers=ORIGIN)
     assert answer.status_code == 403
-    assert "you are ada, and may not review here" in answer.text
+    assert "you are ada, and cannot review here" in answer.text
     assert not client.cookies
 
 

@@ -432,7 +432,7 @@ def test_who_may_not_review_has_no_session(made: Callable[..., Starlette], ways:
     assert answer.status_code == (303 if is_in else 403)
     assert (who(client) is not None) is is_in
     if not is_in:
-        assert "may not review here" in answer.text
+        assert "cannot review here" in answer.text
         assert not app.state.settings.store.records("session")
 
 

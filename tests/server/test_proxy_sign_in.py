@@ -184,7 +184,7 @@ def test_somebody_whom_the_proxy_knows_and_who_may_not_review_is_told_so(memory:
     for name, groups, status in [("ada", "finance", 200), ("ada", "ops", 403), ("bob", "finance", 403)]:
         answer = at(app, "10.0.0.5", x_forwarded_user=name, x_forwarded_groups=groups).get("/")
         assert answer.status_code == status
-        assert ("may not review here" in answer.text) is (status == 403)
+        assert ("cannot review here" in answer.text) is (status == 403)
 
 
 def test_roles_that_change_end_the_forms_of_before(app: Starlette, pay: Pay) -> None:

@@ -172,7 +172,7 @@ def _unforeseen(http: Http, fault: Exception) -> Response:
     # This response does not pass `Guard`, so it sets the security headers itself. The server logs the traceback.
     _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
     return PlainTextResponse(
-        say("something went wrong here; the log says more") + "\n", status_code=500, headers=HEADERS
+        say("something went wrong; the server's log says more") + "\n", status_code=500, headers=HEADERS
     )
 
 

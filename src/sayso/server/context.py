@@ -242,7 +242,7 @@ async def read_form(http: Http, *, is_known: bool) -> Form:
             body = await _read(http, longest)
     except TimeoutError:
         raise HTTPException(
-            408, say("the form did not come in %(count)s s; nothing was done", count=f"{patience:.0f}")
+            408, say("the form did not arrive within %(count)s s; nothing was done", count=f"{patience:.0f}")
         ) from None
     return await run_in_threadpool(_parsed, body)
 
@@ -270,7 +270,7 @@ def _parsed(body: bytes) -> Form:
                 separator="&",
             ))  # fmt: skip
         except ValueError:
-            raise HTTPException(400, say("the form cannot be read")) from None
+            raise HTTPException(400, say("the form could not be read")) from None
 
 
 def not_admitted(http: Http, person: Reviewer) -> HTTPException:
@@ -281,14 +281,14 @@ def not_admitted(http: Http, person: Reviewer) -> HTTPException:
             f"required_role is {role!a}, and their roles are {', '.join(map(ascii, sorted(person.roles))) or 'none'}"
         )
         message = say(
-            "you are %(who)s, and may not review here without the role %(role)s; nothing was decided",
+            "you are %(who)s, and cannot review here without the role %(role)s; nothing was decided",
             who=who,
             role=role,
         )
     else:
         lacks = f"reviewers does not list {person.identity.qualified!a}"
         message = say(
-            "you are %(who)s, and may not review here: the list of reviewers does not name you; nothing was decided",
+            "you are %(who)s, and cannot review here: you are not on the list of reviewers; nothing was decided",
             who=who,
         )
     faults: FaultLog = http.app.state.faults
@@ -376,11 +376,11 @@ def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
 
     async def route(http: Http) -> Response:
         if not is_same_origin(http):
-            raise HTTPException(403, say("this did not come from a page of this inbox; nothing was decided"))
+            raise HTTPException(403, say("this request did not come from a page of this inbox; nothing was decided"))
         session = await signed_in(http)
         form = await read_form(http, is_known=True)
         if not session.is_mine(form.get("csrf", "")):
-            raise HTTPException(403, say("this form is not of your session any more; nothing was decided"))
+            raise HTTPException(403, say("this form is from another session; nothing was decided. Reload the page"))
         context = RequestContext(http, session, form)
         return await run_in_threadpool(lambda: _compressed(http, act(context)))
 

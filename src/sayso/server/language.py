@@ -115,4 +115,4 @@ def _script_words(language: Language) -> dict[str, Any]:
 
 def language_choices() -> list[tuple[str, str]]:
     """Return the choices for the settings page: each tag, with the language's own name."""
-    return [("", say("that of the browser")), *((one.tag, one.name) for one in languages().values())]
+    return [("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())]

@@ -55,9 +55,9 @@ _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
 AT_PROVIDER = 8  # concurrent requests to the provider
 _ANSWER = ("code", "state", "iss", "error")
 _LINK_REFUSED = {
-    "foreign": later("This is no login link of this server, or not all of it was copied. Nobody was signed in."),
-    "ended": later("This login link has ended. Nobody was signed in."),
-    "used": later("This login link was used before, and each works once. Nobody was signed in."),
+    "foreign": later("This is not a login link of this server, or it was not copied completely. Nobody was signed in."),
+    "ended": later("This login link has expired. Nobody was signed in."),
+    "used": later("This login link was already used; each works once. Nobody was signed in."),
 }
 _LINK_LOGGED = {
     "foreign": "it was not signed with this server's secret; create links with the server's store and SAYSO_SECRET",
@@ -80,7 +80,7 @@ async def use_link(http: Http) -> Response:
     settings = settings_of(http)
     token = (await _sign_in_form(http)).get("token", "")
     if not settings.sign_in.has_links:
-        raise HTTPException(403, say("this inbox takes no login links; nobody was signed in"))
+        raise HTTPException(403, say("this inbox does not use login links; nobody was signed in"))
     person = await run_in_threadpool(settings.links.use, token)
     if person is not None:
         on_used: Callable[[str], None] | None = http.app.state.on_link_used
@@ -109,7 +109,7 @@ async def _sign_in_form(http: Http) -> Form:
     except Problem as fault:
         raise HTTPException(429, fault.detail, fault.headers) from None
     if not is_same_origin(http):
-        raise HTTPException(403, say("this did not come from a page of this inbox; nobody was signed in"))
+        raise HTTPException(403, say("this request did not come from a page of this inbox; nobody was signed in"))
     return await read_form(http, is_known=False)
 
 
@@ -227,9 +227,9 @@ def _flow(http: Http, state: str) -> dict[str, Any] | None:
 def _public_error(http: Http, fault: SignInError) -> HTTPException:
     _log.warning("%s; from %s", escape(str(fault)), escape(settings_of(http).sender(http)))
     if fault.is_away:
-        return HTTPException(503, say("the provider does not answer; nobody was signed in, try again in a moment"))
+        return HTTPException(503, say("the provider does not answer; nobody was signed in. Try again in a moment"))
     return HTTPException(
-        403, say("the provider's answer cannot be believed; nobody was signed in, and the server's log says why")
+        403, say("the provider's answer is not valid; nobody was signed in, and the server's log says why")
     )
 
 
