@@ -256,7 +256,7 @@ def test_a_refused_link_says_why_and_is_logged_once_without_itself(
     used, ended = links.token(ADA), links.token(ADA, timedelta(seconds=1))
     assert links.use(used) == ADA
     clock.tick(seconds=2)
-    told = {used: "was used before", ended: "has ended", used[:-1] + "z": "no login link of this server"}
+    told = {used: "was already used", ended: "has expired", used[:-1] + "z": "not a login link of this server"}
     client = Browser(app, base_url=BASE)
     for token, why in told.items():
         for _ in range(2):
