@@ -209,7 +209,7 @@ def trusted_text(path: Path) -> str:
         )
     digest = None if pinned is None else pinned[1].get(str(path))
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
-        raise errors.ConfigError(f"{path} changed after it was trusted, and is not used")
+        raise errors.ConfigError(f"{path} has changed since it was trusted, and is not used")
     return text
 
 

@@ -312,7 +312,8 @@ def test_secrets_are_masked_and_cannot_be_changed(ada: Browser) -> None:
     [
         ("whole", "7.5", "not of type"), ("whole", "", "not of type"), ("bounded", "501", "the maximum of"),
         ("day", "tomorrow", "valid date"), ("choice", "9", "choose one"), ("colour", "", "choose one"),
-        ("yes", "perhaps", "true or false"), ("anything", "{", "no JSON"), ("anything", '{"a":1,"a":2}', "twice"),
+        ("yes", "perhaps", "true or false"), ("anything", "{", "no JSON"),
+        ("anything", '{"a":1,"a":2}', "duplicate key"),
         ("anything", "NaN", "no JSON"), ("numbers", "1\nx", "not of type"),
     ],
 )  # fmt: skip

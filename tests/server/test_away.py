@@ -62,7 +62,7 @@ def test_who_stands_in_finds_and_decides_what_is_assigned_to_who_is_away(
 def test_somebody_is_away_by_each_door_and_back_before_the_time(app: Starlette, store: Store, ada: Browser) -> None:
     for until, to, why in (
         ("2d", "ADA", "cannot stand in for themselves"), ("soon", "bob", "neither a time like"),
-        ("2020-01-01", "bob", "is past"), ("2d", "", "empty"),
+        ("2020-01-01", "bob", "is in the past"), ("2d", "", "empty"),
     ):  # fmt: skip
         assert send(ada, "away", until=until, to=to).startswith("422 "), why
         assert why in send(ada, "away", until=until, to=to)

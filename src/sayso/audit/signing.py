@@ -81,11 +81,11 @@ def signer_at(path: Path) -> Signer:
     """
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block until a writer opens it
-            raise errors.ConfigError(f"the key {path} is not a file; nothing was signed")
+            raise errors.ConfigError(f"the key {path} is not a file, so it signs nothing")
         with path.open("rb") as file:
             mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read(_LONGEST)
     except OSError as error:
-        raise errors.ConfigError(f"the key {path} cannot be read ({error.strerror}); nothing was signed") from error
+        raise errors.ConfigError(f"the key {path} cannot be read ({error.strerror}), so it signs nothing") from error
     if os.name == "posix" and mode & 0o077:
         raise errors.ConfigError(f"others can read the key {path}; nothing was signed, run `chmod 600 {path}` first")
     cipher = _cipher()
