@@ -133,7 +133,7 @@ def test_how_long_is_a_setting(store: Store, undo: str, waits: timedelta | None)
 
 
 def test_a_setting_that_would_hold_programs_up_for_long_is_refused(store: Store) -> None:
-    with pytest.raises(errors.ConfigError, match="60s at most"):
+    with pytest.raises(errors.ConfigError, match="at most 60s"):
         create_app(store, undo="2m")
 
 
