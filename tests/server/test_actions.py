@@ -133,7 +133,7 @@ def test_a_mask_in_json_says_that_it_stays_and_stays(ada: Browser) -> None:
     real = {"user": "kim", "password": "hunter22"}
     request_id = held(login, real).confirmation_id
     page = ada.get(f"/r/{request_id}").text
-    assert "*** stands for a masked value; leave it as it is" in text_of(page)
+    assert "*** is a masked value; leave it as it is" in text_of(page)
     box = html.unescape(re.search(r'<textarea id="f0"[^>]*>([^<]*)<', page)[1])  # type: ignore[index]
     assert json.loads(box) == {"user": "kim", "password": "***"}
     renamed = ada.decide(request_id, "approve", f0=box.replace('"password"', '"passwd"'))
@@ -178,8 +178,8 @@ def test_what_is_added_to_a_dict_needs_a_new_name_and_a_value(ada: Browser) -> N
     act = gated(dict[str, str], ran)
     request_id = held(act, {"a": "1", "password": "hunter2"}).confirmation_id
     for sent, why in (
-        ({"f0.2.name": "a", "f0.2.0": "x"}, "needs a name that is not there yet"),
-        ({"f0.2.0": "x"}, "needs a name that is not there yet"),
+        ({"f0.2.name": "a", "f0.2.0": "x"}, "needs a name that is not used yet"),
+        ({"f0.2.0": "x"}, "needs a name that is not used yet"),
         ({"f0.2.name": "c"}, "the new argument c needs a value"),
     ):
         refused = ada.decide(request_id, "approve", **sent)
@@ -312,9 +312,9 @@ def test_secrets_are_masked_and_cannot_be_changed(ada: Browser) -> None:
     [
         ("whole", "7.5", "not of type"), ("whole", "", "not of type"), ("bounded", "501", "the maximum of"),
         ("day", "tomorrow", "valid date"), ("choice", "9", "choose one"), ("colour", "", "choose one"),
-        ("yes", "perhaps", "true or false"), ("anything", "{", "no JSON"),
+        ("yes", "perhaps", "true or false"), ("anything", "{", "not valid JSON"),
         ("anything", '{"a":1,"a":2}', "duplicate key"),
-        ("anything", "NaN", "no JSON"), ("numbers", "1\nx", "not of type"),
+        ("anything", "NaN", "not valid JSON"), ("numbers", "1\nx", "not of type"),
     ],
 )  # fmt: skip
 def test_a_change_that_does_not_fit_decides_nothing_and_says_where(
@@ -459,10 +459,10 @@ def test_claim_release_and_extend(app: Starlette, ada: Browser, pay: Pay, clock:
     request_id = held(pay, 5).confirmation_id
     bob = browser(app, "bob")
     assert ada.decide(request_id, "claim").status_code == 200
-    assert "ada has it" in text_of(bob.get("/").text)
+    assert "claimed by ada" in text_of(bob.get("/").text)
     refused = bob.decide(request_id, "approve")
     assert refused.status_code == 409
-    assert "ada took it on, or was assigned it" in text_of(refused.text)
+    assert "ada claimed it, or was assigned it" in text_of(refused.text)
     assert bob.decide(request_id, "release").status_code == 409
     assert bob.decide(request_id, "release", force="yes").status_code == 200
     assert bob.decide(request_id, "extend", span="7d").status_code == 200
@@ -488,7 +488,7 @@ def test_a_claim_leaves_half_of_an_approval_by_two_people_to_others(app: Starlet
     assert bob.decide(request_id, "approve").status_code == 200
     page = browser(app, "carol").get(f"/r/{request_id}").text
     assert "You can approve it as it is" not in text_of(page), "what is missing is ada's"
-    assert "ada took it on" in text_of(page)
+    assert "ada claimed it" in text_of(page)
     assert ada.decide(request_id, "approve").status_code == 200
     assert state_of(request_id) is State.APPROVED
 
@@ -538,7 +538,7 @@ def test_an_unknown_outcome_has_its_ways_out(ada: Browser, store: Store) -> None
             "Started, outcome unknown",
             "It happened",
             "It did not happen: a new request is needed",
-            "leave it",
+            "Not known yet",
         ):
             assert words in page
         assert ada.decide(request_id, "resolve").status_code == 422
@@ -570,7 +570,7 @@ def test_a_stale_form_decides_nothing(app: Starlette, ada: Browser, clock: Clock
     before = sayso.Review().get(request_id)
     stale = ada.submit(f"/r/{request_id}/{verb}", csrf=fields["csrf"], seen=fields["seen"], f0="5", note="x")
     assert stale.status_code == 412
-    assert "was changed since you looked" in text_of(stale.text)
+    assert "has changed since you opened it" in text_of(stale.text)
     assert "900" in text_of(stale.text)
     assert fields_of(stale.text)["seen"] == before.current_fingerprint != fields["seen"]
     assert sayso.Review().get(request_id) == before
@@ -636,7 +636,7 @@ def test_several_leave_out_what_changed_since_the_page_was_shown(app: Starlette,
     done = text_of(ada.post("/bulk", data=data, headers={"origin": "http://localhost:8600"}).text)
     assert "1 of 3 approved" in done
     assert "1 more reviewer must approve" in done
-    assert "was changed since you looked" in done
+    assert "has changed since you opened it" in done
     assert "It is rejected already, by" in done
     votes = [[vote.by.subject for vote in store.get(one).votes] for one in ids]
     assert votes == [["bob"], [], ["ada"]]
@@ -646,7 +646,7 @@ def test_questions_are_left_out_of_an_approval(ada: Browser, pay: Pay) -> None:
     question = asked(str)
     page = ada.get(f"/bulk?verb=approve&id={question}&id={held(pay, 5).confirmation_id}").text
     assert "Approve 1 request?" in text_of(page)
-    assert "takes an answer of its own" in text_of(page)
+    assert "is a question and needs an answer" in text_of(page)
     assert len(items_of(page)) == 1
 
 
@@ -681,6 +681,6 @@ def test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure(ada: Browse
         assert ('name="sure"' in page) == (state is State.PENDING), risk  # for browsers without scripts
         if state is State.PENDING:  # what nobody has to be sure of leaves the dialog, and what is folded, as they are
             page = ada.submit(f"/r/{request.id}/feedback", **{**fields_of(page), "count": "5", "note": ""}).text
-            assert "write into the note" in page
+            assert "write in the note" in page
             assert "<noscript><label" in page
             assert "data-grant open" not in page

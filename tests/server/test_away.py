@@ -38,7 +38,7 @@ def test_who_stands_in_finds_and_decides_what_is_assigned_to_who_is_away(
     assert f"ada is {said}." in text_of(carol.get("/settings").text)
     for person in (ada, bob, carol):
         for address in ("/", f"/r/{plain}"):
-            assert f"ada ({said}) has it" in text_of(person.get(address).text), (person, address)
+            assert f"claimed by ada ({said})" in text_of(person.get(address).text), (person, address)
     for person, has_it in ((ada, True), (bob, True), (carol, False)):
         assert (plain in person.get("/?q=assigned:me").text) is has_it
     page = bob.get(f"/r/{plain}").text
@@ -72,7 +72,7 @@ def test_somebody_is_away_by_each_door_and_back_before_the_time(app: Starlette, 
         "by": "local:bob", "to": "local:carol", "since": made.json()["since"], "until": "2099-01-31T08:00:00Z",
         "warning": "Nobody has signed in as carol, and no settings name them. Is the name right?",
     }  # fmt: skip
-    assert "bob is away until 2099-01-31 08:00Z, carol stands in: nobody looks further" in send(
+    assert "bob is away until 2099-01-31 08:00Z, carol stands in: a stand-in's own stand-in does not count" in send(
         ada, "away", until="2d", to="bob"
     )
     assert [one["by"] for one in api.get("/api/v1/away").json()["away"]] == ["local:ada", "local:bob"]

@@ -66,10 +66,12 @@ def test_an_assignment_and_a_snooze_are_taken_back_by_the_same_key(surf: Surf) -
         for key in begin:
             page.keyboard.press(key)
         page.wait_for_url(f"**/r/{second}*")
-        expect(page.locator("[data-done]")).to_contain_text("claimed by bob" if begin[0] == "i" else "Out of your list")
+        expect(page.locator("[data-done]")).to_contain_text(
+            "claimed by bob" if begin[0] == "i" else "Hidden from your list"
+        )
         page.keyboard.press("z")
         page.wait_for_url(f"**/r/{first}*")
-        expect(page.get_by_text("Out of your list")).to_have_count(0)
+        expect(page.get_by_text("Hidden from your list")).to_have_count(0)
         assert stands(first).claimed_by is None
 
 

@@ -164,7 +164,7 @@ def test_nobody_finds_a_masked_value_by_typing_guesses(ada: Browser, store: Stor
 
     for key, text in ((meta, '{"user": "kim", "password": "%s"}'), (link, '"https://u:%s@shop.example"')):
         right, wrong = ({key: text % guess} for guess in ("hunter2", "hunter9"))
-        for verb, said in (("preview-grant", "Earlier calls are not counted"), ("preview", "*** → *** (new value)")):
+        for verb, said in (("preview-grant", "Earlier calls cannot be counted"), ("preview", "*** → *** (new value)")):
             assert (told := seen(verb, **right)) == seen(verb, **wrong), verb
             assert said in told, verb
     assert "would have let through 3 earlier calls" in seen("preview-grant")
@@ -204,7 +204,7 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     request = store.ask(sample_call())
     submit(ada, "/stop", note="fire")
     for page in ("/", "/history", "/runs", "/insights", "/settings", "/grants", f"/r/{request.id}"):
-        assert "Every start was stopped by ada" in text_of(ada.get(page).text), page
+        assert "ada stopped every start" in text_of(ada.get(page).text), page
     ada.decide(request.id, "approve")
     with pytest.raises(errors.StoppedError):
         store.start(request.id, "t")
@@ -214,12 +214,12 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     assert store.stopped() is not None  # to look changes nothing
     assert 'action="/go"' not in ada.get("/").text  # no page lets calls start without saying which
     submit(ada, "/go")
-    assert "stopped" not in text_of(ada.get("/").text)
+    assert "stopped every start" not in text_of(ada.get("/").text)
     assert store.start(request.id, "t").state is State.RUNNING
 
 
 def test_an_approval_says_of_its_grant_whether_calls_start_by_it(ada: Browser, store: Store) -> None:
-    for count, says in ((1, "similar calls start without asking"), (2, "another reviewer must agree to its grant")):
+    for count, says in ((1, "similar calls start without asking"), (2, "another reviewer must approve its grant")):
         request = store.ask(sample_call(f"run-{count}", quorum=Quorum(count)))
         Review(store, reviewer="bob").grant(request.id, count=5, lasts="1h", seen=request.fingerprint)
         if count == 2:

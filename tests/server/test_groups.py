@@ -307,7 +307,7 @@ def test_all_but_those_ticked_out_are_decided_as_they_were_shown(store: Store, a
     stale = f"{ids[1]}:{'0' * 64}"
     said = decided(ada, page, "approve", [stale if one == ids[1] else items[one] for one in items if one != ids[0]])
     assert "128 of 130 approved" in said
-    assert "was changed since you looked" in said
+    assert "has changed since you opened it" in said
     assert "It is rejected already, by" in said
     states = [store.get(one).state for one in (*ids, changed)]
     assert states == [State.PENDING] * 2 + [State.APPROVED] * 128 + [State.REJECTED]
@@ -319,7 +319,7 @@ def test_a_group_keeps_the_filters_of_its_list_and_offers_what_one_may_decide(st
     store.claim(late[0], Identity("sayso", "bob"), roles=(), channel="web")
     page = group_of(ada, "/?q=late&sort=amount")
     assert list(items_of(page)) == late[:0:-1]
-    assert "took it on" in text_of(page)
+    assert "claimed it" in text_of(page)
     assert 'href="/?q=late&amp;sort=amount"' in page
     done = decided(ada, page, "reject", list(items_of(page).values()))
     assert "3 of 3 rejected" in done

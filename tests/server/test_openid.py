@@ -258,7 +258,7 @@ def test_a_provider_that_does_not_answer_is_asked_again_after_a_while(
     for _ in range(3):
         answer = client.post("/login/openid/go", data={"next": ""}, headers=ORIGIN)
         assert answer.status_code == 503
-        assert "try again in a moment" in answer.text
+        assert "Try again in a moment" in answer.text
     assert len(provider.asked) == 1
     provider.is_broken = False
     now[0] += sign_in._SOONEST + 1

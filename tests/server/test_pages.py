@@ -190,7 +190,7 @@ def test_what_a_page_says_it_says_once_and_in_plain_words(ada: Browser, store: S
         request = store.ask(sample_call(None, summary=text, rule="no rule matches"))
         page = ada.get(f"/r/{request.id}").text
         assert text_of(page.partition('class="lead"')[2]).count(text[:4]) == times, text
-        assert "No rule of the policy file is for it" in page
+        assert "No rule of the policy file matches it" in page
     with pytest.raises(sayso.ConfirmationRequired) as asked:
         sayso.ask("Is it a company?", type=bool, wait="raise")
     page = ada.get(f"/r/{asked.value.confirmation_id}").text

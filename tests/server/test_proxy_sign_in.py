@@ -169,7 +169,7 @@ def test_who_is_not_let_in_is_told_and_the_log_says_why_once(
         ("10.0.0.5", {"x_forwarded_user": "bob", "x_forwarded_groups": "ops"}, "without the role finance",
          "required_role is 'finance', and their roles are 'ops'"),
         ("10.0.0.5", {"x_forwarded_user": "bob"}, "without the role finance", "their roles are none"),
-        ("10.0.0.5", {"x_forwarded_user": "eve", "x_forwarded_groups": "finance"}, "list of reviewers does not name",
+        ("10.0.0.5", {"x_forwarded_user": "eve", "x_forwarded_groups": "finance"}, "not on the list of reviewers",
          "reviewers does not list 'proxy:eve'"),
     ]:  # fmt: skip
         caplog.clear()

@@ -88,13 +88,13 @@ def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
     after = ada.decide(first, "snooze", **{"for": "1h", "then": second})
     assert after.url.path == f"/r/{second}"
     banner = text_of(after.text.partition('class="done"')[2].partition("</form>")[0])
-    assert "Out of your list until" in banner
+    assert "Hidden from your list until" in banner
     assert "Bring it back" in banner
     for address, has_it in (("/", False), ("/?q=snoozed", True), ("/?q=pay", True), (f"/r/{second}", False)):
         assert (f"/r/{first}" in ada.get(address).text) is has_it, address
     assert f"/r/{first}" in bob.get("/").text
     assert "Snoozed by you" in ada.get("/").text
-    assert "Out of your list until" in text_of(ada.get(f"/r/{first}").text)
+    assert "Hidden from your list until" in text_of(ada.get(f"/r/{first}").text)
     clock.tick(minutes=60)
     assert f"/r/{first}" in ada.get("/").text
     assert "Snoozed by you" not in ada.get("/").text
@@ -305,7 +305,7 @@ def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
             assert "Take it back" in after.text
             ada.decide(first, "release", force="yes")
     assert "claimed by bob" in text_of(ada.get("/").text)
-    assert "bob took it on, or was assigned it" in text_of(carol.get(f"/r/{first}").text)
+    assert "bob claimed it, or was assigned it" in text_of(carol.get(f"/r/{first}").text)
     assert first in bob.get("/?q=assigned:me").text
     assert first not in carol.get("/?q=assigned:me").text
     for words, (has_first, has_second) in {
@@ -342,7 +342,7 @@ def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
     assert api.post(where, json={"to": "idp:zoe", "force": True}).json()["claimed_by"] == "idp:zoe"
     assert code_of(api.post(where, json={"to": ":b"})) == (422, "invalid_input")
     known, unknown = (api.post(where, json={"to": to, "force": True}).headers for to in ("bob", "idp:zoe"))
-    assert ("sayso-warning" in known, "not known here" in unknown["sayso-warning"]) == (False, True)
+    assert ("sayso-warning" in known, "does not know the roles" in unknown["sayso-warning"]) == (False, True)
     caller(app, name="dan")
     assert code_of(api.post(where, json={"to": "dan", "force": True})) == (403, "missing_role")
     voted = held(payer(quorum=2), 5).confirmation_id

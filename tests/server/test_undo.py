@@ -88,7 +88,7 @@ def test_a_vote_that_can_be_undone_leaves_the_end_of_its_request_apart(ada: Brow
 
     page = ada.decide(held(wire, 1).confirmation_id, "approve").text
     assert "data-undo" in page
-    assert re.search(r"asked just now · ends in", text_of(page))
+    assert re.search(r"asked just now · expires in", text_of(page))
 
 
 def test_what_is_pressed_too_late_is_refused_and_starts(store: Store, ada: Browser, clock: Clock) -> None:
@@ -97,7 +97,7 @@ def test_what_is_pressed_too_late_is_refused_and_starts(store: Store, ada: Brows
     clock.at += timedelta(seconds=5)
     late = undo(ada, request_id, page.text)
     assert late.status_code == 409
-    assert "The time to undo it is over" in text_of(late.text)
+    assert "It can no longer be undone" in text_of(late.text)
     assert "/undo" not in ada.get(f"/r/{request_id}").text
     assert store.start(request_id, "t").state is State.RUNNING
 

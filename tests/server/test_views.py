@@ -55,7 +55,7 @@ def test_a_shared_view_is_changed_by_who_shared_it_or_by_a_lead(app: Starlette, 
     assert "Remove the view" not in bob.get("/?q=risky").text
     assert send(bob, "remove", view=keys[0], shared="yes").status_code == 403
     taken = send(bob, "save", name="Risky", shared="yes", **{"in": "q=other"})
-    assert (taken.status_code, "who has the role lead" in text_of(taken.text)) == (403, True)
+    assert (taken.status_code, "people with the role lead" in text_of(taken.text)) == (403, True)
     assert send(bob, "save", name="Risky", **{"in": "q=other"}).status_code == 200  # under their own kind
     assert views(ada) == ["q=risky", "q=small"]
     assert "Remove the view" in lead.get("/?q=risky").text
