@@ -240,7 +240,7 @@ def test_without_scripts_a_person_signs_in_edits_and_approves(chromium: Any, sur
 def test_letters_alone_open_refuse_and_approve_and_lead_to_the_next(surf: Surf) -> None:
     calm, risky = held(pay, 5), held(wipe, "/dev/sda")
     page = surf.tab("/")
-    for key in ["j", "j", "Enter"]:
+    for key in ["j", "j", "k", "Enter"]:
         page.keyboard.press(key)
     page.wait_for_url(f"**/r/{risky}")
     expect(page.locator("[data-approve]")).to_be_enabled()
