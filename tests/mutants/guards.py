@@ -942,8 +942,14 @@ MUTANTS = [
     ),
     Mutant(
         "nobody agrees to a grant twice", "stores/grants.py",
-        "if any(by.is_same(one.by) for one in grant.grantors):", "if False:",
+        "if grant.is_by(by):", "if False:",
         "stores/test_contract.py::TestMemory::test_one_more_person_may_agree_to_a_grant_once",
+    ),
+    Mutant(
+        "nobody agrees to a grant that has ended", "stores/grants.py",
+        "one is not None and now < one.until and not one.is_by", "one is not None and not one.is_by",
+        "stores/test_contract.py::TestMemory::"
+        "test_whoever_grants_the_same_later_agrees_to_the_first_grant_while_it_lasts",
     ),
     Mutant(
         "a start takes from its grant", "stores/grants.py",

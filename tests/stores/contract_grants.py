@@ -115,6 +115,16 @@ class GrantContract(Scene):
         approved = self.like(amount=4, quorum=Quorum(2))
         assert (approved.state, [vote.by.subject for vote in approved.votes]) == (State.APPROVED, ["ada", "bob"])
 
+    def test_whoever_grants_the_same_later_agrees_to_the_first_grant_while_it_lasts(self) -> None:
+        request, later = self.store.ask(sample_call(quorum=Quorum(3))), Reviewer("carol")
+        first = self.granted(request)
+        self.clock.tick(minutes=20)
+        second = self.granted(self.store.get(request.id), _BOB)
+        assert (second.id, second.until) == (first.id, first.until)
+        self.clock.tick(hours=1)
+        third = self.granted(self.store.get(request.id), later)
+        assert (third.id == first.id, [one.by.subject for one in third.grantors]) == (False, ["carol"])
+
     def test_a_grant_with_other_terms_is_another_one(self) -> None:
         request = self.store.ask(sample_call(quorum=Quorum(2)))
         self.granted(request)

@@ -149,11 +149,17 @@ class Grant:
         """Return the grant with one more grantor."""
         return replace(self, grantors=(*self.grantors, grantor))
 
+    def is_by(self, person: Identity) -> bool:
+        """Return whether a person is one of the grantors."""
+        return any(person.is_same(one.by) for one in self.grantors)
+
     def has_same_terms(self, other: Grant) -> bool:
-        """Return whether two grants allow the same calls, whoever made them."""
-        terms = ("request_id", "conditions", "without", "run", "count", "until")
-        mine, theirs = ([getattr(one, name) for name in terms if name != "conditions"] for one in (self, other))
-        return mine == theirs and _plain(self.conditions) == _plain(other.conditions)
+        """Return whether two grants allow the same calls for the same time, whoever made them, and when."""
+        mine, theirs = (
+            (one.request_id, one.without, one.run, one.count, one.until - one.created_at, _plain(one.conditions))
+            for one in (self, other)
+        )
+        return mine == theirs
 
     def lines(self) -> list[str]:
         """Return the terms as people see them, one line per field; secrets are masked."""

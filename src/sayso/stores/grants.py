@@ -408,7 +408,8 @@ def _granted(
     now, grantor = tx.now(), Grantor(who.identity, tuple(sorted(who.roles)), decision.channel)
     drawn = Grant.of(found, found.effective, until=now + lasts, now=now, comment=decision.comment, **terms)
     standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
-    same = next((grant for grant in standing if grant is not None and grant.has_same_terms(drawn)), None)
+    others = (one for one in standing if one is not None and now < one.until and not one.is_by(who.identity))
+    same = next((one for one in others if one.has_same_terms(drawn)), None)
     if same is not None and not _is_as_written(tx, GRANT, same.id):
         raise _altered(same.id)  # this also undoes the decision
     return found, _agree(tx, (same or drawn).agreed_by(grantor), grantor)
@@ -443,7 +444,7 @@ def _agreed(tx: Transaction, grant_id: str, who: Reviewer, channel: str) -> Gran
         raise errors.OwnRequestError(request.id, by=str(by))
     if not request.admits(by, who.roles):
         raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
-    if any(by.is_same(one.by) for one in grant.grantors):
+    if grant.is_by(by):
         raise errors.AlreadyVotedError(
             request.id, by=str(by), missing=request.quorum.missing([one.by for one in grant.grantors])
         )
