@@ -11,7 +11,7 @@ import sayso
 from sayso import clock
 from sayso.cli.learn import _csv_lines as csv_lines
 from sayso.learning import COLUMNS, pairs, report, rows, samples
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.stores.base import Store
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import frozen_clock, sample_call, sample_question

@@ -25,8 +25,8 @@ from starlette.routing import Route
 import sayso
 from sayso.channels import HumanInputRequest, create_queue_requester, human_in_the_loop
 from sayso.errors import DecisionRefusedError
-from sayso.model.escaping import escape
 from sayso.model.ids import new_run_id
+from sayso.model.text import escape
 
 SIZES, TOPPINGS = ["small", "medium", "large"], ["cheese", "ham", "meatballs", "mushrooms"]
 MOST_ORDERS = 1000

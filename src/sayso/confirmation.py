@@ -15,9 +15,9 @@ from sayso.gates import scope
 from sayso.gates.gate import ConfirmOptions, gate
 from sayso.gates.options import check_known
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
-from sayso.model.escaping import escape
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
+from sayso.model.text import escape
 from sayso.reviews import Review
 
 __all__ = [

@@ -47,7 +47,7 @@ def log(event: str, request: Request, state: str | None = None) -> None:
     """Log an event of a request with its id, tool, run and state (by default its own), and none of its arguments."""
     if not _log.isEnabledFor(logging.INFO):
         return
-    from sayso.model.escaping import escape
+    from sayso.model.text import escape
 
     tool = request.subject.tool if isinstance(request.subject, Call) else "question"
     facts = {"id": request.id, "tool": tool, "run": request.run_id, "state": str(state or request.state)}

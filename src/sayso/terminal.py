@@ -20,12 +20,12 @@ from sayso import clock, errors
 from sayso.gates.notices import INDENT, rows_when_left, say, say_what_waits
 from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
-from sayso.model.escaping import escape
 from sayso.model.ids import is_random
 from sayso.model.redaction import MASK
 from sayso.model.rendering import as_amount, brief, value
 from sayso.model.request import Request, State, changed
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card

@@ -9,8 +9,8 @@ from typing import Any
 from sayso.channels import slack
 from sayso.channels import slack_review as show
 from sayso.channels.registry import Notification
-from sayso.model.escaping import escape
 from sayso.model.request import Request
+from sayso.model.text import escape
 from sayso.testing import sample_call, sample_question
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

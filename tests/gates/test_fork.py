@@ -21,7 +21,7 @@ import pytest
 
 import sayso
 from sayso import config, errors, terminal
-from sayso.model.cached import cached_property
+from sayso.model import cached_property
 from sayso.model.request import State
 from sayso.stores import watch
 from sayso.stores.memory import MemoryStore

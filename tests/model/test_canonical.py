@@ -45,8 +45,7 @@ from sayso.model.canonical import (
     function_name,
     load,
 )
-from sayso.model.canonical.decode import fields_of, with_fields
-from sayso.model.canonical.tags import MASK, dump
+from sayso.model.canonical.json_tree import MASK, dump, fields_of, with_fields
 from tests.model import canonical_values
 from tests.model.abuse import ABUSES, circle, deep
 from tests.model.canonical_values import (

@@ -14,7 +14,7 @@ import pytest
 
 import sayso
 from sayso.errors import ArgumentError, ConfigError
-from sayso.model.canonical.names import place
+from sayso.model.parameters import place
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.schema_validation import Checker
 

@@ -34,7 +34,7 @@ from pydantic import BaseModel, Field, SecretBytes, SecretStr, TypeAdapter, crea
 
 from sayso.errors import ArgumentError
 from sayso.model.canonical import check_round_trip, class_name, decode, display, encode, form_of, load
-from sayso.model.canonical.tags import dump
+from sayso.model.canonical.json_tree import dump
 from sayso.model.schema import Schema, SchemaError
 from tests.model import schema_samples as samples
 from tests.model.schema_samples import (

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 import sayso
 from sayso import errors, learning
 from sayso.model import canonical
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.ids import call_digest, fingerprint
 from sayso.model.request import Request
 from sayso.mplp import Confirm, NotConformantError, Plan, read_confirm, read_plan, start

@@ -11,7 +11,7 @@ import pytest
 import sayso
 from sayso import clock, errors
 from sayso.model import canonical
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL, wrong_steps
 from sayso.model.ids import call_digest, fingerprint
 from sayso.model.request import Decision as Said

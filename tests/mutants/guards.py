@@ -1198,13 +1198,13 @@ MUTANTS = [
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
-        "what moves or hides is written out", "model/escaping.py",
+        "what moves or hides is written out", "model/text.py",
         "return not character.isprintable() or _BLANK_ONE.match(character) is not None",
         "return _BLANK_ONE.match(character) is not None",
         "promises/test_09_the_reviewer_sees_what_we_draw.py::test_9_the_reviewer_sees_what_we_draw_and_the_agents_words_marked",
     ),
     Mutant(
-        "a text cannot write an escape itself", "model/escaping.py",
+        "a text cannot write an escape itself", "model/text.py",
         'if text.isprintable() and "<U+" not in text:', "if text.isprintable():",
         "view/test_show.py::test_what_hides_is_written_out",
     ),

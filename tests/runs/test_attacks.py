@@ -19,7 +19,7 @@ import pytest
 
 import sayso
 from sayso import ApprovalResolution, Tool, Workflow, confirm_first, errors, suspend
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.request import State
 from sayso.runs.definition import ApprovalPolicyDecision
 from sayso.runs.events import parse_event

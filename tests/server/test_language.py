@@ -19,10 +19,10 @@ from pydantic import Field
 from starlette.applications import Starlette
 
 import sayso
-from sayso.model import strict_json
+from sayso.model import canonical
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import SchemaError
-from sayso.model.words import speaking
+from sayso.model.text import speaking
 from sayso.server import create_app
 from sayso.server.language import asked_for, languages
 from sayso.server.pages.sentences import translated
@@ -299,7 +299,7 @@ def test_what_is_wrong_with_a_typed_value_is_said_in_the_readers_language() -> N
     deep, twice = "[" * 99 + "]" * 99, '{"α":1,"α":2}'
     for text in ("", "{", "[1,]", '{"α": 1,}', '{"α" 1}', '"α', "1 2", "NaN", "1e999", deep, twice):
         with pytest.raises(ValueError) as fault:  # noqa: PT011  what it says is what is looked at
-            strict_json.loads(text)
+            canonical.strict_loads(text)
         found.append(str(fault.value))
     left = {sentence: words for sentence in found if (words := _unread(sentence))}
     assert set(left.values()) <= {"email", "NaN", "UUID"}, left

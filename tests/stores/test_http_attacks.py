@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import fields_of
+from sayso.model.canonical.json_tree import fields_of
 from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.redaction import FAILED, MASK, agrees

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.teamwork import COMMENTED
+from sayso.model.text import storable
 from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from sayso.model.words import Language
+from sayso.model.text import Language
 
 __all__ = ["HEBREW", "latin_in", "left_in_latin"]
 

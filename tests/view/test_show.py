@@ -26,8 +26,8 @@ from pydantic import BaseModel, SecretStr
 
 from sayso import view
 from sayso.model import canonical
-from sayso.model.escaping import hidden_in, mixed_script
 from sayso.model.redaction import Redaction
+from sayso.model.text import hidden_in, mixed_script
 
 ESCAPE = re.compile(r"<U\+([0-9A-F]{4,6})>")
 FILLERS = {

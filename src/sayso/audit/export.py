@@ -22,12 +22,12 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from sayso import errors
 from sayso.audit.verifier import entries
 from sayso.clock import instant, microseconds, written
-from sayso.model.canonical.tags import dumps
-from sayso.model.escaping import csv_row
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.journal import KINDS, Entry, ended_at
 from sayso.model.request import FINAL, LIVE, Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunState
+from sayso.model.text import csv_row
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.review import requests_in, rows_of

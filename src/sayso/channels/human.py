@@ -36,10 +36,10 @@ from sayso.gates.options import quorum_of
 from sayso.gates.signals import trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import duration
-from sayso.model.escaping import escape, storable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
+from sayso.model.text import escape, storable
 from sayso.reviews import Review
 from sayso.runs.state import current_step
 from sayso.runs.tool import Tool

@@ -20,9 +20,9 @@ from sayso import clock, config
 from sayso.channels.settings import Table
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
-from sayso.model.escaping import escape
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Escalation
+from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in

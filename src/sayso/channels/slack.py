@@ -35,9 +35,9 @@ from sayso.channels.slack_review import (
     post,
     section,
 )
-from sayso.model.escaping import escape
 from sayso.model.rendering import value
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
+from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import is_high, short
 

@@ -20,12 +20,12 @@ from typing import Any, cast
 from sayso import clock, errors
 from sayso.channels.settings import ReviewerAllowlist
 from sayso.model import canonical
-from sayso.model.canonical.tags import MASK, Json
+from sayso.model.canonical.json_tree import MASK, Json
 from sayso.model.edit import is_read_only, is_target, schema_of
-from sayso.model.escaping import escape
 from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import card

@@ -156,7 +156,7 @@ def _one_line(error: click.ClickException) -> str:
 
 def _usage(error: click.ClickException) -> int:
     from sayso.cli.context import complain
-    from sayso.model.escaping import escape
+    from sayso.model.text import escape
 
     context = getattr(error, "ctx", None)
     hint = f"{'sayso' if context is None else context.command_path} --help"

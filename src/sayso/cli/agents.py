@@ -27,7 +27,7 @@ from sayso.integrations.agenthooks import command, options, settings
 from sayso.integrations.agenthooks.hosts import HOSTS, Host
 from sayso.integrations.agenthooks.options import WAIT, NotTrusted, Options, find_settings
 from sayso.model import duration
-from sayso.model.escaping import escape
+from sayso.model.text import escape
 from sayso.policy import Policy
 
 _RUNNERS = {"npx", "uvx", "node", "bunx", "deno", "docker", "pipx", "python", "python3", "uv", "run", "exec", "env"}

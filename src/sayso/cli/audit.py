@@ -47,9 +47,9 @@ from sayso.cli.context import (
 )
 from sayso.errors import EvidenceError
 from sayso.model import canonical
-from sayso.model.escaping import escape
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import brief
+from sayso.model.text import escape
 from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
 from sayso.view.document import event_rows

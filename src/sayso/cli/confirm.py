@@ -16,7 +16,7 @@ import click
 
 from sayso import config, errors
 from sayso.cli.context import WRONG, CliContext, complain, file_to_write, json_option, output_option, print_json
-from sayso.model.escaping import escape
+from sayso.model.text import escape
 from sayso.view.summary import short
 
 if TYPE_CHECKING:

@@ -27,13 +27,12 @@ from typing import IO, Any, TypeVar
 import click
 
 from sayso import clock, config, errors
-from sayso.model import duration
-from sayso.model.cached import cached_property
+from sayso.model import cached_property, duration
 from sayso.model.duration import text as span
-from sayso.model.escaping import escape
 from sayso.model.ids import is_random
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 from sayso.stores.transaction import CHANNEL

@@ -36,12 +36,12 @@ from sayso.cli.context import (
 )
 from sayso.cli.policy import grant_rows
 from sayso.gates.notices import is_there
-from sayso.model import strict_json
+from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.escaping import escape, hidden_in
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
 from sayso.model.schema import SchemaError
+from sayso.model.text import escape, hidden_in
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed
 from sayso.view import card
 from sayso.view.card import kinds_of
@@ -379,7 +379,7 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
     # Comment lines become blank lines, so that line numbers in error messages match the editor's.
     body = re.sub(r"\A(?:[ \t]*(?://[^\n]*)?\n)+", lambda heads: "\n" * heads[0].count("\n"), written)
     try:
-        arguments = strict_json.loads(body)
+        arguments = canonical.strict_loads(body)
     except ValueError as error:
         raise errors.InvalidChangesError(request.id, [f"the text is not valid JSON: {error}"]) from None
     if not isinstance(arguments, dict):

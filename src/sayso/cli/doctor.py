@@ -25,8 +25,8 @@ from sayso.cli.audit import checkpoint_text, signer
 from sayso.cli.context import WRONG, CliContext, NoStoreYetError, check_key, file_of, json_option, paint
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
-from sayso.model.escaping import escape
 from sayso.model.request import State
+from sayso.model.text import escape
 from sayso.policy import in_effect
 from sayso.stores.base import Filter, Store
 

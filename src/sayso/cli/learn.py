@@ -30,10 +30,10 @@ from sayso.cli.context import (
 )
 from sayso.errors import ConfigError
 from sayso.learning import Share
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.duration import text as span_text
-from sayso.model.escaping import csv_row, escape, storable
 from sayso.model.reviewer import Identity
+from sayso.model.text import csv_row, escape, storable
 from sayso.view.summary import name_of, short, token
 
 if TYPE_CHECKING:

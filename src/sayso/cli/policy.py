@@ -19,10 +19,10 @@ import click
 from sayso import clock, config, errors
 from sayso.cli.context import WRONG, CliContext, NoStoreYetError, as_date, deciding, json_option, message_option, plural
 from sayso.model import canonical
-from sayso.model.escaping import escape
 from sayso.model.grant import Budget, BudgetUse, Grant
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
+from sayso.model.text import escape
 from sayso.policy import Answer, Policy
 from sayso.policy.replay import Replay
 from sayso.policy.replay import replay as replayed

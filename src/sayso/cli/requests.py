@@ -33,8 +33,8 @@ from sayso.cli.context import (
 )
 from sayso.gates.notices import command
 from sayso.model.edit import schema_of
-from sayso.model.escaping import escape
 from sayso.model.request import LIVE, Request, State, changed
+from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card

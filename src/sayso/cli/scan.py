@@ -24,7 +24,7 @@ import click
 
 from sayso import __version__
 from sayso.cli.context import complain, out, plural
-from sayso.model.escaping import escape
+from sayso.model.text import escape
 
 SEVERITIES = ("low", "medium", "high")
 _GATES = ("sayso.gate", "sayso.confirm_first", "sayso.confirmation.*", "sayso.tool", "sayso.Tool", "sayso.runs.*")

@@ -42,8 +42,8 @@ from sayso.cli.context import (
     reviewer_options,
 )
 from sayso.model import duration
-from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
+from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import name_of
 

@@ -31,8 +31,8 @@ from sayso.cli.context import (
 )
 from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
-from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import name_of, time_left
 from sayso.view.summary import token as word

@@ -34,8 +34,8 @@ from sayso import config, errors
 from sayso.channels.outbox import delivering, forget
 from sayso.channels.registry import Channel, announce_waiting, configured, make, test_notification
 from sayso.cli.context import WRONG, CliContext, Number, as_span, complain, handling_signals, json_option, out
-from sayso.model.escaping import escape
 from sayso.model.redaction import words
+from sayso.model.text import escape
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Limits, Report, Worker
 from sayso.stores.base import Store

@@ -18,12 +18,12 @@ from sayso.gates.scope import Occasion, Scope, requester
 from sayso.gates.signals import say, trim
 from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration
-from sayso.model.escaping import storable
 from sayso.model.ids import fingerprint, new_request_id, question_digest
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.text import storable
 from sayso.stores import worker
 from sayso.stores.base import Store
 

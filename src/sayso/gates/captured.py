@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError, ConfigError
 from sayso.model import canonical
-from sayso.model.canonical.tags import tag_of
+from sayso.model.canonical.json_tree import tag_of
 from sayso.model.ids import around_digest
 
 _SCALARS = frozenset({bool, int, float, str, bytes, type(None)})

@@ -26,7 +26,7 @@ from sayso.gates.masking import HookError, refuse, secrets_among
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.model import canonical, redaction
-from sayso.model.canonical.names import place
+from sayso.model.parameters import place
 from sayso.model.request import Call, Request
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.policy.verdict import HOLD

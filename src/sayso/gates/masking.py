@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from sayso import errors
 from sayso.gates.options import Gate
 from sayso.model import canonical, redaction
-from sayso.model.canonical.tags import dump
+from sayso.model.canonical.json_tree import dump
 from sayso.model.request import Call, Request, build_call
 from sayso.model.schema import Schema, SchemaError
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from sayso import clock, config, errors
 from sayso.model.duration import ago
-from sayso.model.escaping import escape
 from sayso.model.ids import is_random
 from sayso.model.request import Request
+from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.summary import short, time_left, token

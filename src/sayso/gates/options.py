@@ -20,8 +20,7 @@ from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
 from sayso.gates.caller import Block
 from sayso.gates.captured import CapturedValues
-from sayso.model import canonical, duration
-from sayso.model.cached import cached_property
+from sayso.model import cached_property, canonical, duration
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.model.redaction import Redaction, marks
 from sayso.model.reviewer import Escalation, Quorum

@@ -11,7 +11,7 @@ from sayso import clock
 from sayso.errors import ArgumentError
 from sayso.model import redaction
 from sayso.model.canonical import display
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.request import Call, Decision, Request, State
 from sayso.mplp import ConfirmRefusedError, NotConformantError
 from sayso.mplp.confirm import round_facts

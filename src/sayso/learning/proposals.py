@@ -20,12 +20,11 @@ from typing import Any, Literal, NamedTuple, cast
 from sayso import errors
 from sayso.learning.data import HASTE, proposed_and_approved, span_of
 from sayso.model.canonical import display
-from sayso.model.canonical.tags import MASK, dumps
-from sayso.model.escaping import escape
+from sayso.model.canonical.json_tree import MASK, dumps
 from sayso.model.grant import is_id, number_of
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
-from sayso.model.words import ENGLISH, later, say, say_n, speaking
+from sayso.model.text import ENGLISH, escape, later, say, say_n, speaking
 from sayso.policy import Policy
 from sayso.policy.condition import Condition, ConditionError, library
 from sayso.policy.replay import verdict_on

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from sayso.errors import ConfigError
-from sayso.model.words import later, say, say_n
+from sayso.model.text import later, say, say_n
 
 _LONGEST = timedelta(days=3653)
 _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}

@@ -12,8 +12,17 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in, with_fields, with_items
-from sayso.model.canonical.tags import MASK, Json, dump
+from sayso.model.canonical.json_tree import (
+    MASK,
+    Json,
+    children_of,
+    dump,
+    fields_of,
+    items_of,
+    tag_in,
+    with_fields,
+    with_items,
+)
 from sayso.model.ids import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
 from sayso.model.request import Call, Request

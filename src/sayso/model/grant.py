@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 from sayso import errors
 from sayso.model import canonical, duration
-from sayso.model.canonical.tags import dumps, dumps_sorted
-from sayso.model.escaping import escape
+from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.ids import new_grant_id
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
-from sayso.model.words import say
+from sayso.model.text import escape, say
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
-from sayso.model.canonical.tags import dumps, quote
+from sayso.model.canonical.json_tree import dumps, quote
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Execution, Request, State
 from sayso.model.reviewer import Identity

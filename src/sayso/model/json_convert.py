@@ -23,8 +23,7 @@ import pydantic
 import pydantic_core
 
 from sayso.model.canonical import MASK, Json, display, form_of, value_of
-from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in, with_fields, with_items
-from sayso.model.canonical.tags import dump
+from sayso.model.canonical.json_tree import class_in, dump, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.schema_validation import (
     UNKNOWN,
     Checker,

@@ -206,7 +206,7 @@ def _must_have_reason(request: Request, decision: Decision) -> None:
     is_no = decision.verb in _NOES and is_target(request)
     if not is_no and not decision.again:
         return
-    from sayso.model.escaping import is_blank  # most decisions need no reason
+    from sayso.model.text import is_blank  # most decisions need no reason
 
     if is_blank(decision.comment or ""):
         what = [] if is_no else ["an approval that lets the effect happen again"]

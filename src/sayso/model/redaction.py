@@ -18,9 +18,18 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from sayso.errors import ConfigError
-from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in, with_fields, with_items
-from sayso.model.canonical.tags import MASK, TAGS, Json
-from sayso.model.escaping import storable
+from sayso.model.canonical.json_tree import (
+    MASK,
+    TAGS,
+    Json,
+    children_of,
+    fields_of,
+    items_of,
+    tag_in,
+    with_fields,
+    with_items,
+)
+from sayso.model.text import storable
 
 
 def _listed(names: str) -> frozenset[str]:

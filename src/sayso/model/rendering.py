@@ -2,7 +2,7 @@
 
 The input is the canonical tree. JSON values are drawn as JSON; a tuple, a date, a path or an object has its own form,
 so that values of different types look different, except a decimal and a number with the same digits. Invisible and
-deceptive characters are escaped (`sayso.model.escaping`). Line breaks and widths are in `sayso.view.summary`.
+deceptive characters are escaped (`sayso.model.text`). Line breaks and widths are in `sayso.view.summary`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple, TypeVar
 
-from sayso.model.canonical.decode import children_of, class_in, fields_of, items_of, tag_in
-from sayso.model.canonical.names import place
-from sayso.model.canonical.tags import MASK, Json
-from sayso.model.escaping import escape
+from sayso.model.canonical.json_tree import MASK, Json, children_of, class_in, fields_of, items_of, tag_in
+from sayso.model.parameters import place
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 
 _ROOM = 80
 _SHORTEST_ISSUER = 12

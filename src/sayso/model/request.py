@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sayso.model import canonical
 from sayso.model.canonical import MASK
-from sayso.model.escaping import escape
 from sayso.model.ids import fingerprint, shown_digest
 from sayso.model.redaction import Redaction, mark_secrets, scrub
 from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
+from sayso.model.text import escape
 
 _VOTER = attrgetter("by")  # of a vote
 

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sayso.errors import ConfigError
-from sayso.model import duration
-from sayso.model.cached import cached_property
+from sayso.model import cached_property, duration
 
 LOCAL = "local"
 PROGRAM = "program"
@@ -26,7 +25,7 @@ TOKENS = "token"
 
 @lru_cache(maxsize=1024)
 def _checked(text: str, what: str) -> str:
-    from sayso.model.escaping import hidden_in  # not needed where nobody is named
+    from sayso.model.text import hidden_in  # not needed where nobody is named
 
     if not text or text != text.strip():
         raise ValueError(f"{what} {text!a} is empty or begins or ends with white space")

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
-from sayso.model.cached import cached_property
+from sayso.model import cached_property
 from sayso.model.canonical import Json, check_round_trip, display, encode, form_of, value_of
-from sayso.model.canonical.names import place
-from sayso.model.canonical.tags import dump
-from sayso.model.parameters import by_name
+from sayso.model.canonical.json_tree import dump
+from sayso.model.parameters import by_name, place
 from sayso.model.schema_validation import (
     DRAFT,
     UNKNOWN,

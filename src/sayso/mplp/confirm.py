@@ -18,10 +18,10 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from sayso import clock
 from sayso.errors import ConfigError
-from sayso.model.escaping import is_blank, storable
 from sayso.model.request import Call, Request, State
 from sayso.model.request import Decision as RecordedDecision
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.text import is_blank, storable
 from sayso.mplp.document import (
     PLAN_TOOL,
     TARGET_TOOL,

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic import ConfigDict, Field
 
 from sayso import clock
-from sayso.model import canonical, redaction, strict_json
+from sayso.model import canonical, redaction
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
 from sayso.mplp.confirm import Confirm, confirm_of, plan_of, round_facts
@@ -197,7 +197,7 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
         return sample_of(request, *rounds).export()
     made: dict[str, Any] = _of_request(confirm_of((request,)), request) | {"created_at": time_text(_at(request))}
     try:
-        strict_json.copy_of(made)
+        canonical.strict_copy(made)
     except (TypeError, ValueError):
         return sample_of(request).export()
     return {name: made[name] for name in _ORDER}

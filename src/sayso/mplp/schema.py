@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from sayso.errors import SaysoError
-from sayso.model import strict_json
+from sayso.model import canonical
 from sayso.model.edit import ID_PATTERN
 from sayso.model.ids import new_token
 
@@ -171,7 +171,7 @@ def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "
     problems: list[str] = []
     for name, value in cast("Mapping[str, Any]", document).items():
         try:
-            values |= strict_json.copy_of({name: value})
+            values |= canonical.strict_copy({name: value})
         except (TypeError, ValueError) as error:
             problems.append(f"{pointer(name)}: {error}")
     if problems:
@@ -183,7 +183,7 @@ def _loaded(given: str | bytes | bytearray, what: str) -> object:
     if len(given) > LIMIT_BYTES:
         raise NotConformantError(what, [f"/: is larger than {LIMIT_BYTES:,} bytes ({len(given):,})"])
     try:
-        return strict_json.loads(given if isinstance(given, str) else given.decode("utf-8-sig"))
+        return canonical.strict_loads(given if isinstance(given, str) else given.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 (byte {error.start})"
     except ValueError as error:

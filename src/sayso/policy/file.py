@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
 from sayso import clock, config, errors
-from sayso.model.cached import cached_property
+from sayso.model import cached_property
 from sayso.model.schema import Schema
 from sayso.policy.condition import Condition, ConditionError, Facts, UndecidedError
 from sayso.policy.rules import Problem, Rule, matches, parse, short_name, template_fields

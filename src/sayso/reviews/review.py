@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from sayso import clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
-from sayso.model.canonical.tags import dump
+from sayso.model.canonical.json_tree import dump
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.escaping import storable
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
 from sayso.model.request import LIVE, Call, Decision, Request, State, Verb, build_decision
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.schema import SchemaError
+from sayso.model.text import storable
 from sayso.reviews.teamwork import Teamwork, identity_of
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from sayso import audit
 from sayso.model import duration
-from sayso.model.escaping import is_blank, storable
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Delegation, Identity, Reviewer
 from sayso.model.teamwork import LONGEST, Comment, comments_in
+from sayso.model.text import is_blank, storable
 from sayso.stores.base import Store
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Unpack, cast
 
 from sayso import errors
 from sayso.gates.signals import trimmed
-from sayso.model.cached import cached_property
+from sayso.model import cached_property
 from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, checked_name
 from sayso.runs.engine import run_step

@@ -25,13 +25,12 @@ from sayso.errors import ConfigError
 from sayso.gates import signals
 from sayso.gates.masking import secrets_among
 from sayso.gates.scope import requester
-from sayso.model import canonical
-from sayso.model.cached import cached_property
-from sayso.model.escaping import storable
+from sayso.model import cached_property, canonical
 from sayso.model.ids import fingerprint, new_request_id, question_digest
 from sayso.model.request import Question, Request, State
 from sayso.model.run import RunSnapshot, RunState
 from sayso.model.schema import Schema
+from sayso.model.text import storable
 from sayso.reviews import Review
 from sayso.runs.events import (
     ApprovalEvent,

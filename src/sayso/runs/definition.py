@@ -22,8 +22,7 @@ from sayso.gates.gate import CallOptions, OnReject, RequestOptions
 from sayso.gates.masking import HookError
 from sayso.gates.options import Gate, check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gates.signals import ConfirmationRequired
-from sayso.model import canonical, duration, redaction
-from sayso.model.cached import cached_property
+from sayso.model import cached_property, canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal, runs_later
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation

@@ -26,9 +26,9 @@ from sayso import clock
 from sayso.effects import Suspended
 from sayso.gates import signals
 from sayso.model.canonical import LIMIT_DIGITS
-from sayso.model.escaping import Text, storable
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
+from sayso.model.text import Text, storable
 
 _LONGEST_INT = 10**LIMIT_DIGITS
 

@@ -11,10 +11,10 @@ from typing import Any
 from sayso import config
 from sayso.errors import RequestNotFoundError
 from sayso.model import canonical
-from sayso.model.escaping import Text
 from sayso.model.redaction import Redaction
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState
+from sayso.model.text import Text
 from sayso.runs import compat
 from sayso.runs.events import (
     ApprovalEvent,

@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from typing import Any, Protocol, cast, runtime_checkable
 
 from sayso.errors import SaysoError
-from sayso.model import strict_json
-from sayso.model.escaping import storable
+from sayso.model import canonical
 from sayso.model.request import not_run
+from sayso.model.text import storable
 from sayso.runs.events import Denied, plain
 
 Message = dict[str, Any]
@@ -211,7 +211,7 @@ def read_arguments(given: object) -> tuple[dict[str, Any], str | None]:
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}, None
     try:
-        read: object = strict_json.loads(given) if isinstance(given, str) else strict_json.copy_of(given)
+        read: object = canonical.strict_loads(given) if isinstance(given, str) else canonical.strict_copy(given)
     except ValueError as error:
         return {}, f"the arguments are not JSON: {error}"
     if not isinstance(read, dict):

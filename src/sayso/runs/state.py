@@ -26,7 +26,7 @@ from sayso.effects import Effect, at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.gates.scope import Occasion, Scope
 from sayso.model import canonical
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step

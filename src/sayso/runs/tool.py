@@ -14,7 +14,7 @@ from sayso.gates.gate import OnReject, call_function, checked_on_reject
 from sayso.gates.options import Gate, check_hook, check_known, check_text
 from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
-from sayso.model.cached import cached_property
+from sayso.model import cached_property
 from sayso.runs.definition import ToolOptions, check_handler, entry, options_of
 from sayso.runs.definition import by_name as _flat
 from sayso.runs.runnable import Run, Runnable

@@ -28,9 +28,8 @@ from starlette.types import Receive, Scope, Send
 
 from sayso import config, errors
 from sayso.model import duration
-from sayso.model.escaping import escape
 from sayso.model.reviewer import Reviewer
-from sayso.model.words import choose, later, say, speaking, spoken, unisolated
+from sayso.model.text import choose, escape, later, say, speaking, spoken, unisolated
 from sayso.server import events, metrics
 from sayso.server.api.events import Broadcaster, EventLog
 from sayso.server.api.limits import InFlight, Rate

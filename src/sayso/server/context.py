@@ -24,10 +24,10 @@ from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
 from sayso import clock
-from sayso.model.cached import cached_property
+from sayso.model import cached_property
 from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
-from sayso.model.words import Language, choose, say
+from sayso.model.text import Language, choose, say
 from sayso.reviews import Review
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import FaultLog, Problem

@@ -29,7 +29,7 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
-from sayso.model.words import Language, speaking, spoken
+from sayso.model.text import Language, speaking, spoken
 from sayso.server.auth.sessions import Session
 from sayso.server.context import is_signed_in, path_to, settings_of, signed_in
 from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of

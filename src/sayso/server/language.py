@@ -18,7 +18,7 @@ from typing import Any
 
 from sayso import errors
 from sayso.model.reviewer import Identity
-from sayso.model.words import ENGLISH, Language, later, say, spoken
+from sayso.model.text import ENGLISH, Language, later, say, spoken
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 

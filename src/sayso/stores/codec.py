@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, row_digest_in
 from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State, build_request

@@ -16,12 +16,12 @@ from http.client import HTTPConnection
 from typing import Any, NoReturn, TypeVar
 
 from sayso import errors
-from sayso.model.escaping import storable
 from sayso.model.journal import Anchor, Entry
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
+from sayso.model.text import storable
 from sayso.stores import http_messages as messages
 from sayso.stores import worker
 from sayso.stores.base import Filter, Page, Store, Unwatch

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sayso.model.escaping import storable
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import Escalation, Identity, Quorum
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
+from sayso.model.text import storable
 from sayso.stores.filter import Filter, RunFilter
 
 LONGEST_WAIT = 30.0

@@ -25,8 +25,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from sayso import errors
-from sayso.model.escaping import escape
 from sayso.model.ids import new_token
+from sayso.model.text import escape
 from sayso.stores.http_messages import Message
 
 _M = TypeVar("_M", bound=Message)

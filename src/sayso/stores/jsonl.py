@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sayso import clock, errors
 from sayso.clock import microseconds
-from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.canonical.json_tree import dumps_sorted
 from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 
 _VERSION = 1
 _KIND = "sayso.jsonl"

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from sayso import clock, errors
-from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.canonical.json_tree import dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due

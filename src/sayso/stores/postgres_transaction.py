@@ -17,7 +17,7 @@ from psycopg import errors as faults
 
 from sayso import errors
 from sayso.clock import microseconds
-from sayso.model.canonical.tags import dumps_sorted
+from sayso.model.canonical.json_tree import dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Entry, chained, first_link
 from sayso.model.lifecycle import Transition

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.canonical.tags import dumps, dumps_sorted
+from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.journal import Entry
 from sayso.model.reviewer import Identity
 

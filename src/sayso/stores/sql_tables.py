@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from sayso import errors
 from sayso.clock import instant, microseconds
-from sayso.model.canonical.tags import dumps
+from sayso.model.canonical.json_tree import dumps
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import worker
 from sayso.stores.codec import Seal

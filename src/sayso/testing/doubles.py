@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self, cast
 from sayso import clock
 from sayso.errors import SaysoError
 from sayso.model import canonical, duration
-from sayso.model.canonical.tags import dump
+from sayso.model.canonical.json_tree import dump
 from sayso.model.ids import call_digest, fingerprint, new_request_id, new_run_id, question_digest
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Question, Request, State

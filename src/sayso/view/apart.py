@@ -8,11 +8,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from sayso.model.canonical.decode import fields_of
-from sayso.model.canonical.tags import Json
-from sayso.model.escaping import escape
+from sayso.model.canonical.json_tree import Json, fields_of
 from sayso.model.rendering import as_amount, brief, is_light, quoted, value
 from sayso.model.request import Request
+from sayso.model.text import escape
 from sayso.view.card import program_text
 from sayso.view.summary import empty_lines, gathered, is_empty
 

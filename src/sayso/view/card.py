@@ -11,16 +11,14 @@ from datetime import datetime
 from typing import Any, cast
 
 from sayso.model import canonical
-from sayso.model.canonical.decode import fields_of
-from sayso.model.canonical.tags import Json
+from sayso.model.canonical.json_tree import Json, fields_of
 from sayso.model.duration import ago
-from sayso.model.escaping import escape
 from sayso.model.redaction import Redaction, mark_secrets, masked_besides
 from sayso.model.rendering import brief
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.schema import Schema
-from sayso.model.words import later, say, say_n
+from sayso.model.text import escape, later, say, say_n
 from sayso.view.summary import (
     Layout,
     channel_name,

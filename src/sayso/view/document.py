@@ -10,13 +10,12 @@ from typing import Any, cast
 
 from sayso.clock import instant, written
 from sayso.model import canonical
-from sayso.model.escaping import escape
 from sayso.model.grant import BudgetUse, Grant
 from sayso.model.journal import Entry
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Escalation, Identity
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 from sayso.view import card
 from sayso.view.summary import channel_name, columns, padded, token
 

@@ -13,12 +13,10 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TypeVar
 
-from sayso.model.canonical.decode import children_of, fields_of, tag_in
-from sayso.model.canonical.names import place
-from sayso.model.canonical.tags import Json
+from sayso.model.canonical.json_tree import Json, children_of, fields_of, tag_in
 from sayso.model.duration import left
-from sayso.model.escaping import escape, hidden_in, mixed_direction, mixed_script
 from sayso.model.ids import ID_LENGTH
+from sayso.model.parameters import place
 from sayso.model.rendering import (
     Change,
     Parts,
@@ -35,7 +33,7 @@ from sayso.model.rendering import (
     word,
 )
 from sayso.model.reviewer import Delegation, Identity
-from sayso.model.words import later, say, say_n
+from sayso.model.text import escape, hidden_in, later, mixed_direction, mixed_script, say, say_n
 
 __all__ = [
     "RUN_ROOM", "SHORT", "Change", "Layout", "absence", "changes", "channel_name", "columns", "empty_lines",

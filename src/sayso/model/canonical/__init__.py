@@ -1,14 +1,18 @@
 """The canonical form: exactly one text for each set of arguments. `encode` writes it, `decode` reads it.
 
-`decode.py` walks and displays its tree, `tags.py` has the scalars that JSON lacks, `names.py` the names of classes.
-Parameter types are in `sayso.model.schema`. Invariant: values that differ in type or content have different forms
-(`1`, `1.0`, `True`, `"1"`, a tuple and a list), and a value without a form is rejected.
+`json_tree.py` decodes, walks and displays its tree, and has the scalars that JSON lacks. Parameter types are in
+`sayso.model.schema`. Invariant: values that differ in type or content have different forms (`1`, `1.0`, `True`, `"1"`,
+a tuple and a list), and a value without a form is rejected.
+
+`strict_loads` reads foreign JSON (RFC 8259) and rejects what two parsers could read differently: a duplicate key, NaN,
+a number too large, half of a surrogate pair, and deep nesting.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
@@ -16,16 +20,48 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, cast
 
 from sayso.errors import ArgumentError
-from sayso.model.canonical.decode import LIMIT_DEPTH, Reader, dataclass_fields, dataclass_parts, display, is_model
-from sayso.model.canonical.names import class_name, function_name, place
-from sayso.model.canonical.tags import MASK, Json, Unfit, dump, dump_sorted, tag_of
-from sayso.model.escaping import Text
+from sayso.model.canonical.json_tree import (
+    LIMIT_DEPTH,
+    MASK,
+    Json,
+    Reader,
+    Unfit,
+    dataclass_fields,
+    dataclass_parts,
+    display,
+    dump,
+    dump_sorted,
+    is_model,
+    tag_of,
+)
+from sayso.model.parameters import class_name, function_name, place
+from sayso.model.text import Text
 
 __all__ = [
-    "LIMIT_BYTES", "LIMIT_DEPTH", "LIMIT_DIGITS", "LIMIT_VALUES", "MASK", "Form", "Json", "check_round_trip",
-    "class_name", "decode", "digest_input", "display", "dump", "encode", "form_of", "function_name", "is_same",
-    "load", "read", "value_of",
-]  # fmt: skip
+    "LIMIT_BYTES",
+    "LIMIT_DEPTH",
+    "LIMIT_DIGITS",
+    "LIMIT_VALUES",
+    "MASK",
+    "Form",
+    "Json",
+    "check_round_trip",
+    "class_name",
+    "decode",
+    "digest_input",
+    "display",
+    "dump",
+    "encode",
+    "form_of",
+    "function_name",
+    "is_same",
+    "load",
+    "read",
+    "strict_copy",
+    "strict_loads",
+    "value_of",
+]
+
 
 LIMIT_BYTES = 1_048_576
 LIMIT_DIGITS = 4300
@@ -350,3 +386,86 @@ def check_round_trip(form: Form, classes: Mapping[str, type]) -> None:
     for (name, value), before in zip(values.items(), members.values(), strict=True):
         if dump(form_of(value)) != dump(before):
             raise ArgumentError(place([name]), "cannot be restored unchanged from its stored form")
+
+
+_MAX_DEPTH = 64
+_TOO_DEEP = f"it is nested deeper than {_MAX_DEPTH} levels"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def strict_loads(text: str) -> Any:
+    """Parse a text; raises `ValueError` with the reason if it is not valid."""
+    try:
+        content = _strict_decoder.decode(text)
+    except RecursionError:
+        raise _NotStrict(_TOO_DEEP) from None
+    except (json.JSONDecodeError, _NotStrict):
+        raise
+    except ValueError:  # Python's own message names a setting of this process
+        raise _NotStrict("a number has too many digits") from None
+    # A quick test first: deep nesting needs many brackets, and half of a surrogate pair an escape or a non-ASCII text.
+    if not text.isascii() or "\\u" in text or text.count("{") + text.count("[") > _MAX_DEPTH:
+        _check_values(content)
+    return content
+
+
+def strict_copy(value: Any) -> Any:
+    """Return a value as `loads` would parse it; raises as it does, and `TypeError` for what JSON cannot express."""
+    try:
+        return strict_loads(json.dumps(value, allow_nan=False, default=_dict))
+    except RecursionError:
+        raise _NotStrict(_TOO_DEEP) from None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+class _NotStrict(ValueError):
+    """JSON that parsers reject or read differently."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotStrict("an object has a duplicate key")
+    return found
+
+
+def _no_strict_constant(name: str) -> NoReturn:
+    raise _NotStrict(f"{name} is not a number in JSON")
+
+
+def _strictly_finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _NotStrict("a number is too large")
+    return number
+
+
+_strict_decoder = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_no_strict_constant, parse_float=_strictly_finite
+)
+
+
+def _check_values(content: Any) -> None:
+    """Reject deep nesting and invalid Unicode. Not recursive, because deep nesting would exhaust the stack."""
+    level: list[Any] = [content]
+    for _ in range(_MAX_DEPTH + 1):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case dict():
+                    below += [*value.keys(), *value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+                case list():
+                    below += value
+                case str() if _SURROGATE.search(value):
+                    raise _NotStrict("a string has a lone surrogate")
+                case _:
+                    pass
+        if not below:
+            return
+        level = below
+    raise _NotStrict(_TOO_DEEP)

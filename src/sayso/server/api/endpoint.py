@@ -28,8 +28,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sayso import errors
-from sayso.model import strict_json
-from sayso.model.cached import cached_property
+from sayso.model import cached_property, canonical
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
 from sayso.server.api.limits import InFlight, Rate, Slot
@@ -239,7 +238,7 @@ async def read_bytes(http: Http, patience: float | None = None) -> bytes:
 def parsed(body: bytes) -> Any:
     """Parse a JSON body; raises `Problem` for what parsers may read differently, such as a duplicate key."""
     try:
-        return strict_json.loads(body.decode())
+        return canonical.strict_loads(body.decode())
     except UnicodeDecodeError:
         raise Problem("invalid_json", "the body is not UTF-8; nothing was done") from None
     except ValueError as error:

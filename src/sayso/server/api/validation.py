@@ -15,8 +15,7 @@ from typing import Any, NoReturn, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
-from sayso.model.canonical.tags import TAGS, Json, Unfit, dump
+from sayso.model.canonical.json_tree import TAGS, Json, Unfit, children_of, dump, fields_of, items_of, tag_in
 from sayso.model.edit import schema_of
 from sayso.model.grant import Budget
 from sayso.model.ids import call_digest, fingerprint, question_digest

@@ -22,10 +22,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
-from sayso.model.escaping import escape
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 from sayso.server.api.limits import Rate
 from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sign_in import Provider, SignInError

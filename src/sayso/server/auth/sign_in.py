@@ -30,8 +30,8 @@ from starlette.requests import Request as Http
 
 from sayso import clock, errors
 from sayso.channels.settings import ReviewerAllowlist
-from sayso.model.escaping import escape
 from sayso.model.reviewer import LOCAL, PROGRAM, Reviewer
+from sayso.model.text import escape
 from sayso.server.api.problems import FaultLog
 from sayso.server.auth.sessions import ABSOLUTE
 

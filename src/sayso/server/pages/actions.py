@@ -14,9 +14,8 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.escaping import escape
 from sayso.model.request import Request, State
-from sayso.model.words import say
+from sayso.model.text import escape, say
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants

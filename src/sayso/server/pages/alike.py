@@ -20,17 +20,15 @@ from typing import Literal, NamedTuple, cast
 from urllib.parse import unquote
 
 from sayso import clock
-from sayso.model import canonical
-from sayso.model.cached import cached_property
+from sayso.model import cached_property, canonical
 from sayso.model.canonical import Json
-from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
+from sayso.model.canonical.json_tree import class_in, fields_of, items_of, tag_in
 from sayso.model.duration import ago
-from sayso.model.escaping import escape
 from sayso.model.grant import is_id, number_of
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 from sayso.server.pages.amounts import currency_code, is_currency, names_currency
 from sayso.server.pages.arguments import Argument, draw
 from sayso.server.pages.rendering import facts, risk_of, run_name

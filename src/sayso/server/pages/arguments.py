@@ -21,12 +21,11 @@ from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVa
 from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from sayso.model.canonical import Json
-from sayso.model.canonical.decode import children_of, fields_of, items_of, tag_in
-from sayso.model.canonical.names import place
-from sayso.model.escaping import escape, is_right_to_left
+from sayso.model.canonical.json_tree import children_of, fields_of, items_of, tag_in
+from sayso.model.parameters import place
 from sayso.model.rendering import Change, as_amount, is_amount, parts_of, quoted, value
 from sayso.model.request import Call
-from sayso.model.words import later, say, say_n
+from sayso.model.text import escape, is_right_to_left, later, say, say_n
 from sayso.server.pages.amounts import is_currency, names_currency
 from sayso.view.summary import Layout, empty_lines, gathered, is_empty, without_gaps
 

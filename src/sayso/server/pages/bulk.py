@@ -17,10 +17,9 @@ from starlette.responses import Response
 
 from sayso import audit, clock, errors
 from sayso.model.edit import is_target
-from sayso.model.escaping import escape
 from sayso.model.request import Request, State
 from sayso.model.teamwork import comments_in
-from sayso.model.words import say
+from sayso.model.text import escape, say
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import FEWEST, Table, fold, table_of
 from sayso.server.pages.faults import told

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from sayso import clock
 from sayso.model import duration
-from sayso.model.escaping import escape
 from sayso.model.journal import Entry
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.teamwork import comments_in
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 from sayso.server.auth.tokens import unknown_names
 from sayso.server.context import RequestContext
 from sayso.view.summary import name_of, token

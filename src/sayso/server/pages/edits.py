@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sayso.errors import ArgumentError, InvalidChangesError
-from sayso.model import strict_json
+from sayso.model import canonical
 from sayso.model.canonical import Json, display, value_of
 from sayso.model.edit import schema_of
-from sayso.model.escaping import escape
 from sayso.model.request import Request
 from sayso.model.schema import Schema, SchemaError
-from sayso.model.words import say, unisolated
+from sayso.model.text import escape, say, unisolated
 from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, argument_fields
 from sayso.server.pages.sentences import translated
 
@@ -251,7 +250,7 @@ def _typed(widget: Widget, text: str) -> object:
             return [line.strip() for line in text.split("\n") if line.strip()]
         case "json":
             try:
-                return strict_json.loads(text)
+                return canonical.strict_loads(text)
             except ValueError as error:
                 raise ValueError(say("this is not valid JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
@@ -265,6 +264,6 @@ def _read_number(text: str) -> object:
     if "," in text and _GROUPED_NUMBER.fullmatch(text):  # 49,00 and 4,900 mean other numbers to other people
         raise ValueError(say("write a number with a point before its decimals and no other sign, such as 4900.50"))
     try:
-        return strict_json.loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
+        return canonical.strict_loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
     except ValueError:  # too many digits
         return text

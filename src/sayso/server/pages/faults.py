@@ -9,8 +9,7 @@ from markupsafe import Markup
 
 from sayso import clock, errors
 from sayso.model.duration import ago
-from sayso.model.escaping import escape
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 from sayso.server.pages.rendering import known
 from sayso.server.pages.sentences import translated
 from sayso.view.summary import channel_name

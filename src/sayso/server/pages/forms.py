@@ -15,14 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from sayso.model.canonical import MASK, Json, display
-from sayso.model.canonical.decode import class_in, fields_of, items_of, tag_in
+from sayso.model.canonical.json_tree import class_in, fields_of, items_of, tag_in
 from sayso.model.edit import mentions_mask
-from sayso.model.escaping import escape
 from sayso.model.rendering import brief, is_amount
 from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
-from sayso.model.words import later, say, unisolated
+from sayso.model.text import escape, later, say, unisolated
 from sayso.server.pages.arguments import is_plain
 from sayso.server.pages.sentences import translated
 from sayso.view.card import description_of, is_obvious, kind_of, kinds_of
@@ -354,7 +353,7 @@ class _Builder:
 
 
 def _path(within: str, name: str) -> str:
-    """Return the path of a field, as problems name it (`sayso.model.canonical.names.place`)."""
+    """Return the path of a field, as problems name it (`sayso.model.parameters.place`)."""
     if name.isidentifier():
         return f"{within}.{name}" if within else name
     return f"{within}[{json.dumps(name)}]" if within else json.dumps(name)

@@ -20,13 +20,12 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.model.edit import edited_call
-from sayso.model.escaping import escape
 from sayso.model.grant import Condition, Grant
 from sayso.model.redaction import MASK
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import TOKENS
-from sayso.model.words import say
+from sayso.model.text import escape, say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages.care import NotDoneError
 from sayso.server.pages.edits import edit_of

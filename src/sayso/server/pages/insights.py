@@ -25,7 +25,7 @@ from sayso.learning import HASTE, Report, decisions_by_person, report
 from sayso.model import duration
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity
-from sayso.model.words import later, say
+from sayso.model.text import later, say
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.stores.base import Filter, Store

@@ -24,10 +24,9 @@ from starlette.responses import Response, StreamingResponse
 
 from sayso import clock
 from sayso.model.canonical import display
-from sayso.model.escaping import csv_row
 from sayso.model.request import LIVE, Decision, Request, State, Verb
 from sayso.model.reviewer import Identity
-from sayso.model.words import ENGLISH, later, say, speaking
+from sayso.model.text import ENGLISH, csv_row, later, say, speaking
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, key_of

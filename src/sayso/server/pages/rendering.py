@@ -21,12 +21,11 @@ from starlette.responses import HTMLResponse
 from sayso import __version__, clock
 from sayso.model import duration
 from sayso.model.duration import ago
-from sayso.model.escaping import escape
 from sayso.model.ids import is_random
 from sayso.model.rendering import value, word
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
-from sayso.model.words import isolated, later, say, spoken
+from sayso.model.text import escape, isolated, later, say, spoken
 from sayso.reviews import Review
 from sayso.server.assets import asset_path
 from sayso.server.context import RequestContext, path_to

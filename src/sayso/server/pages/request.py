@@ -17,18 +17,17 @@ from starlette.responses import Response
 from sayso import audit, clock, errors
 from sayso.model import duration
 from sayso.model.canonical import MASK, Json, form_of, load
-from sayso.model.canonical.decode import fields_of
-from sayso.model.canonical.names import place
+from sayso.model.canonical.json_tree import fields_of
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
-from sayso.model.escaping import escape
 from sayso.model.lifecycle import must_be_allowed, undo
+from sayso.model.parameters import place
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import Change, as_amount, brief, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
 from sayso.model.teamwork import COMMENTED
-from sayso.model.words import later, say
+from sayso.model.text import escape, later, say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
 from sayso.server.pages.alike import key_of, outlier_notes

@@ -20,14 +20,13 @@ from starlette.responses import Response
 from sayso import errors
 from sayso.clock import instant, now
 from sayso.model import canonical
-from sayso.model.canonical.tags import MASK
-from sayso.model.escaping import escape
+from sayso.model.canonical.json_tree import MASK
 from sayso.model.lifecycle import is_due
 from sayso.model.redaction import Redaction, mark_secrets, scrub, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunRecord, RunState
-from sayso.model.words import say, unisolated
+from sayso.model.text import escape, say, unisolated
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from sayso.model.words import later, say, spoken
+from sayso.model.text import later, say, spoken
 
 _FORMS = (
     # problems of values, from `sayso.model` and jsonschema-rs

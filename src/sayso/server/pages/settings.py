@@ -23,9 +23,8 @@ from sayso.model import redaction
 from sayso.model.canonical import MASK
 from sayso.model.duration import ago
 from sayso.model.edit import schema_of
-from sayso.model.escaping import escape
 from sayso.model.request import Request
-from sayso.model.words import say
+from sayso.model.text import escape, say
 from sayso.reviews import Review
 from sayso.server.auth.tokens import Token, Tokens, doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie

@@ -16,8 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import errors
-from sayso.model.escaping import escape, storable
-from sayso.model.words import say
+from sayso.model.text import escape, say, storable
 from sayso.server.context import RequestContext, redirect
 from sayso.stores.records import Record
 
