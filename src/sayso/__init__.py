@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sayso.gates import dialog as _dialog
+from sayso import gates as _dialog
 
 if TYPE_CHECKING:
     from sayso import aio as aio
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from sayso.confirmation import get_confirmation_status as get_confirmation_status
     from sayso.confirmation import respond_to_confirmation as respond_to_confirmation
     from sayso.errors import SaysoError as SaysoError
+    from sayso.gates import Converse as _Converse
     from sayso.gates.ask import ask as ask
     from sayso.gates.call import current_request as current_request
-    from sayso.gates.dialog import Converse as _Converse
     from sayso.gates.gate import gate as gate
+    from sayso.gates.gate import hold as hold
     from sayso.gates.held import Held as Held
-    from sayso.gates.hold import hold as hold
     from sayso.gates.outcome import NotExecuted as NotExecuted
     from sayso.gates.scope import run as run
     from sayso.gates.signals import ConfirmationCancelled as ConfirmationCancelled
@@ -113,7 +113,7 @@ _HOMES = {
     "gate": "gates.gate",
     "get_confirmation_context": "confirmation",
     "get_confirmation_status": "confirmation",
-    "hold": "gates.hold",
+    "hold": "gates.gate",
     "load_run": "runs.load",
     "policy": "",
     "respond_to_confirmation": "confirmation",

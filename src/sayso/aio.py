@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from sayso import reviews
 from sayso.effects import Attempt, adrive, offload, shielded
 from sayso.gates.ask import aask as ask
+from sayso.gates.gate import HoldOptions, holding
 from sayso.gates.held import HeldBase, as_error
-from sayso.gates.hold import HoldOptions, holding
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import RequestPage

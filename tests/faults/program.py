@@ -191,7 +191,7 @@ def _die_after_commit(store: Store, point: str) -> None:
 def fork() -> None:
     """Start, and wait for, what each line of the standard input names; end with it."""
     for name in ("sayso.server", "sayso.stores.sqlite", "sayso.stores.http", "sayso.server.connections", "uvicorn",
-                 "uvicorn.protocols.http.httptools_impl", "sayso.gates.hold",
+                 "uvicorn.protocols.http.httptools_impl", "sayso.gates.gate",
                  "sayso.model.schema_of_types"):  # fmt: skip
         import_module(name)
     for line in sys.stdin:

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors
-from sayso.gates import dialog, notices, wait
+from sayso import config, errors, gates
+from sayso.gates import notices, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -438,7 +438,7 @@ def test_tasks_at_a_terminal_take_one_thread_and_hear_what_is_decided_elsewhere_
         return store.get(request.id)
 
     monkeypatch.setattr(notices, "is_there", lambda: True)
-    monkeypatch.setattr(dialog, "_load", lambda: converse)
+    monkeypatch.setattr(gates, "_load", lambda: converse)
     monkeypatch.setattr(Store, "look_again", 3600.0)
     paid: list[int] = []
     pay = apayer(paid)

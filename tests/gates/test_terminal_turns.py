@@ -62,8 +62,8 @@ def store(tmp_path: Path) -> Store:
 
 # Each import is the first of a process; a forked child has what its parent had.
 ENTRIES = (
-    "sayso", "sayso.aio", "sayso.gates", "sayso.gates.dialog", "sayso.gates.wait", "sayso.gates.call",
-    "sayso.gates.hold", "sayso.runs.worker", "sayso.channels.human", "sayso.testing",
+    "sayso", "sayso.aio", "sayso.gates", "sayso.gates.wait", "sayso.gates.call",
+    "sayso.gates.gate", "sayso.runs.worker", "sayso.channels.human", "sayso.testing",
 )  # fmt: skip
 FIRST_IMPORTS = """
 import importlib, os, sys
@@ -72,7 +72,7 @@ for entry in sys.argv[1:]:
         del sys.modules[name]
     importlib.import_module(entry)
     if os.fork() == 0:
-        from sayso.gates import dialog
+        from sayso import gates as dialog
         found = dialog._load()
         print(entry, found.__module__, found.__name__)
         sys.exit()

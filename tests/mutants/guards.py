@@ -64,12 +64,12 @@ MUTANTS = [
         "gates/test_block.py::test_what_was_said_of_a_call_that_waits_counts_though_its_rule_lets_it_through_by_then",
     ),
     Mutant(
-        "a key finds its request, whatever the rule says by then", "gates/hold.py",
+        "a key finds its request, whatever the rule says by then", "gates/gate.py",
         "request = yield from asked_before(gate, where, given, occasion, verdict)", "request = None",
         "promises/test_14_a_key_is_asked_once.py::test_14_what_a_key_was_asked_for_does_not_run_again_where_the_rule_lets_it_through_by_now",
     ),
     Mutant(
-        "a response counts, whatever the rule says by then", "gates/keys.py",
+        "a response counts, whatever the rule says by then", "gates/outcome.py",
         "if occasion.adopted else None", "if False else None",
         "confirmation/test_confirmation.py::test_response_counts_though_the_rule_lets_the_call_through_by_then",
     ),
@@ -330,7 +330,7 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
     Mutant(
-        "what is stored while its program goes is withdrawn", "gates/caller.py",
+        "what is stored while its program goes is withdrawn", "gates/signals.py",
         "yield from withdraw(store, request.id, why, error)", "pass",
         "gates/test_waits_end.py::test_a_task_that_is_cancelled_while_its_request_is_stored_withdraws_it",
     ),
@@ -1186,7 +1186,7 @@ MUTANTS = [
         "model/test_redaction.py::test_redactor_that_fails_shows_a_placeholder_and_never_the_secret",
     ),
     Mutant(
-        "the error of a hook quotes no secret", "gates/masking.py",
+        "the error of a hook quotes no secret", "gates/hooks.py",
         "text = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)",
         'text = f"{type(error).__name__}: {error}"',
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
@@ -1324,7 +1324,7 @@ MUTANTS = [
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------
     Mutant(
-        "a key finds no other call", "gates/keys.py",
+        "a key finds no other call", "gates/outcome.py",
         "if found.subject.digest != digest():", "if False:",
         "gates/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
     ),

@@ -19,7 +19,7 @@ import sayso
 from sayso import cli, config, errors
 from sayso.cli import context
 from sayso.gates import signals
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.runs.definition import Definition
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question

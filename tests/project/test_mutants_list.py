@@ -18,7 +18,7 @@ from tests.mutants.guards import MUTANTS, Mutant
 CORE = {
     "audit/verifier.py",
     "gates/call.py",
-    "gates/keys.py",
+    "gates/outcome.py",
     "gates/scope.py",
     "model/canonical/__init__.py",
     "model/edit.py",

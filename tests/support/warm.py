@@ -33,7 +33,7 @@ __all__ = ["CLIENT", "address", "run"]
 CLIENT = Path(__file__).with_name("warm_client.py")
 PATIENCE = 60
 LARGEST = 1 << 20
-LOADED = ("pydantic", "sayso.runs.agent", "sayso.testing", "sayso.gates.hold", "sayso.confirmation", "sayso.audit")
+LOADED = ("pydantic", "sayso.runs.agent", "sayso.testing", "sayso.gates.gate", "sayso.confirmation", "sayso.audit")
 STORES = ("sayso.stores.sqlite", "sayso.stores.jsonl", "sayso.stores.memory")
 
 

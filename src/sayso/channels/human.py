@@ -31,9 +31,8 @@ from sayso.effects import Attempt, Effects, adrive, drive, offload, until_done
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates import notices, scope, signals
 from sayso.gates.ask import Asking
-from sayso.gates.caller import Block
 from sayso.gates.options import quorum_of
-from sayso.gates.signals import trim, trimmed
+from sayso.gates.signals import Block, trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import duration
 from sayso.model.request import Request, State

@@ -1,9 +1,62 @@
-"""The gate in front of a call, which decides whether it may run.
+"""The gate in front of a call, which decides whether it may run; and its interface to the terminal dialog.
 
-Programs use `gate`, `hold` and `ask`; `held` is the handle that `hold` returns. `call` takes one call through its gate
-and is the only module that starts a held call. `caller` and `wait` handle a call that must wait: `notices` prints where
-to decide it, and `dialog` asks at the terminal. `options` validates a gate's options when a function is decorated,
-`hooks` calls the user's callables, `keys` finds earlier requests, `masking` hides secrets, `captured` reads what a
-function captures, and `outcome` separates failed calls from those with an unknown outcome. `scope` is the run that a
-call belongs to, `threads` ends the waits of threads, and `signals` are the exceptions for the caller.
+Programs use `gate`, `hold` (both in `gate`) and `ask`; `held` is the handle that `hold` returns. `call` takes one call
+through its gate and is the only module that starts a held call. `signals` has the exceptions for the program and the
+caller that raises them; `wait` blocks instead, and `notices` prints where to decide. `options` validates a gate's
+options when a function is decorated, `captured` reads what a function captures, `hooks` calls the user's callables and
+masks secrets, and `outcome` separates failed calls from those with an unknown outcome and finds earlier requests.
+`scope` is the run that a call belongs to, and `threads` ends the waits of threads.
+
+The dialog makes decisions, so it is a layer above the gate, in `sayso.terminal`. `sayso/__init__.py`, which runs before
+every other module of the package, registers it here with `offer`.
 """
+
+from __future__ import annotations
+
+import contextvars
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from sayso.model.request import Request
+    from sayso.stores.base import Store
+
+    Converse = Callable[[Store, Request, Callable[[], bool], Callable[[], bool]], Request]
+
+_load: Callable[[], Converse]
+
+
+def offer(load: Callable[[], Converse]) -> None:
+    """Register how to load the dialog, for the whole process."""
+    global _load  # noqa: PLW0603  one terminal for the process
+    _load = load
+
+
+def converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:
+    """Ask the person at the terminal, and return the request as it is then; see `sayso.terminal.converse`."""
+    return _load()(store, request, is_over, is_left)
+
+
+def in_turn(
+    store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]
+) -> Future[Request]:  # fmt: skip
+    """Run `converse` in a separate thread, after the dialogs that tasks of this process requested earlier.
+
+    Until its turn comes, the future can be cancelled and uses no thread.
+    """
+    return _thread().submit(contextvars.copy_context().run, converse, store, request, is_over, is_left)
+
+
+@cache
+def _thread() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, thread_name_prefix="sayso-dialog")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_thread.cache_clear)  # a forked child has the pool without its thread

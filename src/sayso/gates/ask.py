@@ -12,10 +12,9 @@ from sayso import clock, config
 from sayso.effects import Effects, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
-from sayso.gates.caller import not_found_again, open_request
 from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.gates.scope import Occasion, Scope, requester
-from sayso.gates.signals import say, trim
+from sayso.gates.signals import not_found_again, open_request, say, trim
 from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration
 from sayso.model.ids import fingerprint, new_request_id, question_digest

@@ -13,26 +13,28 @@ from typing import Any, NamedTuple
 from sayso import clock, errors, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
 from sayso.gates import captured
-from sayso.gates.caller import Caller, not_found_again, started_before
 from sayso.gates.hooks import (
     ask_rule,
     ask_verify,
     effect_of,
     facts_of,
     has_no_hooks,
+    is_as_shown,
     key_of,
+    masked_call,
     must_show_no_secret,
     note_allowed,
     note_denial,
     prompt_of,
+    refused_by_types,
+    secrets_of,
     text_of,
     under_record,
 )  # fmt: skip
-from sayso.gates.keys import asked_before, find_keyed, replay
-from sayso.gates.masking import is_as_shown, masked_call, refused_by_types, secrets_of
 from sayso.gates.options import Gate
-from sayso.gates.outcome import judged, mark_unknown, outcome_of, warn_of_late_end
+from sayso.gates.outcome import asked_before, find_keyed, judged, mark_unknown, outcome_of, replay, warn_of_late_end
 from sayso.gates.scope import Occasion, executing, requester
+from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome, is_due

@@ -18,11 +18,10 @@ from sayso import errors
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
 from sayso.gates.call import Started, begin, end, gated_call, send_back, wanted_again
-from sayso.gates.caller import Block, Caller, started_before, withdraw
 from sayso.gates.hooks import under_record
-from sayso.gates.keys import replay
 from sayso.gates.options import Gate
-from sayso.gates.signals import trim
+from sayso.gates.outcome import replay
+from sayso.gates.signals import Block, Caller, started_before, trim, withdraw
 from sayso.gates.wait import Waiter, until_ended
 from sayso.model import canonical, duration
 from sayso.model.request import Request, State, not_run

@@ -1,4 +1,4 @@
-"""The exceptions of a held or refused call. They are signals to the program, not faults.
+"""How a program learns that its call waits or was refused: `Caller`, and the exceptions that it raises.
 
     ConfirmationRequired            a person must decide first
     ConfirmationRejected            the call was refused
@@ -7,31 +7,59 @@
     ├── ConfirmationExpired         nobody decided in time, which counts as a refusal
     └── ConfirmationDenied          the gate's rule refused it; nobody was asked
 
-They are `Exception`s, and the first two and `ToolCall` keep their names and attributes, for compatibility with the
-confirmation API. `except ConfirmationRejected` catches every refusal. Tracebacks of these exceptions end at the
-program's own line, without the frames of sayso; errors of sayso itself keep theirs. `__cause__` is never changed.
-`SAYSO_TRACEBACK=1` keeps all frames.
+They are `Exception`s and signals to the program, not faults. The first two and `ToolCall` keep their names and
+attributes, for compatibility with the confirmation API. `except ConfirmationRejected` catches every refusal. Tracebacks
+of these exceptions end at the program's own line, without the frames of sayso; errors of sayso itself keep theirs.
+`__cause__` is never changed. `SAYSO_TRACEBACK=1` keeps all frames.
+
+`Caller` raises `ConfirmationRequired`, `sayso.gates.wait.Waiter` blocks, and a step of a run (`sayso.runs.engine`)
+pauses the run. `open_request` and `withdraw` are a program's two writes before a start: it asks, or it stops waiting.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
+from sayso import errors, telemetry
+from sayso.effects import Attempt, Effects, Pause, StoreCall, drive
 from sayso.errors import SaysoError, StoreError
+from sayso.gates.scope import requester
 from sayso.model.ids import is_random, new_request_id
 from sayso.model.request import Call, Request, not_run
+from sayso.model.run import RunUpdate
+from sayso.stores.program import ProgramStore
 from sayso.view import line
 from sayso.view.summary import short
 
 __all__ = [
-    "ConfirmationCancelled", "ConfirmationDenied", "ConfirmationExpired", "ConfirmationFeedback",
-    "ConfirmationRejected", "ConfirmationRequired", "ToolCall", "as_told_to_model", "not_awaited", "refused", "say",
-    "tool_call_of", "trim", "trimmed",
-]  # fmt: skip
+    "Block",
+    "Caller",
+    "ConfirmationCancelled",
+    "ConfirmationDenied",
+    "ConfirmationExpired",
+    "ConfirmationFeedback",
+    "ConfirmationRejected",
+    "ConfirmationRequired",
+    "ToolCall",
+    "as_told_to_model",
+    "not_awaited",
+    "not_found_again",
+    "open_request",
+    "refused",
+    "say",
+    "started_before",
+    "tool_call_of",
+    "trim",
+    "trimmed",
+    "withdraw",
+]
 
 
 class ToolCall(dict[str, Any]):
@@ -347,3 +375,150 @@ def _is_meant(error: BaseException) -> bool:
 
 def _module(step: TracebackType) -> str:
     return str(step.tb_frame.f_globals.get("__name__"))
+
+
+class Block(NamedTuple):
+    """How to block until a decision.
+
+    Attributes:
+        timeout: How long a call waits in total, even if it asks again; None means no limit. The request stays pending.
+        on_expiry: If the request expires meanwhile, `reject` raises and `ask` asks again.
+        is_quiet: Show and ask nothing here, because a channel brings the request to a person.
+    """
+
+    timeout: timedelta | None = None
+    on_expiry: Literal["reject", "ask"] = "reject"
+    is_quiet: bool = False
+
+
+def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
+    """Withdraw a request that nobody waits for any more, because of `error` if there is one.
+
+    Raises:
+        StoreError: The store failed; the request may still be pending.
+    """
+    verb = partial(store.withdraw, is_brief=True)  # do not delay a caller that stops waiting
+    if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+        verb(request_id, requester(), why)
+    else:
+        yield StoreCall(verb, request_id, requester(), why)
+
+
+def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
+    """Record a request, and return the open one with its fingerprint or key, new or existing. Durable on return.
+
+    A cancellation or Ctrl-C may interrupt this after the request was stored; it is then withdrawn. It is not withdrawn
+    if a program can come back to it: in a run with a name, or one that is saved together with it.
+    """
+    if saved is not None or not is_random(request.run_id):
+        found: Request = yield StoreCall(store.ask, request, saved)
+    else:
+        left: list[bool] = []  # not empty once nobody waits any more
+        try:
+            found = yield StoreCall(_opened, store, request, left)
+        except BaseException as error:
+            left.append(True)
+            with suppress(errors.SaysoError):
+                why = f"the program stopped waiting ({type(error).__name__})"
+                yield from withdraw(store, request.id, why, error)
+            raise
+    return telemetry.asked(found) if found.id == request.id else found
+
+
+def _opened(store: ProgramStore, request: Request, left: Sequence[bool]) -> Request:
+    found = store.ask(request)
+    if left:  # a closed coroutine does not wait for this thread, and may have withdrawn too early
+        with suppress(errors.SaysoError):
+            drive(withdraw(store, request.id, "the program stopped waiting (GeneratorExit)", GeneratorExit()))
+    return found
+
+
+class Caller:
+    """Who makes a call: how it waits, and what is saved of its run.
+
+    The loop in `sayso.gates.call` uses this. This base class does not wait: it raises if a person must decide first.
+    """
+
+    finds = True
+    """Whether to look for an earlier request of the same call; a run that saves its calls knows its own."""
+
+    def allowed(self, gate: Any, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments with which the function runs if the rule allows the call."""
+        return gate.signature.spread(arguments)
+
+    def passed(self, attempt: Attempt) -> None:
+        """Called when a call that the rule allowed has ended."""
+
+    ask = staticmethod(open_request)
+
+    def wait(self, request: Request) -> Effects[None]:
+        """Wait until the request is decided, or raise."""
+        yield from ()
+        raise ConfirmationRequired.of(request)
+
+    def running(self, request: Request) -> Effects[Request]:
+        """Wait until a call that runs elsewhere has ended, and return its request; raise if this caller cannot wait."""
+        yield from ()
+        raise started_before(request)
+
+    def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  for subclasses
+        """Return whether a call whose request expired or was withdrawn is asked again; if not, it is refused."""
+        return True
+
+    def refused(self, request: Request) -> BaseException:
+        """Return the exception for a rejection."""
+        return refused(request)
+
+    def denied(self, reason: str) -> BaseException:
+        """Return the exception for a call that the rule denies; nobody was asked."""
+        return ConfirmationDenied(reason)
+
+    def is_over(self, request: Request) -> bool:  # noqa: ARG002  for subclasses
+        """Return whether the approval of a call that is about to start was limited to a time that is over."""
+        return False
+
+    def begin(self, request: Request) -> None:
+        """Called when an approved call is about to start; an exception prevents the start."""
+
+    def held_back(self, request: Request, seconds: float) -> Effects[None]:  # noqa: ARG002  for subclasses
+        """Wait until the approval of a call that is about to start can no longer be undone, or raise."""
+        yield Pause(seconds)
+
+    def resume(self, request: Request) -> None:
+        """Called if the call did not start, because its request changed meanwhile."""
+
+    def happened(self, request: Request) -> None:
+        """Called if the call has already had its effect, so that it is not made."""
+
+    def saving(self, attempt: Attempt) -> RunUpdate | None:  # noqa: ARG002  for subclasses
+        """Return what to save of the run, in the same transaction as the outcome of the call."""
+        return None
+
+    def saved(self) -> None:
+        """Called when that is stored."""
+
+    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  for subclasses
+        """Called when the call was made."""
+        yield from ()
+
+    def break_off(self, error: BaseException) -> Effects[None]:  # noqa: ARG002  for subclasses
+        """Withdraw what nobody waits for any more, because the call ends with `error`."""
+        yield from ()
+
+    def close(self) -> None:
+        """Called when the call is over."""
+
+
+def started_before(request: Request) -> errors.AlreadyStartedError:
+    """Return the exception for a call that was already started, and for which the caller does not wait."""
+    at = None if request.execution is None else request.execution.started_at
+    return errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")
+
+
+def not_found_again(what: str, pool: str) -> errors.ConfigError:
+    """Return the error for a call that would raise `ConfirmationRequired` where no program could come back to it."""
+    return errors.ConfigError(
+        f"{what} would wait for a person in a thread pool ({pool}) outside of a named run, where no later call could"
+        " find the decision; nothing was asked and nothing ran. Enter a run inside the thread: "
+        'with sayso.run("order-4721"): ...'
+    )

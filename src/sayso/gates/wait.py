@@ -20,11 +20,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sayso import clock, errors, telemetry
+from sayso import clock, errors, gates, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, offload
 from sayso.errors import StoreUnavailableError
-from sayso.gates import dialog, notices, scope, signals, threads
-from sayso.gates.caller import Block, Caller, withdraw
+from sayso.gates import notices, scope, signals, threads
+from sayso.gates.signals import Block, Caller, withdraw
 from sayso.model.ids import is_random
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
@@ -404,7 +404,7 @@ class _Decided:
         try:
             with self._waiter.waking(wake.set), threads.on_sigterm(self._rows_at_sigterm):
                 if self._is_shown_at_terminal():
-                    return dialog.converse(
+                    return gates.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
                     )
                 return self._wait(wake)
@@ -488,7 +488,7 @@ class _Decided:
         is_left = threading.Event()
         left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
         over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
-        talk = dialog.in_turn(self._store, self._request, over, left)
+        talk = gates.in_turn(self._store, self._request, over, left)
         talk.add_done_callback(lambda _: wake_from_any_thread())
         try:
             return await self._await(wake, talk)

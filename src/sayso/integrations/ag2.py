@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from copy import copy
 from typing import Any, Unpack
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework
 
 _middleware: Any = framework("ag2.middleware", "ag2", "AG2")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Unpack, cast
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework
 
 _maf: Any = framework("agent_framework", "agent-framework", "Microsoft agent-framework")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Unpack
 
 from sayso.errors import ConfigError
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework, must_not_block
 
 _MOST_RUNS = 1_000

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from typing import Any, Unpack
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, ToolResult, framework
 from sayso.model.request import not_run
 

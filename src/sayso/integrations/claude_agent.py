@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 from sayso import aio, errors
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, trimmed
 from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe
 from sayso.integrations.tool_calls import ask_call, framework

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 
 from sayso.errors import ConfigError
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework, must_not_block
 from sayso.model.request import not_run
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from sayso.channels import human
 from sayso.errors import ConfigError, SaysoError
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.integrations import tool_calls
 from sayso.integrations.replay import FreeTool, Position, Recorded, Suspended, position

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
 from sayso.errors import KeyReusedError
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
 from sayso.integrations.tool_calls import ToolHook, ToolResult, acall_tool, check_wait, framework, options_of
 from sayso.model import canonical

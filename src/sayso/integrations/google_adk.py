@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Collection
 from typing import Any, Unpack, cast
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, framework
 
 _plugins: Any = framework("google.adk.plugins.base_plugin", "google-adk", "Google ADK")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from typing import Any, Unpack
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, framework, must_not_block
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from sayso import aio, errors
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
 from sayso.integrations.tool_calls import check_options, framework, plain
 from sayso.model.request import MODEL_WORDS, not_run

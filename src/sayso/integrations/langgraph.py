@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
 from sayso import errors
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations import tool_calls
 from sayso.integrations.tool_calls import HeldTools, ToolResult, check_options, check_wait, framework
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 from sayso import aio, clock, config, errors
 from sayso.effects import Suspended, offload
 from sayso.gates import scope
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import acall_tool, check_options, check_wait, options_of
 from sayso.model.request import State, not_run
 from sayso.stores.base import Filter, Store

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
 from typing import Any, Unpack
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework, plain
 
 _by_model = ContextVar[Any]("sayso_by_model", default=None)

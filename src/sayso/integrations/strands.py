@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Any, Unpack
 
-from sayso.gates.hold import HoldOptions
+from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, framework
 
 _plugins: Any = framework("strands.plugins", "strands", "Strands Agents")

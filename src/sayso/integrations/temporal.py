@@ -17,8 +17,8 @@ from typing import Any, NoReturn, Unpack
 
 from sayso import aio, errors
 from sayso.channels import Notification, UndeliverableError
+from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
-from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.tool_calls import ToolFunction, check_options, framework, options_of
 

@@ -22,8 +22,8 @@ from sayso import aio, errors
 from sayso.effects import shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
+from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
-from sayso.gates.hold import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature

@@ -20,9 +20,9 @@ from sayso import config, errors
 from sayso.effects import Effects, HookCall, StoreCall
 from sayso.gates import scope
 from sayso.gates.call import execute, find_or_ask
-from sayso.gates.caller import Caller
 from sayso.gates.options import quorum_of
 from sayso.gates.scope import Occasion, requester
+from sayso.gates.signals import Caller
 from sayso.model import canonical, duration
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from sayso import clock, errors, telemetry
 from sayso.errors import ConfigError
 from sayso.gates import signals
-from sayso.gates.masking import secrets_among
+from sayso.gates.hooks import secrets_among
 from sayso.gates.scope import requester
 from sayso.model import cached_property, canonical
 from sayso.model.ids import fingerprint, new_request_id, question_digest

@@ -19,7 +19,7 @@ from sayso import config
 from sayso.effects import Effects, HookCall
 from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
-from sayso.gates.masking import HookError
+from sayso.gates.hooks import HookError
 from sayso.gates.options import Gate, check_hook, check_known, check_redact, has_own_name, quorum_of
 from sayso.gates.signals import ConfirmationRequired
 from sayso.model import cached_property, canonical, duration, redaction

@@ -18,11 +18,11 @@ from sayso import errors
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import scope, signals
 from sayso.gates.call import gated_call
-from sayso.gates.caller import Caller, open_request
 from sayso.gates.gate import value_for_no
-from sayso.gates.masking import secrets_among
+from sayso.gates.hooks import secrets_among
 from sayso.gates.options import Gate
 from sayso.gates.outcome import unknown_request
+from sayso.gates.signals import Caller, open_request
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from sayso import errors
-from sayso.gates.masking import secrets_of
+from sayso.gates.hooks import secrets_of
 from sayso.model import canonical
 from sayso.model.redaction import MASK, Redaction, scrub
 from sayso.model.request import Call, Request, secrets_of_call

@@ -15,8 +15,8 @@ from types import FrameType
 from typing import NoReturn
 
 from sayso import config, errors, policy
+from sayso.gates.gate import hold
 from sayso.gates.held import Held
-from sayso.gates.hold import hold
 from sayso.gates.scope import requester
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.agenthooks.hosts import HookEvent, Host, describe
