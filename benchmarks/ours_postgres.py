@@ -281,9 +281,9 @@ CHECKPOINT"""
 
 
 def _set(name: str, value: Any) -> None:
-    from sayso.stores import postgres_statements, postgres_transaction
+    from sayso.stores import postgres_database, postgres_transaction
 
-    modules = [one for one in (postgres_statements, postgres_transaction) if hasattr(one, name)]
+    modules = [one for one in (postgres_database, postgres_transaction) if hasattr(one, name)]
     assert modules, name
     for one in modules:
         setattr(one, name, value)
@@ -293,7 +293,7 @@ TRUTH = "(CAST(? AS text) = '' OR TRUE)"
 
 
 def _no_comparison() -> None:
-    from sayso.stores import postgres_statements as module
+    from sayso.stores import postgres_database as module
 
     same: Any = module._same
     _set("_same", lambda table, names: same(table, names) if table == "j" else (TRUTH,) * len(names))

@@ -26,7 +26,7 @@ from sayso import telemetry
 from sayso.errors import StoreUnavailableError
 from sayso.server.metrics import observe
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 from sayso.testing import ScriptedReviewer, sample_call
 from tests.conftest import Clock
 from tests.support.acting import held

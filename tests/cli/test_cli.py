@@ -21,7 +21,7 @@ from sayso.cli.context import exit_code
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.stores.base import Store
-from sayso.stores.migrate import newest_schema
+from sayso.stores.sqlite_file import newest_schema
 from sayso.testing import sample_call
 from tests.support.acting import held
 from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund, sayso, start

@@ -375,7 +375,7 @@ MUTANTS = [
         "server/test_views.py::test_a_shared_view_is_changed_by_who_shared_it_or_by_a_lead",
     ),
     Mutant(
-        "a message to one person leaves by the channels that the gate names", "stores/people.py",
+        "a message to one person leaves by the channels that the gate names", "stores/review.py",
         "if row is None or (request.channels and channel not in request.channels):", "if row is None:",
         "channels/test_personal.py::test_a_person_is_told_once_by_the_channels_that_reach_them_and_who_stands_in_too",
     ),
@@ -654,12 +654,12 @@ MUTANTS = [
     ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
-        "a call is running only while its lease is renewed", "stores/request_store.py",
+        "a call is running only while its lease is renewed", "stores/program.py",
         "if is_gone or is_lost(request, now, partial(_renewal, tx, request_id)):", "if is_gone:",
         "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
     ),
     Mutant(
-        "a renewed lease counts", "stores/request_store.py",
+        "a renewed lease counts", "stores/program.py",
         "    return renewal is None or renewal.due is None or now >= renewal.due", "    return True",
         "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
     ),
@@ -675,7 +675,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that runs renews its lease", "stores/program.py",
-        "            worker.hold(self._whole, request_id, token)", "            pass",
+        "            processes.hold(self._whole, request_id, token)", "            pass",
         "stores/test_leases.py::test_a_start_is_held_until_its_end_is_recorded",
     ),
     Mutant(
@@ -684,17 +684,17 @@ MUTANTS = [
         "runs/test_worker_limits.py::test_what_waits_for_a_place_when_the_worker_is_stopped_was_not_started",
     ),
     Mutant(
-        "a worker that lives is not given up", "stores/request_store.py",
-        "execution.worker == gone or worker.is_gone(execution.worker)", "True",
+        "a worker that lives is not given up", "stores/program.py",
+        "execution.worker == gone or processes.is_gone(execution.worker)", "True",
         "stores/test_contract.py::TestMemory::test_a_call_whose_process_lives_stays_running",
     ),
     Mutant(
-        "a worker that is gone is given up", "stores/request_store.py",
-        "execution.worker == gone or worker.is_gone(execution.worker)", "False",
+        "a worker that is gone is given up", "stores/program.py",
+        "execution.worker == gone or processes.is_gone(execution.worker)", "False",
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
     Mutant(
-        "a process number that was given out again", "stores/worker.py",
+        "a process number that was given out again", "stores/processes.py",
         "(_is_dead(pid) or _is_another(pid, theirs, mine))", "_is_dead(pid)",
         "stores/test_worker_liveness.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
     ),
@@ -782,8 +782,8 @@ MUTANTS = [
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
-        "one statement looks for channels", "stores/sql_requests.py",
-        "FROM record WHERE kind = ", "FROM record WHERE 0 AND kind = ",
+        "one statement looks for channels", "stores/sql.py",
+        "parts = [f\"NOT EXISTS (SELECT 1 FROM record WHERE kind = ", "parts = [f\"NOT EXISTS (SELECT 1 FROM record WHERE 0 AND kind = ",
         "stores/test_sqlite.py::test_a_channel_that_another_process_registers_is_owed_a_message_at_once",
     ),
     # -- grants, budgets and the stop -------------------------------------------------------------------------------
@@ -997,8 +997,8 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_only_what_surely_did_not_run_gives_back",
     ),
     Mutant(
-        "what did not happen gives back", "stores/request_store.py",
-        "        give_back(tx, found)\n", "        pass\n",
+        "what did not happen gives back", "stores/program.py",
+        "if isinstance(found, Request):\n        give_back(tx, found)\n", "if isinstance(found, Request):\n        pass\n",
         "stores/test_contract.py::TestMemory::test_an_unknown_call_that_did_not_happen_gives_back",
     ),
     Mutant(
@@ -1064,7 +1064,7 @@ MUTANTS = [
         "test_a_process_that_forks_while_its_threads_write_and_open_stores_loses_nothing",
     ),
     Mutant(
-        "a fork waits for the imports of other threads", "stores/watch.py",
+        "a fork waits for the imports of other threads", "stores/processes.py",
         "    while _is_importing() and monotonic() < until:", "    while False:",
         "gates/test_fork.py::test_a_fork_waits_for_what_another_thread_imports",
     ),
@@ -1257,7 +1257,7 @@ MUTANTS = [
         "test_10_a_change_of_any_column_of_a_request_is_found_before_its_start",
     ),
     Mutant(
-        "what ends a call is compared with the journal", "stores/request_store.py",
+        "what ends a call is compared with the journal", "stores/program.py",
         "    if not tx.verify(request):\n        raise altered(request_id)\n", "",
         "stores/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
@@ -1653,7 +1653,7 @@ MUTANTS = [
         "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
     ),
     Mutant(
-        "a start in one statement looks at the journal's stop", "stores/sql_requests.py",
+        "a start in one statement looks at the journal's stop", "stores/sql.py",
         "if STOP in kinds:", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
     ),
@@ -1843,7 +1843,7 @@ MUTANTS = [
         "server/test_writer.py::test_a_token_that_was_revoked_meanwhile_writes_nothing",
     ),
     Mutant(
-        "a work that failed leaves nothing behind", "stores/joined.py",
+        "a work that failed leaves nothing behind", "stores/base.py",
         "if view.has_written and error is not view.refusal:", "if False:",
         "server/test_writer.py::test_the_verbs_of_one_work_are_one_transaction",
     ),

@@ -28,13 +28,12 @@ CORE = {
     "model/reviewer.py",
     "reviews/review.py",
     "stores/program.py",
-    "stores/request_store.py",
     "stores/transaction.py",
     "stores/jsonl_file.py",
     "stores/memory.py",
     "stores/sqlite.py",
     "stores/sqlite_transaction.py",
-    "stores/worker.py",
+    "stores/processes.py",
     "gates/wait.py",
 }
 

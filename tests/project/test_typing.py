@@ -112,7 +112,7 @@ def test_no_getattr_hides_a_misspelt_name_from_type_checkers() -> None:
         for name in visible_getattrs(ast.parse(path.read_text(encoding="utf-8")))
     }
     assert found == {
-        "sayso/stores/joined.py: _View",  # which stands for any store
+        "sayso/stores/base.py: _View",  # which stands for any store
         "sayso/runs/module.py: Prediction",  # whose fields are named by the program's own signature
         "sayso/integrations/langgraph.py: _Once",  # which stands for a tool of LangChain's
     }

@@ -17,7 +17,7 @@ from sayso.runs import worker
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
 from sayso.stores.base import Store
-from sayso.stores.worker import Lease
+from sayso.stores.processes import Lease
 from sayso.testing import ScriptedModel
 from tests.support.running import agent_of, awaited, ids, questions, started
 

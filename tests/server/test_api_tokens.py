@@ -25,7 +25,7 @@ from sayso.server.api.openapi import endpoints
 from sayso.server.auth.sign_in import SignIn
 from sayso.server.auth.tokens import CHAIN, Tokens
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.browsing import BASE, Browser, browser

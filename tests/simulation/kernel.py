@@ -25,8 +25,8 @@ from sayso import clock
 from sayso.gates import held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
-from sayso.stores import http, http_transport, jsonl, jsonl_file, watch, worker
-from sayso.stores.watch import Bell
+from sayso.stores import http, http_transport, jsonl, jsonl_file, processes
+from sayso.stores.processes import Bell
 from tests.simulation.disk import Disk, FakeOs
 
 __all__ = ["LEASE_SECONDS", "BrokenPromiseError", "Killed", "Machine", "Process", "World", "simulated"]
@@ -392,18 +392,18 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             undo.enter_context(mock.patch.object(module, "time", _Time))
         for target, name, new in (
             (ids, "os", SimpleNamespace(urandom=_random_bytes)),
-            (worker, "current", _current),
-            (worker, "_exists", _exists),
-            (worker, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
-            (worker, "started", _started),
-            (worker, "monotonic", _Time.monotonic),
+            (processes, "current", _current),
+            (processes, "_exists", _exists),
+            (processes, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
+            (processes, "started", _started),
+            (processes, "monotonic", _Time.monotonic),
             (jsonl, "threading", SimpleNamespace(Lock=_Lock)),
-            (worker, "_is_own_proc", lambda: False),
+            (processes, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),
             (jsonl_file, "_sync", fake.fdatasync),
             (jsonl_file, "fcntl", SimpleNamespace(LOCK_EX=2, LOCK_NB=4, LOCK_UN=8, flock=fake.flock)),
             (jsonl_file._log, "disabled", True),
-            (watch, "Watcher", _Watcher),
+            (processes, "Watcher", _Watcher),
             (Bell, "ring", lambda *_: None),
         ):
             undo.enter_context(mock.patch.object(target, name, new))

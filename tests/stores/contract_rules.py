@@ -17,9 +17,9 @@ from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.model.run import RunSnapshot, RunState, RunUpdate, Step
 from sayso.model.teamwork import comments_in
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Filter
-from sayso.stores.worker import Lease
+from sayso.stores.processes import Lease
 from sayso.testing import StoreContract, sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, refusal
 
@@ -488,7 +488,7 @@ class RuleContract(StoreContract):
         assert audit.verify(self.store).broken == ()
 
     def test_a_call_of_another_machine_without_a_lease_stays_running(self) -> None:
-        with patch.object(worker, "current", return_value="another/boot/space/1/1"):
+        with patch.object(processes, "current", return_value="another/boot/space/1/1"):
             request = self.started("mine")
         assert self.store.sweep() == 0
         assert self.store.settle(request.id).state is State.RUNNING
@@ -555,11 +555,11 @@ class RuleContract(StoreContract):
         refusal(errors.RunBusyError, lambda: self.store.take_run(run.id, taker.holder))
         self.lease.release()
         assert self.store.take_run(run.id, taker.holder).run == run
-        with patch.object(worker, "current", return_value="host/boot/space/1/1"):
+        with patch.object(processes, "current", return_value="host/boot/space/1/1"):
             theirs = self.run()
             self.store.save_run(RunUpdate(theirs, []))
         refusal(errors.RunBusyError, lambda: self.store.take_run(theirs.id, taker.holder))
-        with patch.object(worker, "is_gone", return_value=True):
+        with patch.object(processes, "is_gone", return_value=True):
             assert self.store.take_run(theirs.id, taker.holder).run == theirs
 
     def test_an_ended_run_is_shown_and_not_taken(self) -> None:

@@ -18,8 +18,8 @@ import sayso
 from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
 from sayso.stores.base import Store
-from sayso.stores.seal_store import seal_store
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.sqlite_file import seal_store
 from tests.support.acting import held
 
 PAGE, SEEDS = 4096, 60

@@ -22,7 +22,7 @@ from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
-from sayso.stores.worker import Lease
+from sayso.stores.processes import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
 from tests.stores.test_http_attacks import Stage

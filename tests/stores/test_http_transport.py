@@ -24,7 +24,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.run import RunState
 from sayso.reviews import Review
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
@@ -106,7 +106,7 @@ def test_a_call_that_waits_elsewhere_runs_here_with_what_was_approved(here: Http
     done = there.get(request.id)
     assert done.state is State.DONE
     assert done.execution is not None
-    assert done.execution.worker == worker.current()
+    assert done.execution.worker == processes.current()
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def test_a_row_that_was_altered_on_the_server_starts_nothing(here: HttpStore, th
 def test_a_call_of_another_machine_is_not_given_up_by_the_server(here: HttpStore, there: Store) -> None:
     request = here.ask(sample_call())
     person(there).approve(request.id)
-    mine = worker.current().split("/")
+    mine = processes.current().split("/")
     elsewhere = "/".join(["another-host", *mine[1:4], "999999", *mine[5:]])
     here.start(request.id, "t", by=elsewhere)
     assert there.sweep() == 0

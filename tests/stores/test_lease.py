@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from sayso.stores import worker
-from sayso.stores.worker import Lease, is_free
+from sayso.stores import processes
+from sayso.stores.processes import Lease, is_free
 
 
 def test_what_nobody_holds_is_free() -> None:
@@ -41,12 +41,12 @@ def test_two_leases_of_one_process_are_two() -> None:
 
 
 def test_a_lease_of_another_process_is_free_when_that_has_surely_ended() -> None:
-    with patch.object(worker, "current", return_value="host/boot/space/1/1"):
+    with patch.object(processes, "current", return_value="host/boot/space/1/1"):
         lease = Lease()
     lease.release()  # there is nothing in this process's memory to go by
     assert lease.holder.startswith("host/boot/space/1/1#")
     assert not is_free(lease.holder)
-    with patch.object(worker, "is_gone", side_effect=lambda name: name == "host/boot/space/1/1"):
+    with patch.object(processes, "is_gone", side_effect=lambda name: name == "host/boot/space/1/1"):
         assert is_free(lease.holder)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 
@@ -19,7 +19,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
 
     @sayso.gate(wait="raise")
     def pay(amount: int) -> str:
-        held.append([one.id for one in worker._keepers[file_store].held.values()])
+        held.append([one.id for one in processes._keepers[file_store].held.values()])
         return f"paid {amount}"
 
     with pytest.raises(sayso.ConfirmationRequired) as asked:
@@ -27,7 +27,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
     sayso.Review(reviewer="ada").approve(asked.value.confirmation_id)
     pay(1)
     assert held == [[asked.value.confirmation_id]]
-    assert worker._keepers[file_store].held == {}
+    assert processes._keepers[file_store].held == {}
 
 
 def test_a_short_call_writes_nothing_for_its_lease(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +57,8 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
-    keeper = worker._Keeper(store)
-    held = worker._Held("rq_1", 0.0)
+    keeper = processes._Keeper(store)
+    held = processes._Held("rq_1", 0.0)
     keeper.held["token"] = held
 
     def away(_: object) -> list[str]:
@@ -82,18 +82,18 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
 
 def test_a_lease_is_as_long_as_its_worker_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAYSO_LEASE", "2m")
-    worker._named.cache_clear()
+    processes._named.cache_clear()
     try:
-        assert str(worker.lease_of(worker.current())) == "0:02:00"
-        assert worker.lease_of(f"{worker.current()}#token") == worker.lease_of(worker.current())
-        assert worker.lease_of(worker.named(os.getppid())) is None
+        assert str(processes.lease_of(processes.current())) == "0:02:00"
+        assert processes.lease_of(f"{processes.current()}#token") == processes.lease_of(processes.current())
+        assert processes.lease_of(processes.named(os.getppid())) is None
         for name in (None, "", "aap:shop", "host/boot/1/1", "////////x", "////////nan"):
-            assert worker.lease_of(name) is None
+            assert processes.lease_of(name) is None
         for text in ("0", "1ms", "2d", "soon"):
             monkeypatch.setenv("SAYSO_LEASE", text)
-            worker._named.cache_clear()
+            processes._named.cache_clear()
             with pytest.raises(errors.ConfigError, match="SAYSO_LEASE"):
-                worker.current()
+                processes.current()
     finally:
         monkeypatch.undo()
-        worker._named.cache_clear()
+        processes._named.cache_clear()

@@ -19,7 +19,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
 from tests.support import postgres as servers
@@ -28,10 +28,9 @@ from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
-from sayso.stores import postgres_schema
+from sayso.stores import postgres_database
 from sayso.stores.postgres import PostgresStore
-from sayso.stores.postgres_feed import changes_since
-from sayso.stores.postgres_statements import translated
+from sayso.stores.postgres_database import changes_since, translated
 
 ADA = Identity(LOCAL, "ada")
 PATIENCE = 30  # seconds in which a change must be noticed
@@ -293,8 +292,8 @@ def test_a_connection_lost_in_a_shared_commit_loses_no_verb_and_does_none_twice(
 def test_a_decision_and_a_new_request_are_heard_without_a_look(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sayso.stores.postgres_feed._SECOND", 3600.0)
-    monkeypatch.setattr("sayso.stores.postgres_feed.IDLE", 3600.0)
+    monkeypatch.setattr("sayso.stores.postgres_database._SECOND", 3600.0)
+    monkeypatch.setattr("sayso.stores.postgres_database.IDLE", 3600.0)
     request, woken, again = store.ask(sample_call(None)), threading.Event(), threading.Event()
     wakes = [woken, again]
     unwatch = store.watch(request.id, lambda: wakes.pop(0).set() if wakes else None)
@@ -357,7 +356,7 @@ def test_two_that_begin_at_once_make_the_tables_once() -> None:
         address = here.url(f"begun_{n}")
         stores = [PostgresStore(address) for _ in range(4)]
         assert outcomes_of([partial(one.count, Filter()) for one in stores]) == [0] * 4
-        assert raw(address, "SELECT version FROM sayso.version") == [(postgres_schema.newest_schema(),)]
+        assert raw(address, "SELECT version FROM sayso.version") == [(postgres_database.newest_schema(),)]
         for one in stores:
             one.close()
         here.drop(address)
@@ -374,10 +373,10 @@ def test_an_upgrade_under_load_stops_nobody(url: str, monkeypatch: pytest.Monkey
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    scripts = postgres_schema._scripts()
+    scripts = postgres_database._scripts()
     text = "ALTER TABLE sayso.standing ADD COLUMN later text; CREATE INDEX later ON sayso.standing (later);"
-    expand = postgres_schema._Script(scripts[-1].number + 1, 1, text)
-    monkeypatch.setattr(postgres_schema, "_scripts", lambda: (*scripts, expand))
+    expand = postgres_database._Script(scripts[-1].number + 1, 1, text)
+    monkeypatch.setattr(postgres_database, "_scripts", lambda: (*scripts, expand))
     with closing(PostgresStore(url)) as new:
         cycle(new)
         before = len(done)

@@ -16,9 +16,9 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from tests.support.postgres import server
 from tests.support.tcp_proxy import Proxy
@@ -94,9 +94,9 @@ def test_works_on_different_runs_do_not_wait_for_each_others_answers(
     assert sent == [1, 7, 8]  # the first looks for channels behind its change, for all of them
     # Without a name of its own, whoever runs the calls is this process, which renews its leases.
     assert {store.get(request_id).state for request_id in ids} == {State.RUNNING}
-    assert set(tokens) <= set(worker._keepers[store].held)
+    assert set(tokens) <= set(processes._keepers[store].held)
     store.together([partial(_finished, *one) for one in zip(ids, tokens, strict=True)])
-    assert not set(tokens) & set(worker._keepers[store].held)
+    assert not set(tokens) & set(processes._keepers[store].held)
 
 
 def _started(request_id: str, token: str, view: Store) -> Request:

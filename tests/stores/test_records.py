@@ -11,8 +11,8 @@ import pytest
 from sayso import errors
 from sayso.clock import now
 from sayso.stores.jsonl import JsonlStore
-from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.transaction import Record
 from sayso.testing.scene import refusal
 from tests.stores.test_contract import KEY
 

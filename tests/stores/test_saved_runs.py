@@ -12,8 +12,8 @@ from sayso import errors
 from sayso.clock import now
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.filter import RunFilter
+from sayso.stores.processes import Lease
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.worker import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
 from tests.stores.test_contract import KEY

@@ -29,13 +29,13 @@ from sayso import audit, effects, errors
 from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.stores import migrate, sqlite_file
+from sayso.stores import sqlite_file
 from sayso.stores.base import Filter, Store, Transaction
 from sayso.stores.codec import Row
-from sayso.stores.migrate import newest_schema
-from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore, _Op
+from sayso.stores.sqlite_file import newest_schema
 from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
+from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
 from tests.support.evidence import as_somebody_with_the_file
@@ -145,8 +145,8 @@ def test_a_later_migration_is_applied_once_to_a_store_with_all_that_is_in_it(
     with closing(SqliteStore(path)) as store:
         request = store.ask(sample_call())
     later = (newest_schema() + 1, "ALTER TABLE schema_text ADD COLUMN more TEXT;\nCREATE TABLE once (n INTEGER);\n")
-    scripts = (*migrate._scripts(), later)
-    monkeypatch.setattr(migrate, "_scripts", lambda: scripts)
+    scripts = (*sqlite_file._scripts(), later)
+    monkeypatch.setattr(sqlite_file, "_scripts", lambda: scripts)
     for _ in range(2):
         with closing(SqliteStore(path)) as store:
             assert store.get(request.id) == request

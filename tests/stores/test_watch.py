@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.stores import watch, worker
+from sayso.stores import processes
 from sayso.stores.http import Listener
 from sayso.stores.http_transport import Transport
+from sayso.stores.processes import BUSY, IDLE, Bell, Watcher
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.watch import BUSY, IDLE, Bell, Watcher
 from sayso.testing import sample_call
 
 SOON = 30.0  # seconds; far more than any wait here takes
@@ -166,7 +166,7 @@ def watched_for(looks: int, version: Callable[[], int]) -> tuple[list[float], in
 
 
 def test_the_thread_slows_down_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "sleep", lambda _: None)
+    monkeypatch.setattr(processes, "sleep", lambda _: None)
     paces, _ = watched_for(9_000, lambda: 1)  # 37 minutes
     assert paces[:100] == [BUSY] * 100
     assert paces == sorted(paces)
@@ -201,8 +201,8 @@ def test_a_look_is_followed_by_a_rest_of_its_length(monkeypatch: pytest.MonkeyPa
         now[0] += took
         return 1
 
-    monkeypatch.setattr(watch, "thread_time", lambda: now[0])
-    monkeypatch.setattr(watch, "sleep", rests.append)
+    monkeypatch.setattr(processes, "thread_time", lambda: now[0])
+    monkeypatch.setattr(processes, "sleep", rests.append)
     watched_for(3, version)
     assert rests == [pytest.approx(rest)] * 3
 
@@ -235,7 +235,7 @@ def test_where_no_thread_could_be_started_the_next_one_tries_again(
     start, refused = threading.Thread.start, list[str]()
     store, bell = SqliteStore(tmp_path / "s.db"), Bell()
     unwatch = bell.add_for_any(lambda: None)
-    keeper, watcher = worker._Keeper(store), Watcher(bell, lambda: 1, lambda _: {})
+    keeper, watcher = processes._Keeper(store), Watcher(bell, lambda: 1, lambda _: {})
     listener = Listener(bell, Transport("http://127.0.0.1:9", "token"))
 
     def refuse_once(thread: threading.Thread) -> None:

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from sayso.stores import worker
-from sayso.stores.worker import _Worker
+from sayso.stores import processes
+from sayso.stores.processes import _Worker
 
-PRINT_NAME = "from sayso.stores import worker; print(worker.current(), flush=True); import sys; sys.stdin.read()"
+PRINT_NAME = (
+    "from sayso.stores import processes as worker; print(worker.current(), flush=True); import sys; sys.stdin.read()"
+)
 
 
 def start() -> tuple[subprocess.Popen[str], str]:
@@ -24,14 +26,14 @@ def start() -> tuple[subprocess.Popen[str], str]:
 
 
 def test_this_process_is_not_gone() -> None:
-    assert not worker.is_gone(worker.current())
+    assert not processes.is_gone(processes.current())
 
 
 def test_another_process_is_gone_only_after_its_end() -> None:
     child, name = start()
-    assert not worker.is_gone(name)
+    assert not processes.is_gone(name)
     child.communicate()
-    assert worker.is_gone(name)
+    assert processes.is_gone(name)
 
 
 def test_killed_process_is_gone_before_anybody_reaps_it() -> None:
@@ -39,22 +41,22 @@ def test_killed_process_is_gone_before_anybody_reaps_it() -> None:
     os.kill(child.pid, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
     try:
-        assert worker.is_gone(name)
+        assert processes.is_gone(name)
     finally:
         child.communicate()
 
 
 def test_process_number_given_out_again_is_not_taken_for_the_dead_worker() -> None:
-    me = _Worker(*worker.current().split("/"))
-    assert worker.is_gone("/".join(me._replace(started="1")))
-    assert worker.is_gone("/".join(me._replace(program="another")))
-    assert not worker.is_gone("/".join(me._replace(started="1", time_namespace="1")))
+    me = _Worker(*processes.current().split("/"))
+    assert processes.is_gone("/".join(me._replace(started="1")))
+    assert processes.is_gone("/".join(me._replace(program="another")))
+    assert not processes.is_gone("/".join(me._replace(started="1", time_namespace="1")))
 
 
 # A process that tells its name, runs itself anew, and says of others whether they are gone.
 ANSWERS = """
 import os, sys
-from sayso.stores import worker
+from sayso.stores import processes as worker
 print(worker.current(), flush=True)
 while line := os.read(0, 1000).decode().strip():
     if line == "again":
@@ -104,27 +106,27 @@ def needs_unshare(*options: str) -> Sequence[str]:
 def test_program_that_was_replaced_in_its_process_is_gone() -> None:
     with other() as child:
         before = child.name
-        assert not worker.is_gone(before)
+        assert not processes.is_gone(before)
         after = child.asked("again")
         assert after.split("/")[:6] == before.split("/")[:6]
-        assert worker.is_gone(before)
+        assert processes.is_gone(before)
         assert child.asked(before) == "True"
-        assert not worker.is_gone(after)
+        assert not processes.is_gone(after)
         assert child.asked(after) == "False"
 
 
 def test_process_of_another_time_namespace_lives_until_it_ends() -> None:
     with other(*needs_unshare("--fork", "--time", "--boottime", "100000")) as child:
-        assert not worker.is_gone(child.name)
-        assert child.asked(worker.current()) == "False"
+        assert not processes.is_gone(child.name)
+        assert child.asked(processes.current()) == "False"
         ended = child.name
-    assert worker.is_gone(ended)
+    assert processes.is_gone(ended)
 
 
 def test_process_of_a_namespace_that_has_no_proc_of_its_own_lives() -> None:
     starts_one = f"""
 import subprocess, sys
-from sayso.stores import worker
+from sayso.stores import processes as worker
 child = subprocess.Popen([sys.executable, "-c", {ANSWERS!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 child.stdout.readline()
 child.stdin.write(worker.current())
@@ -136,7 +138,7 @@ sys.stdin.read()
         assert child.name == "False"
 
 
-MACHINE = f"host/boot-2/{worker._OUTERMOST}/{worker._OUTERMOST}/4711/99/program/machine-1/30"
+MACHINE = f"host/boot-2/{processes._OUTERMOST}/{processes._OUTERMOST}/4711/99/program/machine-1/30"
 
 
 @pytest.mark.parametrize(
@@ -154,24 +156,24 @@ MACHINE = f"host/boot-2/{worker._OUTERMOST}/{worker._OUTERMOST}/4711/99/program/
 def test_worker_of_an_earlier_boot_is_gone_where_it_is_surely_the_same_machine(
     monkeypatch: pytest.MonkeyPatch, mine: str, theirs: str, gone: bool
 ) -> None:
-    monkeypatch.setattr(worker, "current", lambda: mine)
-    assert worker.is_gone(theirs) is gone
+    monkeypatch.setattr(processes, "current", lambda: mine)
+    assert processes.is_gone(theirs) is gone
 
 
 def test_container_of_the_same_name_on_another_kernel_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images often share a machine id, compose files a host name, and namespaces a number."""
-    container = MACHINE.replace(worker._OUTERMOST, "4026532741")
-    monkeypatch.setattr(worker, "current", lambda: container)
-    assert not worker.is_gone(container.replace("boot-2", "boot-1"))
+    container = MACHINE.replace(processes._OUTERMOST, "4026532741")
+    monkeypatch.setattr(processes, "current", lambda: container)
+    assert not processes.is_gone(container.replace("boot-2", "boot-1"))
 
 
 def test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name() -> None:
     me = _Worker(
-        *worker.current().split("/"),
+        *processes.current().split("/"),
     )
     gone = me._replace(pid="999999999")
-    assert worker.is_gone("/".join(gone))
+    assert processes.is_gone("/".join(gone))
     malformed = ("nonsense", "/".join(gone._replace(pid="x")), "/".join(gone[:-1]))
     foreign = ("/".join(gone._replace(host="other")), "/".join(gone._replace(pid_namespace="4711")))
     for name in (*malformed, *foreign):
-        assert not worker.is_gone(name), name
+        assert not processes.is_gone(name), name

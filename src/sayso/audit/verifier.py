@@ -18,8 +18,8 @@ from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, firs
 from sayso.stores.base import Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
-from sayso.stores.records import digest_of, row_of
 from sayso.stores.review import rows_of
+from sayso.stores.transaction import digest_of, row_of
 
 _PAGE = 1000
 _OF_RECORDS = tuple(chain_of(kind, "") for kind in RECORDS)

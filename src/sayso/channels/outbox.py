@@ -27,11 +27,10 @@ from sayso.channels.registry import Channel, ChannelHealth, Event, Undeliverable
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Store
-from sayso.stores.records import Record, records_in
-from sayso.stores.transaction import delivery_kind
-from sayso.stores.worker import Lease
+from sayso.stores.processes import Lease
+from sayso.stores.transaction import Record, delivery_kind, records_in
 
 __all__ = [
     "GIVES_UP_AFTER", "LEASE", "RETENTION", "ChannelHealth", "Deliverer", "Delivery", "Listener", "deliver",
@@ -70,7 +69,7 @@ class Delivery:
         sent: The marks of sent messages: `asked`, `50`, `90`, `escalated`, `returned`, and states.
         reference: The channel's reference to the first message, with which it can be edited.
         sent_at: When the last message was sent.
-        holder: The deliverer that holds it now (see `sayso.stores.worker`).
+        holder: The deliverer that holds it now (see `sayso.stores.processes`).
         tries: The number of consecutive failed attempts.
         failing_since: When the first of these failed.
         error: The message of the last failure.
@@ -251,7 +250,7 @@ class Deliverer:
         """Make the deliveries that a dead deliverer holds due at once."""
         for record in records_in(self._store, self._kind):
             holder = record.body.get("holder")
-            if isinstance(holder, str) and worker.is_free(holder):
+            if isinstance(holder, str) and processes.is_free(holder):
                 freed = {name: value for name, value in record.body.items() if name != "holder"}
                 self._store.swap(record, replace(record, body=freed, due=clock.now()))
 

@@ -69,7 +69,7 @@ def _sealed(cli: CliContext) -> Iterator[_Finding]:
     key, file = os.environ.get("SAYSO_KEY"), file_of(cli.store.url)
     if not key or file is None:
         raise click.UsageError("--seal needs SAYSO_KEY and a SQLite store")
-    from sayso.stores.seal_store import seal_store
+    from sayso.stores.sqlite_file import seal_store
 
     done = seal_store(file, key)
     yield _Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests")

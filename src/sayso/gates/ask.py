@@ -23,7 +23,7 @@ from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import storable
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Store
 
 
@@ -114,7 +114,7 @@ class Asking:
             quorum=wanted.quorum,
             on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
             also_for=wanted.acts_for[1:],
-            process=None if wanted.has_name else worker.current(),
+            process=None if wanted.has_name else processes.current(),
             risk=risk,
         )
         return (yield from open_request(store, request))

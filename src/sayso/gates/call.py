@@ -42,7 +42,7 @@ from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.policy import Happened, Verdict
 from sayso.policy.verdict import HOLD
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.program import ProgramStore
 
 _OPEN = {State.PENDING, State.APPROVED}
@@ -378,7 +378,7 @@ def _new_request(
         quorum=wanted.quorum,
         on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
         also_for=wanted.acts_for[1:],
-        process=None if wanted.has_name else worker.current(),
+        process=None if wanted.has_name else processes.current(),
         prompt=prompt,
         description=None if gate.description is None else redaction.fit(gate.description, secrets),
         risk=verdict.risk or gate.risk,

@@ -355,7 +355,7 @@ class Held(HeldBase):
         """Take the single right to run the call, durable on return, and return the approved arguments.
 
         Then record how it ended: `finish`, `fail` or `unknown`. If the process ends before, it is `unknown`. `by` names
-        another process that runs the call (`sayso.stores.worker`) and ends it with `request.execution.token`.
+        another process that runs the call (`sayso.stores.processes`) and ends it with `request.execution.token`.
 
         Raises:
             ConfirmationRequired: Nobody has decided yet.

@@ -2,7 +2,8 @@
 
 The wait ends when the request changes, through any channel. If nobody waits for the call any more, its request is
 withdrawn. Waiting needs no extra thread: sync callers block their own and tasks await an event; one watcher thread per
-process wakes them all (`sayso.stores.watch`). One more thread runs the terminal dialogs of all tasks, one at a time.
+process wakes them all (`sayso.stores.processes`). One more thread runs the terminal dialogs of all tasks, one at a
+time.
 """
 
 from __future__ import annotations

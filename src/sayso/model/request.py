@@ -167,7 +167,7 @@ class Execution:
 
     Attributes:
         token: Fencing token; only its holder can record how the call ended.
-        worker: The process that started it (see `sayso.stores.worker`).
+        worker: The process that started it (see `sayso.stores.processes`).
         attempt: 1 for the first start of this approval; a start that paused to ask is not counted.
         started_at: When the start was recorded, which is before the call ran.
         finished_at: When the outcome was recorded.
@@ -221,8 +221,8 @@ class Request:
         requester: Who asked.
         on_behalf_of: The person for whom the requester acts; may not decide either.
         also_for: Further persons for whom it acts, from the surrounding runs; they may not decide either.
-        process: The only process that can run this (see `sayso.stores.worker`), if its run has no name by which another
-            process could resume it.
+        process: The only process that can run this (see `sayso.stores.processes`), if its run has no name by which
+            another process could resume it.
         place: Where in its run the call is; empty in the run of a plain program, in which equal calls are one.
         quorum: What an approval needs.
         created_at, expires_at: When it was asked, and when it expires if nobody decides.
@@ -540,3 +540,22 @@ def _is_masked(change: Change) -> bool:
 
 def _only(tree: dict[str, Any], name: str) -> dict[str, Any]:
     return {name: tree[name]} if name in tree else {}
+
+
+_SEARCHED = 4_000
+
+
+def notes_of(request: Request) -> list[str]:
+    """Return the notes of those who decided; none if they were purged."""
+    decisions = (*request.votes, request.decision) if request.purged_at is None else ()
+    return [one.comment for one in decisions if one is not None and one.comment is not None]
+
+
+def search_text(request: Request) -> str:
+    """Return the text that `Filter.text` searches; it never has masked values."""
+    subject = request.subject
+    found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
+    is_new = request.decision is None and not request.votes
+    notes = None if is_new else without_secrets(request, "\n".join(notes_of(request)))
+    words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
+    return "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold()

@@ -25,10 +25,10 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.model.schema import SchemaError
 from sayso.model.text import storable
 from sayso.reviews.teamwork import Teamwork, identity_of
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.grants import Stop
-from sayso.stores.request_store import is_lost
+from sayso.stores.program import is_lost
 from sayso.stores.review import Search, requests_in
 from sayso.stores.transaction import LEASE
 
@@ -212,7 +212,7 @@ class Review(Teamwork):
         change = lifecycle.expire(request, now) or lifecycle.escalate(request, now)
         is_started = change is None and request.state is State.RUNNING
         if is_started and execution is not None:
-            is_gone = worker.is_gone(execution.worker)
+            is_gone = processes.is_gone(execution.worker)
             if is_gone or is_lost(request, now, lambda: self.store.record(LEASE, request.id)):
                 change = lifecycle.abandon(request, is_lost=not is_gone)
         return request if change is None else change.request
@@ -237,7 +237,7 @@ class Review(Teamwork):
         id (`respond_to_confirmation`). False if the request is final, or if this process cannot tell (the program is on
         another machine or in another container).
         """
-        return request.process is not None and not request.is_final and worker.is_gone(request.process)
+        return request.process is not None and not request.is_final and processes.is_gone(request.process)
 
     def same_effect(self, request: Request) -> Sequence[Request]:
         """Return the other requests with the effect of this one, in the order in which they were asked.

@@ -30,7 +30,7 @@ from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
 from sayso.runs.state import RunAttempt, RunHistory, StepContext, bodies, given_arguments, in_loop, live_value, verb
-from sayso.stores.worker import Lease
+from sayso.stores.processes import Lease
 from sayso.view import line
 
 _INPUT = "(input)"  # not a valid name of a runnable

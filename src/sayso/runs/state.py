@@ -46,8 +46,8 @@ from sayso.runs.events import (
 )
 from sayso.runs.events import plain as plain_json
 from sayso.stores.base import Filter, Store
+from sayso.stores.processes import Lease
 from sayso.stores.review import requests_in
-from sayso.stores.worker import Lease
 
 Body = dict[str, Any]
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 
 _KNOWN = ("issuer", "reviewers", "roles", "secret_env")
 _RECORD = "seen"

@@ -20,7 +20,7 @@ from sayso import errors
 from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, Language, later, say, spoken
 from sayso.stores.base import Store
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 
 _FOLDER, _SCRIPT = Path(__file__).parent / "catalogues", Path(__file__).parent / "static" / "app.js"
 _KIND, _MOST_ASKED, _LONGEST = "language", 20, 400

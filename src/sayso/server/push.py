@@ -33,8 +33,7 @@ from sayso.model.reviewer import TOKENS, Reviewer
 from sayso.server.auth.sessions import TokenSigner
 from sayso.server.auth.sign_in import SignIn
 from sayso.stores.base import Store
-from sayso.stores.records import Record, records_in
-from sayso.stores.transaction import CHANNEL
+from sayso.stores.transaction import CHANNEL, Record, records_in
 from sayso.view import card
 from sayso.view.summary import time_left, token
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from sayso.stores.base import Store
-from sayso.stores.watch import started
+from sayso.stores.processes import started
 
 T = TypeVar("T")
 _MOST = 256  # jobs in one commit; the next ones wait for it

@@ -18,9 +18,19 @@ from sayso.clock import instant, microseconds
 from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, row_digest_in
-from sayso.model.request import LIVE, Call, Decision, Execution, Question, Request, State, build_request
+from sayso.model.request import (
+    LIVE,
+    Call,
+    Decision,
+    Execution,
+    Question,
+    Request,
+    State,
+    build_request,
+    notes_of,
+    search_text,
+)
 from sayso.model.reviewer import Escalation, Identity, Quorum
-from sayso.stores.filter import notes_of, search_text
 
 _MARK = "sealed:1:"
 _ANY = "sealed:"
@@ -63,7 +73,7 @@ class Seal:
         return self._opened(text, owner, column)
 
     def open_any(self, text: str, owner: str, column: str) -> str:
-        """Decrypt a text, or return it if it was written in plain; only for `sayso.stores.seal_store`."""
+        """Decrypt a text, or return it if it was written in plain; only for `sayso.stores.sqlite_file`."""
         return self.open(text, owner, column) if text.startswith(_ANY) else text
 
     def _opened(self, text: str, owner: str, column: str) -> str:

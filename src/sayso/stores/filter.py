@@ -7,11 +7,9 @@ from datetime import datetime
 from typing import Literal
 
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Call, Request, State, without_secrets
+from sayso.model.request import Call, Request, State, search_text
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
-
-_SEARCHED = 4_000
 
 NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})
 """The states of a request in which a run that waits for it cannot continue."""
@@ -77,22 +75,6 @@ def read_cursor(cursor: str | None) -> int | None:
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:
         raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
     return int(cursor)
-
-
-def notes_of(request: Request) -> list[str]:
-    """Return the notes of those who decided; none if they were purged."""
-    decisions = (*request.votes, request.decision) if request.purged_at is None else ()
-    return [one.comment for one in decisions if one is not None and one.comment is not None]
-
-
-def search_text(request: Request) -> str:
-    """Return the text that `Filter.text` searches; it never has masked values."""
-    subject = request.subject
-    found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
-    is_new = request.decision is None and not request.votes
-    notes = None if is_new else without_secrets(request, "\n".join(notes_of(request)))
-    words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
-    return "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold()
 
 
 def matches(request: Request, wanted: Filter) -> bool:

@@ -25,8 +25,18 @@ from sayso.model.journal import Entry, detail_of
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.stores.records import Record, RecordVerbs, digest_of, drop_if_there, record_of, records_in, row_of
-from sayso.stores.transaction import Transaction, changed, update
+from sayso.stores.transaction import (
+    Record,
+    RecordVerbs,
+    Transaction,
+    changed,
+    digest_of,
+    drop_if_there,
+    record_of,
+    records_in,
+    row_of,
+    update,
+)
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"

@@ -23,13 +23,13 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.model.text import storable
 from sayso.stores import http_messages as messages
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store, Unwatch
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
-from sayso.stores.records import RecordRow
+from sayso.stores.processes import Bell, forget_after_fork, started
 from sayso.stores.review import requests_in
-from sayso.stores.watch import Bell, forget_after_fork, started
+from sayso.stores.transaction import RecordRow
 
 T = TypeVar("T")
 _M = TypeVar("_M", bound=messages.Message)
@@ -89,7 +89,7 @@ class HttpStore(Store):
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         request = self._request(messages.Settle.of(request_id=request_id, gone=gone))
         execution = request.execution
-        if gone is None and request.state is State.RUNNING and execution and worker.is_gone(execution.worker):
+        if gone is None and request.state is State.RUNNING and execution and processes.is_gone(execution.worker):
             return self.settle(request_id, gone=execution.worker)
         return request
 
@@ -109,7 +109,7 @@ class HttpStore(Store):
     def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
         if seen is not None:
             raise _on_the_server("seen= can be given on the server only")
-        me = worker.current() if by is None else by
+        me = processes.current() if by is None else by
         try:
             started = self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
         except errors.AlreadyStartedError:
@@ -119,7 +119,7 @@ class HttpStore(Store):
                 raise
             # Only this process knows the token: the message arrived twice, or its first answer was lost.
         if by is None:
-            worker.hold(self, request_id, token)
+            processes.hold(self, request_id, token)
         return started
 
     def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
@@ -147,7 +147,7 @@ class HttpStore(Store):
                 return request  # recorded by our own earlier attempt, whose answer was lost
             raise
         finally:
-            worker.release(self, token)
+            processes.release(self, token)
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
@@ -252,7 +252,7 @@ class HttpStore(Store):
             cursor, has_more = None, True
             while has_more:
                 page, cursor = self.runs(RunFilter(frozenset({RunState.RUNNING}), name), cursor=cursor, limit=200)
-                ready |= {run.id: run for run in page if worker.is_free(run.holder)}
+                ready |= {run.id: run for run in page if processes.is_free(run.holder)}
                 has_more = cursor is not None
         return sorted(ready, key=lambda run_id: ready[run_id].updated_at)[:limit]
 
@@ -266,7 +266,7 @@ class HttpStore(Store):
             return self._snapshot(message, run_id)
         except errors.RunBusyError:
             held_by = self.get_run(run_id).run.holder
-            if gone is not None or held_by is None or not worker.is_free(held_by):
+            if gone is not None or held_by is None or not processes.is_free(held_by):
                 raise
             return self.take_run(run_id, holder, gone=held_by)
 

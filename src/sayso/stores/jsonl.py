@@ -27,7 +27,7 @@ from sayso.stores import codec
 from sayso.stores.codec import Row, Seal, anchor_of, legible, request_of, sealed, verify_row
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values, step_column
-from sayso.stores.watch import Bell, Watched, Watcher, forget_after_fork
+from sayso.stores.processes import Bell, Watched, Watcher, forget_after_fork
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
 

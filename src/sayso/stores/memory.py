@@ -21,7 +21,7 @@ from sayso.model.reviewer import Identity
 from sayso.stores.base import Unwatch
 from sayso.stores.codec import Seal, asked_values, digest_of_asked
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction
-from sayso.stores.watch import Bell, forget_after_fork
+from sayso.stores.processes import Bell, forget_after_fork
 
 T = TypeVar("T")
 

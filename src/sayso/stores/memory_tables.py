@@ -20,11 +20,11 @@ from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry
 from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import Seal, altered
 from sayso.stores.filter import NOT_DECIDED, RunFilter, matches, read_cursor
-from sayso.stores.records import RecordRow
+from sayso.stores.transaction import RecordRow
 
 
 class Tables(ABC):
@@ -187,7 +187,7 @@ class RunTable:
             case RunState.PAUSED:
                 return any(map(self._is_decided, self._waits.get(run.id, {}).values()))
             case RunState.RUNNING:
-                return worker.is_free(run.holder)
+                return processes.is_free(run.holder)
             case _:
                 return True
 
@@ -244,7 +244,7 @@ class RecordTable:
         return None if row is None else self._opened(row)
 
     def rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        """Return records; see `sayso.stores.records.RecordVerbs.records`."""
+        """Return records; see `sayso.stores.transaction.RecordVerbs.records`."""
         rows = self.kinds.get(kind, {}).values()
         if due_by is None:
             found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)

@@ -2,7 +2,7 @@
 
 A verb is one statement, or one transaction at READ COMMITTED, and is as durable as the database's `synchronous_commit`
 says. The clock is the database's. Also here: connections, recovery when one is lost, and Postgres' errors as
-`sayso.errors`. The tables are created by `sayso.stores.postgres_schema`.
+`sayso.errors`. The tables are created by `sayso.stores.postgres_database`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,12 @@ from sayso import clock, errors
 from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
-from sayso.stores.base import Store, Unwatch
+from sayso.stores.base import Store, Unwatch, joined, result_of
 from sayso.stores.codec import Row, Seal, anchor_of
-from sayso.stores.joined import joined, result_of
-from sayso.stores.postgres_feed import Feed
-from sayso.stores.postgres_schema import migrate
-from sayso.stores.postgres_statements import CLOCK, SELECTS, translated
+from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate, translated
 from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction, Stale
-from sayso.stores.sql_requests import SqlRequestReads
-from sayso.stores.sql_tables import SqlTableReads
-from sayso.stores.watch import Bell, forget_after_fork
+from sayso.stores.processes import Bell, forget_after_fork
+from sayso.stores.sql import SqlRequestReads, SqlTableReads
 
 T = TypeVar("T")
 

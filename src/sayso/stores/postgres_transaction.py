@@ -1,7 +1,7 @@
 """One Postgres transaction, and the rows that this process remembers.
 
 A verb first runs on remembered rows, and writes its one change with one statement, which is a compare-and-set (see
-`sayso.stores.postgres_statements`). If another process was faster, the statement writes nothing and the verb runs again
+`sayso.stores.postgres_database`). If another process was faster, the statement writes nothing and the verb runs again
 on stored rows (`Stale`). A verb that needs more than that statement runs between BEGIN and COMMIT, at READ COMMITTED
 (`NeedsTransaction`).
 """
@@ -27,7 +27,7 @@ from sayso.model.run import RunRecord
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, sealed
 from sayso.stores.grants import CHAIN, GRANT, STOP
-from sayso.stores.postgres_statements import (
+from sayso.stores.postgres_database import (
     APPEND,
     ASKED_OF,
     BEGINS,
@@ -42,12 +42,10 @@ from sayso.stores.postgres_statements import (
     STANDING,
     insert_of,
     translated,
-    update_of,
-)  # fmt: skip
-from sayso.stores.records import RecordRow
-from sayso.stores.sql_requests import NEWEST
-from sayso.stores.sql_tables import SqlTableWrites
-from sayso.stores.transaction import CHANNEL, SILENT, Transaction
+    update_of,  # fmt: skip
+)
+from sayso.stores.sql import NEWEST, SqlTableWrites
+from sayso.stores.transaction import CHANNEL, SILENT, RecordRow, Transaction
 
 T = TypeVar("T")
 _REMEMBERED = 512

@@ -20,12 +20,10 @@ from typing import Any, TypeVar
 from sayso import errors
 from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
-from sayso.stores.base import Store, Transaction
+from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, anchor_of
-from sayso.stores.joined import joined, result_of
-from sayso.stores.records import RecordRow
-from sayso.stores.sql_requests import Selects, SqlRequestReads
-from sayso.stores.sql_tables import SqlTableReads
+from sayso.stores.processes import BUSY, Bell, Watched, Watcher, forget_after_fork
+from sayso.stores.sql import Selects, SqlRequestReads, SqlTableReads
 from sayso.stores.sqlite_file import (
     DATABASE_ERRORS,
     Connection,
@@ -49,7 +47,7 @@ from sayso.stores.sqlite_transaction import (
     SqliteTransaction,
     Stale,
 )
-from sayso.stores.watch import BUSY, Bell, Watched, Watcher, forget_after_fork
+from sayso.stores.transaction import RecordRow
 
 _PAGE = 1000
 # SQLite takes the other columns from the row with the greatest `seq`.

@@ -1,6 +1,12 @@
-"""Connections to a SQLite file: opening and closing them, across forks, and when the file is replaced.
+"""The file of the SQLite store: its connections, its schema migrations, and the encryption of rows written in plain.
 
-Also here: creating the file, readable by its owner only, and SQLite's errors as `sayso.errors`.
+Connections are opened and closed here, across forks, and when the file is replaced. The file is created readable by its
+owner only; SQLite's errors become `sayso.errors`. Migrations are numbered SQL files, each applied once, in order, under
+the write lock.
+
+`seal_store` encrypts the rows that were written before `SAYSO_KEY` was set. A store with a key rejects plain text,
+because somebody may have inserted it by hand. `seal_store` accepts it, so run it once, right after the key was set, and
+only if nobody else can write the file. Journal entries are never rewritten: their plain texts stay and are counted.
 """
 
 from __future__ import annotations
@@ -12,16 +18,94 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.resources import files
 from itertools import compress
 from operator import call
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from sayso import errors
-from sayso.stores.migrate import migrate, refuse_foreign
+from sayso.stores.codec import SEALED_COLUMNS, Seal, sealed_search
+from sayso.stores.memory_tables import record_column, step_column
+
+APPLICATION_ID = 0x5A150001  # identifies sayso's files, see `PRAGMA application_id`
+
+
+@cache
+def _scripts() -> tuple[tuple[int, str], ...]:
+    found = [
+        (int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8"))
+        for entry in (files("sayso.stores") / "migrations").iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    return tuple(sorted(found))
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def newest_schema() -> int:
+    """Return the schema version that every open SQLite store has."""
+    return _scripts()[-1][0]
+
+
+def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
+    """Reject a file that is not a sayso store, before anything is written to it.
+
+    Raises:
+        StoreVersionError: A newer sayso wrote the file.
+        StoreCorruptError: The file is another program's database.
+    """
+    # In this order: another process may be creating the file, and marks it before it creates tables.
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    ours = _pragma(connection, "application_id") == APPLICATION_ID
+    version, newest = _pragma(connection, "user_version"), _scripts()[-1][0]
+    if tables and not ours:
+        raise errors.StoreCorruptError(f"{path} is another program's database; nothing was changed, name another file")
+    if ours and version > newest:
+        raise errors.StoreVersionError(
+            f"{path} was written by a newer sayso (schema {version}, this one knows {newest}); upgrade sayso to open it"
+        )
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Apply the missing migrations; write nothing if there are none. Raises as `refuse_foreign`."""
+    newest = _scripts()[-1][0]
+    if _pragma(connection, "user_version") == newest and _pragma(connection, "application_id") == APPLICATION_ID:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Check again under the lock: another process may have migrated while this one waited.
+        refuse_foreign(connection, path)
+        _apply(connection, _pragma(connection, "user_version"))
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _apply(connection: sqlite3.Connection, version: int) -> None:
+    for number, script in _scripts():
+        if number > version:
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The exceptions of the module; the second if SQLite quotes damaged bytes in a message or finds them in a row."""
@@ -333,3 +417,93 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+_READ = f"SELECT id, run_id, tool, {', '.join(SEALED_COLUMNS)} FROM request"
+_WRITE = f"UPDATE request SET search = ?, {', '.join(f'{name} = ?' for name in SEALED_COLUMNS)} WHERE id = ?"
+_STEPS = "SELECT rowid, run_id, n, place, body FROM step"
+_RECORDS = "SELECT kind, key, body FROM record"
+_WRITE_STEP, _WRITE_RECORD = (
+    "UPDATE step SET body = ? WHERE rowid = ?",
+    "UPDATE record SET body = ? WHERE kind = ? AND key = ?",
+)
+_READABLE_WORDS = """
+SELECT count(*) FROM journal WHERE (detail LIKE '%"comment":%' OR detail LIKE '%"reason":%')
+AND detail NOT LIKE '%"comment":"sealed:%' AND detail NOT LIKE '%"reason":"sealed:%'
+"""
+
+
+class SealReport(NamedTuple):
+    """The result of encrypting a store.
+
+    Attributes:
+        requests: How many requests there are.
+        sealed: How many of them had plain text, which is now encrypted.
+        readable_rows: How many journal entries have people's words in plain text; they cannot be changed.
+    """
+
+    requests: int
+    sealed: int
+    readable_rows: int
+
+
+def seal_store(path: str | Path, key: str) -> SealReport:
+    """Encrypt all plain text in the store (requests, steps of runs, records), in one transaction.
+
+    Raises:
+        StoreSealedError: A request was encrypted with another key; nothing was changed.
+        StoreError: The file cannot be written, or is not a store.
+    """
+    seal = Seal(key)
+    if not Path(path).is_file():
+        raise errors.StoreUnavailableError(f"{path} is not there; nothing was changed")
+    try:
+        with opened(str(path)) as connection:
+            migrate(connection, str(path))
+            connection.execute("PRAGMA secure_delete = ON")  # overwrite the plain text
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                done = _sealed(connection, seal)
+                _seal_the_rest(connection, seal)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log still has the plain text
+            return done
+    except DATABASE_ERRORS as error:
+        raise fault(error, str(path)) from error
+
+
+def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
+    """Encrypt the steps of runs and the records."""
+    for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
+        if _is_readable(body):
+            connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))
+    for kind, key, body in connection.execute(_RECORDS).fetchall():
+        if _is_readable(body):
+            connection.execute(_WRITE_RECORD, (seal.close(body, key, record_column(kind)), kind, key))
+
+
+def _sealed(connection: sqlite3.Connection, seal: Seal) -> SealReport:
+    requests = sealed = 0
+    for request_id, run_id, tool, *texts in connection.execute(_READ).fetchall():
+        requests += 1
+        opened = [
+            None if text is None else seal.open_any(text, request_id, column)
+            for text, column in zip(texts, SEALED_COLUMNS, strict=True)
+        ]
+        if not any(_is_readable(text) for text in texts if text is not None):
+            continue
+        sealed += 1
+        closed = [
+            None if text is None else seal.close(text, request_id, column)
+            for text, column in zip(opened, SEALED_COLUMNS, strict=True)
+        ]
+        connection.execute(_WRITE, (sealed_search(request_id, run_id, tool), *closed, request_id))
+    readable: Any = connection.execute(_READABLE_WORDS).fetchone()[0]
+    return SealReport(requests, sealed, readable)
+
+
+def _is_readable(text: str) -> bool:
+    return not text.startswith("sealed:")

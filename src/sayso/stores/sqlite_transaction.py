@@ -25,10 +25,8 @@ from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, sealed
 from sayso.stores.grants import CHAIN, GRANT, STOP
-from sayso.stores.records import RecordRow
-from sayso.stores.sql_requests import NEWEST, none_of
-from sayso.stores.sql_tables import SqlTableWrites
-from sayso.stores.transaction import CHANNEL, Transaction
+from sayso.stores.sql import NEWEST, SqlTableWrites, none_of
+from sayso.stores.transaction import CHANNEL, RecordRow, Transaction
 
 # Columns of the newest journal entry of the request; a trigger copies them into the journal.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")

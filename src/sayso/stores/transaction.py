@@ -1,28 +1,363 @@
-"""The interface of one store transaction, and how a request changes inside it.
+"""One transaction of a store: how it changes a request and the small records beside it, and who stands in for whom.
 
 Verbs change a request with `changed`: it loads, verifies, applies a rule of `sayso.model.lifecycle` and updates.
 `insert` and `update` also write the records that a change requires: a delivery for each registered channel (sent by
-`sayso.channels.outbox`), the time at which a request escalates, who has approved what needs further people, and the
-entry by which a server counts the open requests of a token. Invariant: a change and its records become durable
-together, or not at all.
+`sayso.channels.outbox`), the time at which a request escalates, and the entry by which a server counts the open
+requests of a token. Invariant: a change and its records become durable together, or not at all.
+
+A record is a small JSON row, such as a token, a registered channel or a message to send. It has a kind, a key, a JSON
+body and, optionally, the time when it is due. `RecordVerbs` are the verbs of `Store` that read and write records.
+
+A delegation routes attention, never rights. What is assigned to the person who is away can be decided by the person who
+stands in, who must be allowed to decide it anyway, and who also sees their mentions and messages. It adds no role and
+no vote. It is in force from when it is written until its end by the store's clock. It is followed one step: if the
+delegate is away too, their own delegation is not used. Each one is a record, and each person has a chain in the journal
+for them. An ended one is dropped when the next one is written, or by a purge; the journal keeps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from sayso import errors
+from sayso import clock, errors
+from sayso.clock import instant, microseconds
 from sayso.model import lifecycle
+from sayso.model.canonical.json_tree import dumps, dumps_sorted
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
-from sayso.model.reviewer import TOKENS, Identity
+from sayso.model.reviewer import TOKENS, Delegation, Identity
 from sayso.model.run import RunRecord, RunUpdate, Step
 from sayso.stores.codec import altered
-from sayso.stores.delegations import stand_in
-from sayso.stores.records import Record, RecordRow, RecordTransaction, drop_if_there, record_of, row_of
+
+
+@dataclass(frozen=True)
+class Record:
+    """A small JSON row.
+
+    Attributes:
+        kind: What it is, e.g. `token`; the module that writes records of a kind owns the name.
+        key: Unique among the records of its kind.
+        body: JSON values; they are copied when stored.
+        due: When it needs attention; None if never.
+
+    Raises:
+        ValueError: The kind or the key is empty or cannot be stored as text, or the instant has no time zone.
+    """
+
+    kind: str
+    key: str
+    body: dict[str, Any]
+    due: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in (("kind", self.kind), ("key", self.key)):
+            if not text or not _is_writable(text):
+                raise ValueError(
+                    f"the {name} of a record must be a valid, non-empty string, not {text!a}; nothing was written"
+                )
+        if self.due is not None and self.due.tzinfo is None:
+            raise ValueError(f"record {self.key!r} is due at {self.due}, which has no time zone; nothing was written")
+
+
+def _is_writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class RecordRow(NamedTuple):
+    """A stored record: the body as sorted JSON, and the instant in microseconds."""
+
+    kind: str
+    key: str
+    body: str
+    due: int | None
+
+
+def row_of(record: Record) -> RecordRow:
+    """Return the row of a record; raises `TypeError` or `ValueError` if its body is not JSON."""
+    return RecordRow(
+        record.kind, record.key, dumps_sorted(record.body), None if record.due is None else microseconds(record.due)
+    )
+
+
+def digest_of(row: RecordRow) -> str:
+    """Return the digest of a whole record with its body decrypted, for the journal."""
+    return hashlib.sha256(dumps(list(row)).encode()).hexdigest()
+
+
+def record_of(row: RecordRow) -> Record:
+    """Return the record of a row; raises `StoreCorruptError` if the row was altered."""
+    try:
+        body: Any = json.loads(row.body)
+        due = None if row.due is None else instant(row.due)
+        if isinstance(body, dict):
+            return Record(row.kind, row.key, cast("dict[str, Any]", body), due)
+    except (ArithmeticError, RecursionError, TypeError, ValueError):
+        pass
+    raise errors.StoreCorruptError(
+        f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed, restore the store"
+    )
+
+
+T = TypeVar("T")
+
+
+class Note(NamedTuple):
+    """A journal entry that is not about a request and is written together with a record.
+
+    Attributes:
+        run_id: The chain.
+        event: What happened.
+        by: Who did it.
+        channel: The channel that was used.
+        detail: Further facts.
+    """
+
+    run_id: str
+    event: str
+    by: Identity
+    channel: str
+    detail: dict[str, Any]
+
+
+class RecordTransaction(Protocol):
+    """What a store offers to the verbs for records inside one transaction."""
+
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record as written so far in this transaction."""
+        ...
+
+    def record_keys(self, kind: str) -> Sequence[str]:
+        """Return the sorted keys of a kind."""
+        ...
+
+    def put_record(self, row: RecordRow) -> None:
+        """Write a new record, or replace the one with its kind and key."""
+        ...
+
+    def drop_record(self, kind: str, key: str) -> None:
+        """Remove a record that exists."""
+        ...
+
+    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
+        """Write a journal entry that is not about a request."""
+        ...
+
+    def newest(self, run_id: str) -> Entry | None:
+        """Return the newest entry of a chain that contains only notes.
+
+        Until the end of the transaction, nobody else writes a record together with its entry in that chain.
+        """
+        ...
+
+
+class RecordVerbs(ABC):
+    """The verbs of `sayso.stores.base.Store` for records."""
+
+    @abstractmethod
+    def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        """See `RequestStore._transact`."""
+
+    @abstractmethod
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        """Return a committed record."""
+
+    @abstractmethod
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        """Return committed records: by key, those after `after`; or by due time, those due by this microsecond."""
+
+    def keep(self, record: Record, *, only_new: bool = False, note: Note | None = None) -> bool:
+        """In one transaction, write a record, replacing the one with its kind and key.
+
+        Args:
+            record: The record.
+            only_new: If there is a record with this kind and key, write nothing and return False.
+            note: A journal entry that is written with the record.
+
+        Raises:
+            TypeError: Its body is not JSON; `ValueError` for a number that JSON does not have.
+        """
+        return self._transact(_keep, row_of(record), note, only_new=only_new)
+
+    def record(self, kind: str, key: str) -> Record | None:
+        """Return a committed record; None if there is none."""
+        row = self._record_row(kind, key)
+        return None if row is None else record_of(row)
+
+    def record_row(self, kind: str, key: str) -> RecordRow | None:
+        """Return a committed record's row, for a caller that checks whether it has changed."""
+        return self._record_row(kind, key)
+
+    def records(
+        self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000
+    ) -> Sequence[Record]:
+        """Return committed records of a kind, ordered by key.
+
+        Args:
+            kind: The kind.
+            due_by: Only those due at this instant or before, the longest overdue first.
+            after: The last key seen, to get the next page; not together with `due_by`.
+            limit: The maximum number.
+
+        Raises:
+            ValueError: Both `due_by` and `after` are given.
+        """
+        if due_by is not None and after:
+            raise ValueError("give due_by= or after=, not both")
+        due = None if due_by is None else microseconds(due_by)
+        return [record_of(row) for row in self._record_rows(kind, due, after, limit)]
+
+    def count_records(self, kind: str, most: int) -> int:
+        """Return how many committed records of a kind there are, at most `most`."""
+        return len(self._record_rows(kind, None, "", most))
+
+    def swap(self, before: Record, after: Record, *, note: Note | None = None) -> bool:
+        """In one transaction, write a record's next version, if body and due time have not changed since it was read.
+
+        Args:
+            before: The record as it was read.
+            after: The new record.
+            note: A journal entry that is written with the record.
+
+        Returns:
+            Whether it was written. If not, it was changed or dropped meanwhile, and nothing was written.
+
+        Raises:
+            ValueError: Their kinds or keys differ.
+        """
+        if (before.kind, before.key) != (after.kind, after.key):
+            raise ValueError(f"{after.kind} {after.key!r} is not a next version of {before.kind} {before.key!r}")
+        return self._transact(_swap, row_of(before), row_of(after), note)
+
+    def drop(self, kind: str, key: str) -> bool:
+        """In one transaction, remove a record; return whether it existed."""
+        return self._transact(drop_if_there, kind, key)
+
+
+def _keep(tx: RecordTransaction, row: RecordRow, note: Note | None, *, only_new: bool = False) -> bool:
+    if only_new and tx.find_record(row.kind, row.key) is not None:
+        return False
+    tx.put_record(row)
+    if note is not None:
+        tx.note(*note)
+    return True
+
+
+def _swap(tx: RecordTransaction, old: RecordRow, new: RecordRow, note: Note | None) -> bool:
+    return tx.find_record(old.kind, old.key) == old and _keep(tx, new, note)
+
+
+def records_in(store: RecordVerbs, kind: str) -> Iterator[Record]:
+    """Yield all records of a kind, page by page."""
+    after = ""
+    while found := store.records(kind, after=after):
+        yield from found
+        after = found[-1].key
+
+
+def drop_if_there(tx: RecordTransaction, kind: str, key: str) -> bool:
+    """Remove a record; return whether it existed."""
+    if tx.find_record(kind, key) is None:
+        return False
+    tx.drop_record(kind, key)
+    return True
+
+
+AWAY = "away"
+MOST_DELEGATIONS = 1_000
+"""How many delegations are read at most."""
+
+
+def read_delegation(row: RecordRow) -> Delegation:
+    """Return the delegation in a record; raises `StoreCorruptError` if the record was altered."""
+    record = record_of(row)
+    try:
+        by, to = (Identity(*map(str, record.body[name])) for name in ("by", "to"))
+        found = Delegation(by, to, clock.instant(record.body["since"]), record.due or clock.instant(0))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise errors.StoreCorruptError(f"the delegation of {row.key!r} cannot be read: its row was altered") from error
+    if found.by.folded != row.key:
+        raise errors.StoreCorruptError(f"the delegation of {row.key!r} names somebody else: its row was altered")
+    return found
+
+
+def delegation_chain(who: Identity) -> str:
+    """Return the journal chain for a person's delegations."""
+    return f"sayso:away:{who.folded}"
+
+
+def delegate(
+    tx: RecordTransaction, by: Identity, to: Identity, until: datetime, channel: str, now: datetime
+) -> Delegation:
+    """Write a delegation in place of the person's earlier one; raises `ValueError`, and then nothing is changed."""
+    if to.is_same(by):
+        raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
+    if until <= now:
+        raise ValueError(f"{clock.written(until)} is in the past; nothing was changed")
+    drop_ended_delegations(tx, now)
+    body: dict[str, Any] = {
+        "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
+    }  # fmt: skip
+    tx.put_record(row_of(Record(AWAY, by.folded, body, until)))
+    tx.note(delegation_chain(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
+    return Delegation(by, to, now, until)
+
+
+def end_delegation(tx: RecordTransaction, by: Identity, channel: str, now: datetime) -> bool:
+    """End a person's delegation; return whether it was in force."""
+    row = tx.find_record(AWAY, by.folded)
+    if row is None:
+        return False
+    tx.drop_record(AWAY, by.folded)
+    counted = row.due is not None and clock.microseconds(now) < row.due
+    if counted:
+        tx.note(delegation_chain(by), "delegation_ended", by, channel, {})
+    return counted
+
+
+def drop_ended_delegations(tx: RecordTransaction, before: datetime) -> int:
+    """Drop the delegations that ended before an instant, to keep few of them; return how many."""
+    rows = [tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)]
+    old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
+    for row in old:
+        tx.drop_record(AWAY, row.key)
+    return len(old)
+
+
+def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | None:
+    """Return who stands in for somebody now; None if nobody does, or the record was altered."""
+    row = tx.find_record(AWAY, who.folded)
+    with suppress(errors.StoreCorruptError):
+        found = None if row is None else read_delegation(row)
+        return found.to if found is not None and found.counts(now) else None
+    return None
+
+
+def counting_delegations(tx: RecordTransaction, now: datetime) -> list[Delegation]:
+    """Return the delegations that are in force; altered records are left out."""
+    found: list[Delegation] = []
+    for key in tx.record_keys(AWAY)[:MOST_DELEGATIONS]:
+        row = tx.find_record(AWAY, key)
+        with suppress(errors.StoreCorruptError):
+            one = None if row is None else read_delegation(row)
+            found += [] if one is None or not one.counts(now) else [one]
+    return found
+
+
+def stood_in_for(tx: RecordTransaction, who: Identity, now: datetime) -> list[Identity]:
+    """Return the people for whom somebody stands in now."""
+    return [one.by for one in counting_delegations(tx, now) if one.to.is_same(who)]
 
 
 class Transaction(RecordTransaction, Protocol):

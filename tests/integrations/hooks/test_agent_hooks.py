@@ -25,7 +25,7 @@ from sayso.integrations.agenthooks.command import answer
 from sayso.integrations.agenthooks.hosts import HOSTS, describe
 from sayso.integrations.agenthooks.options import Options, Session, read_options, state_folder
 from sayso.model.request import Request, State
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.testing import ScriptedReviewer
 
 PAYLOADS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "payloads.json").read_text(encoding="utf-8"))
@@ -360,7 +360,7 @@ def test_what_never_reports_is_unknown_at_the_end_of_the_session(name: str, plac
 
 def test_what_never_reports_is_unknown_when_the_host_is_gone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as host:
-        monkeypatch.setattr(handoff, "_host_process", lambda _: worker.named(host.pid))
+        monkeypatch.setattr(handoff, "_host_process", lambda _: processes.named(host.pid))
         say("claude-code", "shell", place)
         approve()
         say("claude-code", "shell", place)
@@ -384,7 +384,7 @@ def test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook(plac
     assert verdict("claude-code", run())[0] == "allow"
     request = only()
     assert request.execution is not None
-    assert request.execution.worker == worker.named(os.getpid())  # it renews no lease
+    assert request.execution.worker == processes.named(os.getpid())  # it renews no lease
     assert "claude-code" in str(request.requester)
 
 

@@ -25,7 +25,7 @@ from sayso.model import canonical, duration
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.policy import Verdict
-from sayso.stores import worker
+from sayso.stores import processes
 from sayso.stores.base import Store
 
 _NEVER_REPORTED = "the session ended, and the host did not report how the call ended"
@@ -228,9 +228,9 @@ def _host_process(otherwise: str) -> str:
 
     While that process lives, the call may be running. When it is gone, a call that has not reported is `unknown`.
     """
-    pid = worker.parent_of(os.getpid())
+    pid = processes.parent_of(os.getpid())
     while pid is not None and pid > 1:
-        if worker.program_of(pid) not in _SHELLS:
-            return worker.named(pid)
-        pid = worker.parent_of(pid)
+        if processes.program_of(pid) not in _SHELLS:
+            return processes.named(pid)
+        pid = processes.parent_of(pid)
     return otherwise

@@ -45,8 +45,7 @@ from sayso.server.auth.tokens import Tokens
 from sayso.server.hosts import LOOPBACK
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Store
-from sayso.stores.records import Record
-from sayso.stores.transaction import SUBMISSION
+from sayso.stores.transaction import SUBMISSION, Record
 
 __all__ = ["Webhooks", "error", "router"]
 

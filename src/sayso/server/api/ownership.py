@@ -19,7 +19,7 @@ from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.server.api.endpoint import Context, Principal
 from sayso.server.api.limits import Slot
 from sayso.stores.base import Filter, Page, Store
-from sayso.stores.records import Record
+from sayso.stores.transaction import Record
 
 AAP_RUNS = "aap:"
 """Prefix of the run ids of calls asked through the Agent Approval Protocol; the program's name and a digest follow."""

@@ -31,8 +31,7 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
 from sayso.model.text import say
 from sayso.server.auth.sessions import IDLE, RECORD
 from sayso.stores.base import Filter, Store
-from sayso.stores.records import Note, Record, RecordRow, record_of
-from sayso.stores.transaction import CHANNEL
+from sayso.stores.transaction import CHANNEL, Note, Record, RecordRow, record_of
 
 TokenKind = Literal["ask", "review", "admin"]
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)

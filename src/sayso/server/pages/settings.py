@@ -33,7 +33,7 @@ from sayso.server.pages.care import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
 from sayso.server.push import LASTS, DeviceRefusedError, Push, is_installed, may_approve_there
 from sayso.stores.base import Filter, Store
-from sayso.stores.migrate import newest_schema
+from sayso.stores.sqlite_file import newest_schema
 from sayso.view.card import kinds_of
 from sayso.view.summary import absence, name_of
 
