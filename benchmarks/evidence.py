@@ -10,8 +10,7 @@ from typing import Any
 
 from sayso import audit, clock
 from sayso.audit.checkpoint import anchor_text, checkpoint, history, read_anchor
-from sayso.audit.export import FORMATS, exported
-from sayso.audit.receipt import receipt_text, verify_receipt
+from sayso.audit.export import FORMATS, exported, receipt_text, verify_receipt
 from sayso.audit.signing import make_key, signer_at
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from sayso import audit, errors
-from sayso.audit import verifier
 from sayso.model import lifecycle, teamwork
 from sayso.model.journal import Entry, Trail, chained
 from sayso.model.lifecycle import Outcome
@@ -375,12 +374,12 @@ def test_every_step_of_the_state_machine_is_known_to_the_trail() -> None:
 
 
 def said() -> str:
-    return " ".join((verifier.__doc__ or "").split())
+    return " ".join((audit.__doc__ or "").split())
 
 
 def test_entries_are_read_page_by_page_without_loss(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.written(journal.rows)
-    for module in (review, verifier):
+    for module in (review, audit):
         monkeypatch.setattr(module, "_PAGE", 7)
     assert list(map(tuple, audit.entries(journal.store))) == journal.rows
     of_one = journal.rows[0][REQUEST]

@@ -18,8 +18,7 @@ import pytest
 from sayso import audit, errors
 from sayso.audit import checkpoint as checkpoints
 from sayso.audit.checkpoint import CHAIN, History, checkpoint, checkpointing, history, problems
-from sayso.audit.export import purge
-from sayso.audit.receipt import receipt_of
+from sayso.audit.export import purge, receipt_of
 from sayso.audit.signing import Signer
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity
 from sayso.stores.memory import MemoryStore

@@ -13,8 +13,7 @@ import pytest
 
 from sayso import audit, errors
 from sayso.audit.checkpoint import checkpoint
-from sayso.audit.export import Purged, purge
-from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt
+from sayso.audit.export import Purged, purge, receipt_of, receipt_text, verify_receipt
 from sayso.model import canonical
 from sayso.model.journal import ended_at
 from sayso.model.lifecycle import Outcome

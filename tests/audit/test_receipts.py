@@ -12,7 +12,7 @@ import pytest
 
 from sayso import errors
 from sayso.audit.checkpoint import checkpoint
-from sayso.audit.receipt import receipt_of, receipt_text, verify_receipt, verify_receipt_file
+from sayso.audit.export import receipt_of, receipt_text, verify_receipt, verify_receipt_file
 from sayso.audit.signing import Signer, document_text
 from sayso.model.journal import chained
 from sayso.model.lifecycle import Outcome

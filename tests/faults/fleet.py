@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import sayso
 from sayso import audit, config, errors
-from sayso.audit.verifier import entries
+from sayso.audit import entries
 from sayso.model.request import State
 from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store

@@ -23,7 +23,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.mplp import LearningSample, NotConformantError, sample_of
-from sayso.mplp.sample import export_of
+from sayso.mplp.history import export_of
 from sayso.policy import Policy
 from sayso.server import create_app
 from sayso.stores.base import Filter, Store
@@ -228,7 +228,7 @@ def test_no_documents_are_made_for_samples_of_calls(
     def slow(*_: Any, **__: Any) -> None:
         pytest.fail("an export of 100,000 decisions would take a minute")
 
-    monkeypatch.setattr("sayso.mplp.sample.LearningSample", slow)
+    monkeypatch.setattr("sayso.mplp.history.LearningSample", slow)
     assert list(samples(memory)) == whole
 
 

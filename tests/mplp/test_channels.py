@@ -13,7 +13,7 @@ import pytest
 import sayso as package
 from sayso.model.edit import PLAN_TOOL
 from sayso.mplp import Plan, create_confirm, read_confirm, read_plan, schema, start, submit_plan_for_approval
-from sayso.mplp.lookup import find_confirm
+from sayso.mplp.history import find_confirm
 from sayso.mplp.schema import id_of
 from sayso.server import create_app
 from sayso.stores.base import Store

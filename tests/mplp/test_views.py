@@ -42,7 +42,7 @@ from sayso.mplp import (
     subscribe,
 )
 from sayso.mplp.confirm import confirm_id_of
-from sayso.mplp.lookup import find_confirm
+from sayso.mplp.history import find_confirm
 from sayso.mplp.schema import id_of, uuid4_of
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore

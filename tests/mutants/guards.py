@@ -1125,22 +1125,22 @@ MUTANTS = [
     ),
     # -- the journal ------------------------------------------------------------------------------------------------
     Mutant(
-        "a link covers its row", "audit/verifier.py",
+        "a link covers its row", "audit/__init__.py",
         "if chained(before, *entry[:-1]).link != entry.link:", "if False:",
         "promises/test_10_every_step_is_recorded.py::test_10_every_step_leaves_a_chained_record",
     ),
     Mutant(
-        "a request names its last row", "audit/verifier.py",
+        "a request names its last row", "audit/__init__.py",
         "if anchor.link != rows.link:", "if False:",
         "audit/test_audit.py::test_an_end_that_was_cut_off_is_found_while_its_request_is_there",
     ),
     Mutant(
-        "a request stands as its last row left it", "audit/verifier.py",
+        "a request stands as its last row left it", "audit/__init__.py",
         "if anchor.state not in rows.trail.states:", "if False:",
         "stores/test_altered.py::test_a_state_that_no_row_led_to_shows_also_without_digests",
     ),
     Mutant(
-        "a request that has rows is there", "audit/verifier.py",
+        "a request that has rows is there", "audit/__init__.py",
         "for request_id, trail in missing.items():", "for request_id, trail in ():",
         "audit/test_audit.py::test_a_request_that_was_removed_or_put_back_is_found",
     ),
@@ -1658,7 +1658,7 @@ MUTANTS = [
         "stores/test_contract.py::TestSqlite::test_a_stop_that_was_taken_away_by_hand_still_stops",
     ),
     Mutant(
-        "the audit finds altered grants, budgets and stops", "audit/verifier.py",
+        "the audit finds altered grants, budgets and stops", "audit/__init__.py",
         "if digests == ([] if left is None else [left]):", "if True:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_put_back_or_put_in_by_hand_approves_nothing",
     ),

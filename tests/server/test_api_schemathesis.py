@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from sayso.server import create_app
-from sayso.server.api import openapi
+from sayso.server.api import openapi as application
 from sayso.server.api.endpoint import Endpoint
 from sayso.server.api.openapi import endpoints
 from sayso.stores.base import Store
@@ -84,7 +84,7 @@ def fuzzed(app: Starlette, schema: Any, operation: Endpoint, counted: Counter[st
 
 @pytest.mark.slow
 def test_every_answer_is_one_that_the_document_tells_of(app: Starlette, capsys: pytest.CaptureFixture[str]) -> None:
-    counted, schema = Counter[str](), schemathesis.openapi.from_dict(openapi.document(endpoints()))
+    counted, schema = Counter[str](), schemathesis.openapi.from_dict(application.document(endpoints()))
     schema.app = app
     for operation in endpoints():
         if operation.path == "/v1/events":

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sayso import audit, errors
-from sayso.audit.receipt import receipt_of
+from sayso.audit.export import receipt_of
 from sayso.model.journal import Trail, chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from sayso.model.edit import ID_PATTERN
-from sayso.mplp import Confirm, LearningSample, Plan, confirm, document, sample
+from sayso.mplp import Confirm, LearningSample, Plan, confirm, document, history
 from sayso.mplp.schema import VERSION
 
 MODELS: dict[str, type[BaseModel]] = {"confirm": Confirm, "learning-sample": LearningSample, "plan": Plan}
@@ -89,5 +89,5 @@ def _field(name: str, rule: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _models() -> dict[str, type[BaseModel]]:
-    found = [thing for module in (confirm, document, sample) for thing in vars(module).values()]
+    found = [thing for module in (confirm, document, history) for thing in vars(module).values()]
     return {one.__name__: one for one in found if isinstance(one, type) and issubclass(one, BaseModel)}

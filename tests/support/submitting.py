@@ -34,7 +34,7 @@ from sayso.mplp import (
     submit_plan_for_approval,
 )
 from sayso.mplp.confirm import run_of
-from sayso.mplp.lookup import requests_of
+from sayso.mplp.history import requests_of
 from sayso.mplp.schema import id_of
 from sayso.stores.base import Store
 

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
+from sayso.audit import ExpectedRow, row_problem
 from sayso.audit.signing import Signer, document_text, read_bytes, read_document, signed_by
-from sayso.audit.verifier import ExpectedRow, row_problem
 from sayso.clock import instant, microseconds
 from sayso.model.journal import Entry, Head, first_link
 from sayso.model.reviewer import PROGRAM, Identity
@@ -248,7 +248,7 @@ def first_of(wrong: Sequence[str]) -> str:
 
 def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
     # Every row is looked up once. Afterwards the newest row of each chain is enough, because its link covers the rows
-    # before it; `sayso.audit.verifier` finds changes to those.
+    # before it; `sayso.audit` finds changes to those.
     newest = dict[str, ExpectedRow]()
     for one in past.known:
         if one.head.seq >= newest.get(one.head.run_id, one).head.seq:

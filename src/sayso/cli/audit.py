@@ -24,9 +24,8 @@ from sayso.audit.checkpoint import (
     history,
     read_anchor_file,
 )
-from sayso.audit.export import FORMATS, Format, Purged, entry_document, exported
+from sayso.audit.export import FORMATS, Format, Purged, entry_document, exported, receipt_text, verify_receipt_file
 from sayso.audit.export import purge as let_go
-from sayso.audit.receipt import receipt_text, verify_receipt_file
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
 from sayso.cli.context import (
     WRONG,

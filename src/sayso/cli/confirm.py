@@ -38,7 +38,7 @@ def confirm() -> None:
 @click.pass_obj
 def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> int:
     """Print the Confirm of a request; ID names the request, the Confirm or its plan."""
-    from sayso.mplp.lookup import find_confirm
+    from sayso.mplp.history import find_confirm
 
     group = find_confirm(cli.store, wanted)
     if plan and group.confirm.target_type != "plan":
@@ -63,7 +63,7 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
 def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None, lenient: bool) -> int:
     """Submit a plan or a Confirm, which opens a request for a person to decide. FILE may be `-`."""
     from sayso.mplp import Confirm, Plan, submit_for_approval, submit_plan_for_approval
-    from sayso.mplp.lookup import find_confirm
+    from sayso.mplp.history import find_confirm
 
     store = config.open_store(cli.address)
     taken = _taken(file, lenient=lenient)

@@ -24,8 +24,8 @@ from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.model.text import escape
 from sayso.policy import Answer, Policy
-from sayso.policy.replay import Replay
-from sayso.policy.replay import replay as replayed
+from sayso.policy.file import Replay
+from sayso.policy.file import replay as replayed
 from sayso.policy.rules import short_name
 from sayso.stores.base import Filter
 from sayso.stores.review import requests_in

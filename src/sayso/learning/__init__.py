@@ -6,20 +6,24 @@ requests are skipped. Nothing here changes a request, a gate or a rule.
 
 from __future__ import annotations
 
-from sayso.learning.data import (
+from sayso.learning.findings import (
     COLUMNS,
-    HASTE,
     PAIR_COLUMNS,
+    Candidate,
+    Edit,
+    Reason,
+    Report,
+    Stamp,
     decided,
     decisions_by_person,
     label_of,
     pairs,
+    report,
     rows,
     samples,
     table,
 )
-from sayso.learning.findings import Candidate, Edit, Reason, Report, Stamp, report
-from sayso.learning.proposals import Proposal, Share
+from sayso.learning.proposals import HASTE, Proposal, Share
 
 __all__ = [
     "COLUMNS", "HASTE", "PAIR_COLUMNS", "Candidate", "Edit", "Proposal", "Reason", "Report", "Share", "Stamp",

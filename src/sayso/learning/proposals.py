@@ -1,16 +1,11 @@
-"""Proposes rules for the policy file from decisions, and replays each rule on past calls.
-
-A rule is derived from calls of one tool that people always approved unchanged, or always refused: from all of its
-calls, or from those on one side of a number. Its conditions match the values in these calls, and it is checked against
-the tool's schema. It is only text, and takes effect when somebody puts it into the policy file.
-"""
+"""Exports decisions as training data: the protocol's samples, preference pairs, and table rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from math import sqrt
@@ -18,18 +13,31 @@ from statistics import NormalDist, median_low
 from typing import Any, Literal, NamedTuple, cast
 
 from sayso import errors
-from sayso.learning.data import HASTE, proposed_and_approved, span_of
 from sayso.model.canonical import display
 from sayso.model.canonical.json_tree import MASK, dumps
 from sayso.model.grant import is_id, number_of
-from sayso.model.request import Request, State
+from sayso.model.request import Decision, Request, State
 from sayso.model.schema import Schema
 from sayso.model.text import ENGLISH, escape, later, say, say_n, speaking
 from sayso.policy import Policy
 from sayso.policy.condition import Condition, ConditionError, library
-from sayso.policy.replay import verdict_on
+from sayso.policy.file import verdict_on
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
+
+HASTE = timedelta(seconds=3)
+
+
+def span_of(request: Request, decision: Decision) -> timedelta:
+    """Return the time from the request to the decision, at least zero."""
+    return max(decision.at - request.created_at, timedelta(0))  # clocks of two machines can differ
+
+
+def proposed_and_approved(request: Request) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a call's proposed and final arguments, as masked canonical trees."""
+    before = request.call.shown
+    return before, before if request.edited is None else request.edited.shown
+
 
 FEWEST = 20
 """The minimum number of decisions on a function, or by a reviewer, for a finding."""

@@ -34,8 +34,7 @@ from sayso.mplp.document import (
     Trace,
 )
 from sayso.mplp.flow import subscribe
-from sayso.mplp.lookup import find_confirm
-from sayso.mplp.sample import LearningSample, capture_learning_sample, sample_of
+from sayso.mplp.history import LearningSample, capture_learning_sample, find_confirm, sample_of
 from sayso.mplp.schema import (
     ConfirmLockedError,
     ConfirmNotFoundError,

@@ -60,7 +60,7 @@ from sayso.mplp.document import (
     plan_with,
     running_as,
 )
-from sayso.mplp.lookup import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
+from sayso.mplp.history import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
 from sayso.reviews import Review
 from sayso.stores.base import Store
