@@ -9,9 +9,9 @@ import sys
 def main() -> int:
     """Run one command and return its exit code."""
     if sys.argv[1:2] == ["hook"]:
-        from sayso.integrations.agenthooks import command
+        from sayso.integrations import agenthooks
 
-        code = command.main(sys.argv[2:])
+        code = agenthooks.main(sys.argv[2:])
         if code is not None:
             return code
     from sayso.cli import main as all_commands

@@ -1518,7 +1518,7 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_a_change_to_an_equal_value_of_another_type_reaches_the_host",
     ),
     Mutant(
-        "a hook that fails keeps the call from running", "integrations/agenthooks/command.py",
+        "a hook that fails keeps the call from running", "integrations/agenthooks/__init__.py",
         'if kind == "before":\n            return Answer(0, host.deny(', 'if kind == "":\n            return Answer(0, host.deny(',
         "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",
     ),

@@ -1,7 +1,7 @@
 """Commands for coding agents: `mcp-gateway` (sayso before an MCP server), `mcp-server` (sayso as one) and `hook`.
 
 `hook` answers the hooks of coding agents and installs them in their settings. To start fast,
-`sayso.integrations.agenthooks.command` answers `sayso hook HOST` without this module, unless its options need it.
+`sayso.integrations.agenthooks` answers `sayso hook HOST` without this module, unless its options need it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import click
 
 from sayso import config, errors, policy
 from sayso.cli.context import CliContext, Number, complain, out
-from sayso.integrations.agenthooks import command, options, settings
+from sayso.integrations import agenthooks
+from sayso.integrations.agenthooks import options, settings
 from sayso.integrations.agenthooks.hosts import HOSTS, Host
 from sayso.integrations.agenthooks.options import WAIT, NotTrusted, Options, find_settings
 from sayso.model import duration
@@ -247,7 +248,7 @@ def _answering(host: Host) -> None:
         context: CliContext, allow: tuple[str, ...], hold: tuple[str, ...], policy: str | None, store: str | None,
         wait: str, *, is_project: bool,
     ) -> int:  # fmt: skip
-        return command.run(host, Options(allow, hold, wait, policy, store or context.address, is_project))
+        return agenthooks.run(host, Options(allow, hold, wait, policy, store or context.address, is_project))
 
 
 for _host in HOSTS.values():

@@ -20,8 +20,7 @@ import pytest
 import sayso
 from sayso import audit, config
 from sayso.errors import StoreUnavailableError
-from sayso.integrations.agenthooks import handoff
-from sayso.integrations.agenthooks.command import answer
+from sayso.integrations.agenthooks import answer, handoff
 from sayso.integrations.agenthooks.hosts import HOSTS, describe
 from sayso.integrations.agenthooks.options import Options, Session, read_options, state_folder
 from sayso.model.request import Request, State
