@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 import pytest
 
-import sayso.cli.demo
+import sayso.cli.start
 from sayso import audit, config
 from sayso.model.request import State
 from sayso.reviews import Review
@@ -32,7 +32,7 @@ from tests.runs.provider_server import Answer, Provider, serving
 from tests.support.browsing import fields_of
 from tests.support.person import Person
 
-program: Any = sys.modules[sayso.cli.demo.demo.callback.__module__]  # type: ignore[union-attr]
+program: Any = sys.modules[sayso.cli.start.demo.callback.__module__]  # type: ignore[union-attr]
 
 MENU = "d detach   (then enter)\n> "
 ARCHIVE = {"archive/app.log", "archive/summary.txt"}

@@ -44,7 +44,7 @@ LOADS_BY_NAME = {
     "integrations/fastmcp.py",
     "integrations/mcp_gateway/streamable_http.py",
     "integrations/tool_calls.py",
-    "cli/worker.py",
+    "cli/operations.py",
 }
 
 
