@@ -36,7 +36,7 @@ from sayso.cli.context import complain, out
 from sayso.errors import ConfigError
 from sayso.gates import notices
 from sayso.model.request import Request, State
-from sayso.runs import models
+from sayso.runs import agent
 from sayso.stores.base import Store
 from sayso.view import escape
 from sayso.view.summary import short
@@ -435,7 +435,7 @@ def demo(parent: Path | None, with_crash: bool, model: str | None) -> int:
         raise click.UsageError("--crash follows a script and needs POSIX signals; leave --model out")
     try:
         if model is not None:
-            models.model_of(model)  # says what to install
+            agent.model_of(model)  # says what to install
             from sayso.runs.provider import ProviderModel
 
             ProviderModel(model).check()

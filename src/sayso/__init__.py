@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from sayso.policy import deny as deny
     from sayso.reviews import Review as Review
     from sayso.runs.agent import Agent as Agent
+    from sayso.runs.agent import Tool as Tool
+    from sayso.runs.agent import tool as tool
     from sayso.runs.decisions import ApprovalResolution as ApprovalResolution
     from sayso.runs.decisions import Cancel as Cancel
     from sayso.runs.decisions import suspend as suspend
@@ -61,8 +63,6 @@ if TYPE_CHECKING:
     from sayso.runs.module import Module as Module
     from sayso.runs.module import Prediction as Prediction
     from sayso.runs.react import ReAct as ReAct
-    from sayso.runs.tool import Tool as Tool
-    from sayso.runs.tool import tool as tool
     from sayso.runs.workflow import Workflow as Workflow
 
 __version__ = "0.1.0"
@@ -96,7 +96,7 @@ _HOMES = {
     "Reviewer": "model.reviewer",
     "SaysoError": "errors",
     "StartEvent": "runs.events",
-    "Tool": "runs.tool",
+    "Tool": "runs.agent",
     "ToolCall": "confirmation",
     "Verdict": "policy",
     "Workflow": "runs.workflow",
@@ -119,7 +119,7 @@ _HOMES = {
     "respond_to_confirmation": "confirmation",
     "run": "gates.scope",
     "suspend": "runs.decisions",
-    "tool": "runs.tool",
+    "tool": "runs.agent",
 }
 
 __all__ = [

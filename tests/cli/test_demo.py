@@ -26,7 +26,7 @@ import sayso.cli.start
 from sayso import audit, config
 from sayso.model.request import State
 from sayso.reviews import Review
-from sayso.runs import models
+from sayso.runs import agent
 from sayso.stores.sqlite import SqliteStore
 from tests.runs.provider_server import Answer, Provider, serving
 from tests.support.browsing import fields_of
@@ -269,7 +269,7 @@ def test_model_that_cannot_be_asked_is_told_before_anything_is_made(
 def test_demo_without_the_extra_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(models, "find_spec", lambda _: None)
+    monkeypatch.setattr(agent, "find_spec", lambda _: None)
     words = ["--dir", str(tmp_path / "new"), "--model", "openai:gpt-5"]
     assert program.demo.main(words, standalone_mode=False) == 1
     assert 'pip install "sayso[agent]"' in capsys.readouterr().err

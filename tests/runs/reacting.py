@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import sayso
+from sayso.runs.agent import Tool, tool
 from sayso.runs.react import ReAct
-from sayso.runs.tool import Tool, tool
 from tests.support.acting import Disk
 
 __all__ = ["ANSWER", "Script", "agent_of", "deleter", "observed", "save"]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sayso.errors import ConfigError, SaysoError
+from sayso.runs.agent import CallableModel, model_of
 from sayso.runs.messages import Message, Model, ModelCall, ModelError, Reply, read_arguments
-from sayso.runs.models import CallableModel, model_of
 from sayso.testing import ScriptedModel
 
 ASKED: list[Message] = [{"role": "user", "content": "Refund order 4721."}]

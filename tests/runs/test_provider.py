@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from sayso.errors import ConfigError
+from sayso.runs.agent import model_of
 from sayso.runs.messages import Message, ModelCall, ModelError, Reply
-from sayso.runs.models import model_of
 from tests.runs.provider_server import Answer, Provider, serving
 
 pytest.importorskip("pydantic_ai", reason="the extra `agent` is not installed: models of providers are NOT tested")

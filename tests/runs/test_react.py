@@ -16,10 +16,10 @@ import pytest
 import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, ResumeState, errors
 from sayso.model.request import State
+from sayso.runs.agent import Tool, tool
 from sayso.runs.events import DeltaEvent
 from sayso.runs.module import Prediction
 from sayso.runs.react import NoAnswerError, ReAct
-from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter, observed, save

@@ -22,9 +22,9 @@ from sayso import (
     get_confirmation_status,
     respond_to_confirmation,
 )
+from sayso.runs.agent import Tool, tool
 from sayso.runs.module import Module, Prediction
 from sayso.runs.react import ReAct
-from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Store
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter
 from tests.support.acting import Disk

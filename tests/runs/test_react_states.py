@@ -15,9 +15,9 @@ import pytest
 import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, errors
 from sayso.model.request import State
+from sayso.runs.agent import Tool, tool
 from sayso.runs.messages import Reply
 from sayso.runs.state import in_loop
-from sayso.runs.tool import Tool, tool
 from sayso.stores.base import Filter, Store
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter, observed, save
 from tests.support.acting import Disk, aheld, program, running, state_of
@@ -27,7 +27,7 @@ import asyncio, json, sys
 from pathlib import Path
 import sayso
 from sayso.runs.react import ReAct
-from sayso.runs.tool import tool
+from sayso.runs.agent import tool
 
 sayso.configure(store=sys.argv[1])
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sayso.runs.agent import Tool
 from sayso.runs.events import OutputEvent
-from sayso.runs.tool import Tool
 from sayso.runs.workflow import Workflow
 from sayso.stores.base import Filter
 

@@ -16,8 +16,8 @@ import pytest
 
 import sayso
 from sayso import load_run
+from sayso.runs.agent import Tool as AnyTool
 from sayso.runs.messages import Model, ModelCall, Reply
-from sayso.runs.tool import Tool as AnyTool
 from sayso.testing import ScriptedModel
 from tests.conftest import Clock
 from tests.support.running import awaited

@@ -40,8 +40,8 @@ from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
 from sayso.model.text import escape, storable
 from sayso.reviews import Review
+from sayso.runs.agent import Tool
 from sayso.runs.state import current_step
-from sayso.runs.tool import Tool
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.card import decided

@@ -23,9 +23,9 @@ from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
+from sayso.runs.agent import Tool, model_of, tools_by_name
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import ModelCall, reply_to, text_of
-from sayso.runs.models import model_of
 from sayso.runs.module import (
     Module,
     Prediction,
@@ -38,7 +38,6 @@ from sayso.runs.module import (
 )
 from sayso.runs.react_state import ReActState, Waiting
 from sayso.runs.state import result_shown, verb
-from sayso.runs.tool import Tool, tools_by_name
 from sayso.stores.base import Store
 from sayso.view import line
 
@@ -67,7 +66,7 @@ class ReAct(Module):
         signature: What goes in and comes out; see `Signature.of`.
         tools: `Tool`s, functions, or objects with `name` and `func`. A function that a gate holds is held here as well.
         max_iters: How often the model may be asked before it must answer.
-        model: Any that `sayso.runs.models.model_of` takes.
+        model: Any that `sayso.runs.agent.model_of` takes.
         enable_ask_to_user: Whether the model may ask the user a question, through the store like any request.
         on_rejection: What a no does: `raise` ends with `ConfirmationRejected`; `continue` tells the model, which goes
             on without the call. Words that are neither yes nor no always go to the model; a cancel always ends it.

@@ -17,8 +17,8 @@ from sayso.model import canonical
 from sayso.model.redaction import MASK, Redaction, scrub
 from sayso.model.request import Call, Request, secrets_of_call
 from sayso.model.reviewer import Identity
+from sayso.runs.agent import Tool
 from sayso.runs.messages import Message, ModelCall, Reply
-from sayso.runs.tool import Tool
 
 
 @dataclass

@@ -18,12 +18,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 from sayso import errors
 from sayso.gates.signals import trimmed
 from sayso.model.parameters import fields_of, hints_of
+from sayso.runs.agent import Tool
 from sayso.runs.definition import Definition, RunnableOptions, checked_name
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Failed, Halt, most_urgent
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import LostValue, StepContext, current_step
-from sayso.runs.tool import Tool
 
 _OWN = object()
 _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
