@@ -18,7 +18,7 @@ from uvicorn import Server
 import sayso
 from sayso.server import create_app
 from sayso.server.auth.tokens import Tokens
-from sayso.server.connections import Limits, config, raise_file_limit
+from sayso.server.protection import Limits, config, raise_file_limit
 from sayso.stores.http_messages import AskedRequest
 
 _MEMO = "invoice 2026-114 of the supplier, as agreed on the phone. " * 10

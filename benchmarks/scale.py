@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sayso.server.connections import raise_file_limit
+from sayso.server.protection import raise_file_limit
 from tests.integrations.adapters.environments import environment
 
 from .machine import describe, load_after

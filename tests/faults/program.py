@@ -153,8 +153,8 @@ def serve(options: argparse.Namespace) -> None:
     from uvicorn import Server
 
     from sayso.server import create_app
-    from sayso.server.connections import Limits, raise_file_limit
-    from sayso.server.connections import config as settings_of
+    from sayso.server.protection import Limits, raise_file_limit
+    from sayso.server.protection import config as settings_of
 
     store = config.open_store(options.address)
     wrap(store, SERVER_VERBS)
@@ -190,7 +190,7 @@ def _die_after_commit(store: Store, point: str) -> None:
 
 def fork() -> None:
     """Start, and wait for, what each line of the standard input names; end with it."""
-    for name in ("sayso.server", "sayso.stores.sqlite", "sayso.stores.http", "sayso.server.connections", "uvicorn",
+    for name in ("sayso.server", "sayso.stores.sqlite", "sayso.stores.http", "sayso.server.protection", "uvicorn",
                  "uvicorn.protocols.http.httptools_impl", "sayso.gates.gate",
                  "sayso.model.schema_of_types"):  # fmt: skip
         import_module(name)

@@ -906,12 +906,12 @@ MUTANTS = [
         "server/test_arguments.py::test_a_part_that_was_changed_is_not_folded",
     ),
     Mutant(
-        "a group of high risk arrives not ticked", "server/pages/bulk.py",
+        "a group of high risk arrives not ticked", "server/pages/actions.py",
         "is_table and is_high(group[0].risk)", "False",
         "server/test_groups.py::test_a_group_of_high_risk_arrives_not_ticked_unless_it_is_to_be_rejected",
     ),
     Mutant(
-        "each of several is decided as it was shown", "server/pages/bulk.py",
+        "each of several is decided as it was shown", "server/pages/actions.py",
         "return review.approve(request_id, comment=note, seen=seen)", "return review.approve(request_id, comment=note)",
         "server/test_groups.py::test_all_but_those_ticked_out_are_decided_as_they_were_shown",
     ),
@@ -1442,7 +1442,7 @@ MUTANTS = [
         "stores/test_http_attacks.py::test_a_run_that_nobody_holds_is_not_left_as_running",
     ),
     Mutant(
-        "one token leaves threads of the server to the others", "server/api/limits.py",
+        "one token leaves threads of the server to the others", "server/protection.py",
         "CapacityLimiter(2 * most)", "CapacityLimiter(most)",
         "server/test_api_input.py::test_a_token_that_takes_all_of_its_slots_leaves_threads_to_the_others",
     ),
@@ -1833,7 +1833,7 @@ MUTANTS = [
         "server/test_writer.py::test_many_who_look_leave_room_for_what_is_written",
     ),
     Mutant(
-        "who waits for no time looks all the same", "server/api/long_poll.py",
+        "who waits for no time looks all the same", "server/events.py",
         "        if self._has_looked:\n", "        if True:\n",
         "server/test_api_input.py::test_a_token_has_so_many_requests_under_way_and_others_are_not_held_up",
     ),
@@ -1848,12 +1848,12 @@ MUTANTS = [
         "server/test_writer.py::test_the_verbs_of_one_work_are_one_transaction",
     ),
     Mutant(
-        "nobody begins another program's run", "server/api/ownership.py",
+        "nobody begins another program's run", "server/api/validation.py",
         "if run_id.startswith(AAP_RUNS):", "if False:",
         "server/test_aap.py::test_another_program_cannot_begin_the_run_of_a_call",
     ),
     Mutant(
-        "a program reads no reviewer's comment", "server/api/ownership.py",
+        "a program reads no reviewer's comment", "server/api/validation.py",
         "if entry.event == teamwork.COMMENTED:", "if False:",
         "stores/test_http_starts.py::test_neither_comments_nor_rows_of_anothers_request_are_read_with_ones_own_run",
     ),

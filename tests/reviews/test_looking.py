@@ -23,7 +23,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server import create_app
 from sayso.server.api import aap
-from sayso.server.api.openapi import endpoints
+from sayso.server.app import endpoints
 from sayso.stores import processes
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call, sample_question

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sayso.server.api import openapi, problems
-from sayso.server.api.openapi import endpoints
+from sayso.server import app
+from sayso.server.api import problems
+from sayso.server.app import endpoints
 
 PAGE = "docs/reference/http-api.md"
 
@@ -45,6 +46,6 @@ def test_every_code_stands_on_the_page_with_its_status(root: Path) -> None:
         for status, cell in re.findall(r"^\| (\d{3}) \| (.+?) \|", (root / PAGE).read_text("utf-8"), re.MULTILINE)
         for code in re.findall(r"`(\w+)`", cell)
     }
-    codes = {code for one in endpoints() for code in openapi.codes_of(one)} | {"not_found", "method_not_allowed"}
+    codes = {code for one in endpoints() for code in app.codes_of(one)} | {"not_found", "method_not_allowed"}
     kinds = [problems.kinds()[code] for code in codes]
     assert told == {(str(kind.status), kind.code) for kind in kinds}

@@ -22,13 +22,12 @@ from starlette.testclient import TestClient
 from sayso import errors
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.server import create_app
-from sayso.server.api import limits, long_poll, problems
+from sayso.server import create_app, events, protection
+from sayso.server.api import problems
 from sayso.server.api.endpoint import MAX_BODY
-from sayso.server.api.limits import Slot
-from sayso.server.api.openapi import endpoints
 from sayso.server.api.program import message_of
-from sayso.server.hosts import HEADERS
+from sayso.server.app import endpoints
+from sayso.server.protection import HEADERS, Slot
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -274,13 +273,13 @@ class Wire:
 
 
 def test_programs_that_sleep_take_no_room_and_hear_of_a_change(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs, asleep, deliver = 30, threading.Semaphore(0), long_poll._Waiting._deliver
+    programs, asleep, deliver = 30, threading.Semaphore(0), events._Waiting._deliver
 
     def noted(waiting: Any, found: Any) -> None:
         deliver(waiting, found)
         asleep.release()
 
-    monkeypatch.setattr(long_poll._Waiting, "_deliver", noted)
+    monkeypatch.setattr(events._Waiting, "_deliver", noted)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()
@@ -323,7 +322,7 @@ def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypat
             queued.set()
         await take(slot, queues=queues)
 
-    monkeypatch.setattr(limits, "_QUEUE_TIMEOUT", 30)
+    monkeypatch.setattr(protection, "_QUEUE_TIMEOUT", 30)
     monkeypatch.setattr(Slot, "take", noted)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
@@ -342,7 +341,7 @@ def test_a_program_that_comes_to_wait_queues_for_a_slot(memory: Store, monkeypat
 def test_a_request_that_waits_for_a_change_is_refused_where_no_slot_gets_free(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_QUEUE_TIMEOUT", 0.01)
+    monkeypatch.setattr(protection, "_QUEUE_TIMEOUT", 0.01)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
+from sayso.server import app as application
 from sayso.server import create_app
-from sayso.server.api import openapi as application
 from sayso.server.api.endpoint import Endpoint
-from sayso.server.api.openapi import endpoints
+from sayso.server.app import endpoints
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
 from tests.support.browsing import BASE

@@ -21,7 +21,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.server import create_app
 from sayso.server.api.endpoint import Endpoint
-from sayso.server.api.openapi import endpoints
+from sayso.server.app import endpoints
 from sayso.server.auth.sign_in import SignIn
 from sayso.server.auth.tokens import CHAIN, Tokens
 from sayso.stores.base import Store

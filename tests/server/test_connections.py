@@ -26,9 +26,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from sayso.server import connections, create_app
-from sayso.server.api import long_poll
-from sayso.server.connections import Limits, config, raise_file_limit
+from sayso.server import create_app, events, protection
+from sayso.server.protection import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.support.calling import asked_message
@@ -159,11 +158,11 @@ def test_a_connection_tells_whether_the_whole_body_has_arrived() -> None:
     began, told = threading.Semaphore(0), list[bool]()
 
     async def reads(scope: Any, receive: Any, send: Any) -> None:
-        told.append(connections.WHOLE in scope)
+        told.append(protection.WHOLE in scope)
         began.release()
         while (await receive())["more_body"]:
             pass
-        told.append(connections.WHOLE in scope)
+        told.append(protection.WHOLE in scope)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
@@ -181,7 +180,7 @@ def test_a_connection_tells_whether_the_whole_body_has_arrived() -> None:
 def test_a_program_that_waits_keeps_no_input_and_shares_what_is_alike(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, asleep, deliver = 30, threading.Semaphore(0), long_poll._Waiting._deliver
+    programs, asleep, deliver = 30, threading.Semaphore(0), events._Waiting._deliver
 
     def noted(waiting: Any, found: Any) -> None:
         deliver(waiting, found)
@@ -191,7 +190,7 @@ def test_a_program_that_waits_keeps_no_input_and_shares_what_is_alike(
         gc.collect()
         return Counter(type(one).__name__ for one in gc.get_objects())
 
-    monkeypatch.setattr(long_poll._Waiting, "_deliver", noted)
+    monkeypatch.setattr(events._Waiting, "_deliver", noted)
     body = json.dumps({"seen": {"rq_" + "0" * 32: None}, "seconds": 30}).encode()
     head = (
         "POST /api/v1/program/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -203,7 +202,7 @@ def test_a_program_that_waits_keeps_no_input_and_shares_what_is_alike(
             stack.enter_context(closing(connected(port, head.encode() + body)))
             assert asleep.acquire(timeout=PATIENCE)
         grown = alive() - before
-        served: list[Any] = [one for one in gc.get_objects() if type(one) is connections._Limited]
+        served: list[Any] = [one for one in gc.get_objects() if type(one) is protection._Limited]
         headers = {id(header) for one in served for header in one.headers if header[0] == b"content-type"}
     assert grown["_Waiting"] == programs
     assert (grown["Wait"], grown["Principal"], len(headers)) == (0, 1, 1)
@@ -356,7 +355,7 @@ def test_who_has_read_or_gone_is_not_given_up(manual: Manual, connection: Any, e
 def test_a_server_asks_for_as_many_files_as_the_system_lets_it() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256));"
-        "from sayso.server.connections import Limits, raise_file_limit;"
+        "from sayso.server.protection import Limits, raise_file_limit;"
         "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), Limits().within(2_000).most)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -27,7 +27,7 @@ from sayso import errors
 from sayso.cli.serve import listening_by_name, login_page, place_of
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
-from sayso.server.hosts import OwnName, local_hostname
+from sayso.server.protection import OwnName, local_hostname
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.support.calling import bearer

@@ -17,7 +17,7 @@ import sayso
 from sayso import clock
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
-from sayso.server.pages import bulk, listing
+from sayso.server.pages import actions, listing
 from sayso.server.pages.alike import fold, folded_row, table_of
 from sayso.server.pages.listing import alike_to
 from sayso.stores import review
@@ -271,7 +271,7 @@ def test_a_group_is_looked_for_once_and_shows_the_newest_comment(
         looked.append(request_id)
         return alike_to(context, request_id, *rest)
 
-    monkeypatch.setattr(bulk, "alike_to", counted)
+    monkeypatch.setattr(actions, "alike_to", counted)
     page = ada.get("/bulk?" + "&".join(f"alike={one}" for one in ids * 20)).text
     assert (looked, len(items_of(page))) == (ids[:1], 3)
     monkeypatch.setattr(review, "_PAGE", 2)

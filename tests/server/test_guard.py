@@ -21,7 +21,7 @@ from sayso.model.request import State
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
 from sayso.server.auth.sessions import ABSOLUTE, IDLE, PRINTED, Sessions, TokenSigner
-from sayso.server.hosts import HEADERS
+from sayso.server.protection import HEADERS
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import Pay, held, state_of

@@ -24,8 +24,7 @@ from sayso.model.schema import Schema
 from sayso.model.schema_validation import SchemaError
 from sayso.model.text import speaking
 from sayso.server import create_app
-from sayso.server.language import asked_for, languages
-from sayso.server.pages.sentences import translated
+from sayso.server.language import asked_for, languages, translated
 from sayso.stores.base import Store
 from tests.support.acting import held
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of

@@ -14,7 +14,7 @@ import pytest
 import sayso
 from sayso.server import create_app
 from sayso.server.pages import listing
-from sayso.server.pages.amounts import amount_of, amount_text
+from sayso.server.pages.arguments import amount_of, amount_text
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock

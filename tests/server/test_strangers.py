@@ -14,10 +14,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from sayso.model.reviewer import Reviewer
-from sayso.server import context, create_app, login_path
-from sayso.server.api import endpoint, limits
+from sayso.server import context, create_app, login_path, protection
+from sayso.server.api import endpoint
 from sayso.server.api.problems import Problem
-from sayso.server.connections import WHOLE
+from sayso.server.protection import WHOLE
 from sayso.stores.base import Store
 from tests.support.browsing import BASE, Browser, browser
 from tests.support.calling import bearer, caller, code_of
@@ -96,8 +96,8 @@ def test_a_stranger_who_sends_many_forms_is_refused_before_one_is_read(memory: S
 
 
 def test_who_asked_once_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_MOST_KNOWN", 3)
-    rate = limits.Rate("1/minute")
+    monkeypatch.setattr(protection, "_MOST_KNOWN", 3)
+    rate = protection.Rate("1/minute")
     known: dict[str, Any] = rate._storage.events
     for who in ("a", "b", "c"):
         rate.count(who)

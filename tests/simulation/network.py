@@ -17,8 +17,8 @@ from unittest import mock
 
 from sayso.server import create_app
 from sayso.server.api import endpoint
-from sayso.server.api.limits import InFlight
 from sayso.server.auth.tokens import Tokens
+from sayso.server.protection import InFlight
 from sayso.server.writer import Writer
 from sayso.stores import http, http_transport
 from sayso.stores.base import Store

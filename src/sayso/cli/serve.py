@@ -141,7 +141,7 @@ def serve(
     store, named = cli.store_or_new, None
     check_key(store)
     if rules is None and place.can_be_named and not is_plain and not table.get("plain_address", bool, False):
-        from sayso.server.hosts import local_hostname
+        from sayso.server.protection import local_hostname
 
         named = local_hostname(store)
     # Look up this machine's user only if nobody signs in: in a container the user may have no name.
@@ -313,8 +313,7 @@ def _open(app: Starlette, first: str, stack: ExitStack) -> None:
 
 def _uvicorn_config(app: Starlette, place: Place, own_url: str | None) -> uvicorn.Config:
     """Return the server's configuration with its certificate loaded; raise `ConfigError` if that fails."""
-    from sayso.server.connections import Limits, config, raise_file_limit
-    from sayso.server.hosts import OwnName
+    from sayso.server.protection import Limits, OwnName, config, raise_file_limit
 
     settings = config(
         OwnName(app, on_stranger=app.state.on_stranger) if own_url else app,

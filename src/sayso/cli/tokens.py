@@ -198,7 +198,7 @@ def login(
 
 def _own_name(cli: CliContext) -> str:
     with needing_web("login"):
-        from sayso.server.hosts import local_hostname
+        from sayso.server.protection import local_hostname
     return local_hostname(cli.store_or_new)
 
 

@@ -29,11 +29,11 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.model.text import Language, choose, say
 from sayso.reviews import Review
-from sayso.server.api.limits import Rate
 from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sessions import Links, Session, Sessions, TokenSigner
 from sayso.server.auth.sign_in import FAILURES, SignIn, sender_of
 from sayso.server.language import language_of
+from sayso.server.protection import Rate
 from sayso.server.push import Push
 from sayso.stores.base import Store
 

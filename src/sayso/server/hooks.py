@@ -31,9 +31,9 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server.api import problems
 from sayso.server.api.endpoint import parsed, read_bytes, validated
-from sayso.server.api.limits import Rate
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
+from sayso.server.protection import Rate
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
 

@@ -1,7 +1,10 @@
-"""Chooses the language of the inbox: the person's setting, else the browser's Accept-Language, else English.
+"""The languages of the inbox: which one a reader gets, and the translation of sentences made elsewhere.
 
-Each language has two files in `catalogues/`: a `.po` for translators, and the `.mo` compiled from it. Adding a language
-takes no more than these.
+The person's setting decides, else the browser's Accept-Language, else English. Each language has two files in
+`catalogues/`: a `.po` for translators, and the `.mo` compiled from it. Adding a language takes no more than these.
+
+The messages of schemas, grants and reports are English, because they are recorded, compared and read by programs. Here
+they are matched against patterns in which each `%(name)s` stands for any text. A sentence without a match is unchanged.
 """
 
 from __future__ import annotations
@@ -116,3 +119,134 @@ def _script_words(language: Language) -> dict[str, Any]:
 def language_choices() -> list[tuple[str, str]]:
     """Return the choices for the settings page: each tag, with the language's own name."""
     return [("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())]
+
+
+_FORMS = (
+    # problems of values, from `sayso.model` and jsonschema-rs
+    later("Field required"), later("there is no such field"), later("there is no such argument (it takes none)"),
+    later("there is no such argument (there are %(names)s)"), later("Input is not of type %(kind)s"),
+    later("Input is not of types %(kind)s"), later("Input fits none of %(kind)s"),
+    later("Input fits several alternatives that exclude each other"), later("Input has a name that is not allowed"),
+    later("Input should be one of %(values)s"), later("%(value)s was expected"),
+    later("Input is less than the minimum of %(bound)s"), later("Input is greater than the maximum of %(bound)s"),
+    later("Input is less than or equal to the minimum of %(bound)s"),
+    later("Input is greater than or equal to the maximum of %(bound)s"),
+    later("Input is not a multiple of %(bound)s"), later("Input is shorter than %(count)s characters"),
+    later("Input is longer than %(count)s characters"), later("Input has less than %(count)s items"),
+    later("Input has more than %(count)s items"), later("Input has less than %(count)s properties"),
+    later("Input has more than %(count)s properties"), later("Input has non-unique elements"),
+    later("Input does not match %(pattern)s"), later("Input is not a %(format)s"),
+    later("is refused by the program's own check"), later("Input should be base64 text"),
+    later("Input should be a valid date, YYYY-MM-DD"), later("Input should be a valid time, HH:MM:SS"),
+    later("Input should be a valid datetime, YYYY-MM-DDTHH:MM:SS with an offset if it has one"),
+    later("Input should be a valid duration, as P1DT2H30M or 26:30:00"),
+    later("Input is the mask, not a value; leave it out to keep the secret"),
+    later("Input cannot be checked here: the limits of its type are not known to pydantic"),
+    later("can only be changed in the program itself, because %(name)s has its own validator"),
+    later("has a default that only the program knows; enter a value"), later("is too large to be checked"),
+    later("arguments: cannot be checked (%(why)s)"),
+    later("Input looks like JSON but is not valid; to enter it as text, write it in double quotes"),
+    # of pydantic
+    later("Input is not valid (%(code)s)"), later("Input should be a finite number"), later("Input should be None"),
+    later("Input should be greater than or equal to %(bound)s"), later("Input should be greater than %(bound)s"),
+    later("Input should be less than or equal to %(bound)s"), later("Input should be less than %(bound)s"),
+    later("Input should be a multiple of %(bound)s"), later("String should match pattern %(pattern)s"),
+    later("Input should be a valid integer, unable to parse string as an integer"),
+    later("Input should be a valid integer, got a number with a fractional part"),
+    later("Input should be a valid number, unable to parse string as a number"),
+    later("Input should be a valid boolean, unable to interpret input"), later("Input should be a valid %(kind)s"),
+    later("String should have at least %(count)s characters"),
+    later("String should have at most %(count)s characters"),
+    later("%(what)s should have at least %(count)s items after validation, not %(found)s"),
+    later("%(what)s should have at most %(count)s items after validation, not %(found)s"),
+    later("Data should have at least %(count)s bytes"), later("Data should have at most %(count)s bytes"),
+    later("Decimal input should be an integer, float, string or Decimal object"),
+    later("Decimal input should have no more than %(count)s digits in total"),
+    later("Decimal input should have no more than %(count)s decimal places"),
+    later("Decimal input should have no more than %(count)s digits before the decimal point"),
+    later("Date should be in the past"), later("Date should be in the future"), later("Input should be in the past"),
+    later("Input should be in the future"), later("Input should have timezone info"),
+    later("Input should not have timezone info"), later("Extra inputs are not permitted"),
+    later("Datetimes provided to dates should have zero time - e.g. be exact dates"),
+    # of JSON
+    later("%(what)s: line %(line)s column %(column)s (char %(at)s)"), later("Expecting value"), later("Extra data"),
+    later("Expecting property name enclosed in double quotes"), later("Expecting ':' delimiter"),
+    later("Expecting ',' delimiter"), later("Unterminated string starting at"), later("Invalid control character at"),
+    later("Illegal trailing comma before end of object"), later("Illegal trailing comma before end of array"),
+    later("Invalid \\escape"), later("Invalid \\uXXXX escape"), later("an object has a duplicate key"),
+    later("%(name)s is not a number in JSON"), later("a number is too large"), later("a number has too many digits"),
+    later("a string has a lone surrogate"), later("it is nested deeper than %(count)s levels"),
+    # of edits
+    later("the arguments of this call cannot be changed: its program runs exactly what it sent; approve it as it is,"
+          " or reject it and say what to change"),
+    later("is the target of this Confirm and cannot be changed; to use another target, reject this one with a reason"),
+    later("no step has a description"), later("is already the id of another step"),
+    later("should be a UUID v4 in lower case; leave it out, and the step gets one"),
+    later("is not the id of a step in this plan"),
+    later("a value with masked parts was added, removed or moved, so it is unclear which secret %(mask)s stands"
+          " for; write the secrets out"),
+    later("make the arguments larger than %(count)s bytes"),
+    # why there can be no grant
+    later("its gate requires a person for every call (always=True)"), later("it would end in the past"),
+    later("a grant allows 1 to %(most)s calls, not %(count)s"),
+    later("the call has no field %(path)s; it has %(known)s"),
+    later("the bound of %(path)s must be a number from 0, not %(value)s"),
+    later("%(path)s is not a number that the grant limits, so it takes no bound"),
+    later("%(path)s was %(value)s in this call, so a grant made from it cannot allow more"),
+    later("%(value)s is not a duration; %(forms)s"), later("the duration %(value)s is not positive; %(forms)s"),
+    later("the duration %(value)s is over ten years; %(forms)s"),
+    later("the record of the grant %(grant)s does not match the journal: it was altered"),
+    later("the grant %(grant)s has expired"), later("the grant %(grant)s no longer exists"),
+    later("the grant %(grant)s cannot be read"), later("the grant %(grant)s was revoked by %(who)s"),
+    later("the grant %(grant)s was revoked in the meantime"), later("the grant %(grant)s has ended"),
+    later("the budget %(budget)s has no room for it"),
+    later("write a timedelta or a string like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"),
+    # what the values of an argument were, in a report on decisions
+    later("masked, and not compared"), later("always the same long value"), later("always %(value)s"),
+    later("from %(low)s to %(high)s"), later("one of %(values)s"), later("%(count)s or more different values"),
+    later("%(count)s different values"),
+)  # fmt: skip
+"""The patterns of sentences; the first match counts."""
+
+_KINDS = frozenset({
+    later("string"), later("number"), later("integer"), later("boolean"), later("array"), later("object"),
+    later("list"), later("dictionary"), later("tuple"), later("set"), later("date"), later("datetime"), later("time"),
+    later("decimal"), later("path"), later("String"), later("List"), later("Dictionary"), later("Tuple"), later("Set"),
+})  # fmt: skip
+_NESTED = frozenset({"what", "why", "forms"})  # placeholders whose text is translated too
+_VALUE = re.compile(r"%\\\((\w+)\\\)s|%\((\w+)\)s")
+_COUNTED = re.compile(r"(?<=\\ )(characters|items|properties|bytes|digits|places)\b")
+_WORD = re.compile(r"\"?(\w+)\"?")
+
+
+def translated(sentence: str) -> str:
+    """Translate a sentence into the current language; return it unchanged if no pattern matches."""
+    if spoken().catalogue is None:
+        return sentence
+    for pattern, form in _patterns():
+        found = pattern.fullmatch(sentence)
+        if found is not None:
+            return say(form, **{name: _part(name, value) for name, value in found.groupdict().items()})
+    if sentence in _KINDS:
+        return say(sentence)
+    first, then, rest = sentence.partition("; ")
+    return f"{translated(first)}; {translated(rest)}" if then else sentence
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    return [(re.compile(_pattern(form), re.DOTALL), form) for form in _FORMS]
+
+
+def _pattern(form: str) -> str:
+    """Return a regular expression for a pattern, which also matches its singular."""
+    several = {"characters": "characters?", "properties": "propert(?:y|ies)", "items": "items?", "bytes": "bytes?",
+               "digits": "digits?", "places": "places?"}  # fmt: skip
+    escaped = _COUNTED.sub(lambda word: several[word[1]], re.escape(form))
+    return _VALUE.sub(lambda name: f"(?P<{name[1] or name[2]}>.+?)", escaped)
+
+
+def _part(name: str, value: str) -> str:
+    if name == "kind":
+        return _WORD.sub(lambda word: say(word[1]) if word[1] in _KINDS else word[1], value)
+    return translated(value) if name in _NESTED else value

@@ -30,7 +30,7 @@ from sayso.server.api.endpoint import principal_of
 from sayso.server.api.events import EventLog, LoggedEvent
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
-from sayso.server.hosts import LOOPBACK
+from sayso.server.protection import LOOPBACK
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 

@@ -31,12 +31,11 @@ from sayso import errors
 from sayso.model import cached_property, canonical
 from sayso.model.reviewer import TOKENS, Identity, Reviewer
 from sayso.reviews import Review
-from sayso.server.api.limits import InFlight, Rate, Slot
 from sayso.server.api.problems import FaultLog, Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
-from sayso.server.connections import WHOLE
 from sayso.server.context import is_same_origin, is_signed_in, settings_of
+from sayso.server.protection import WHOLE, InFlight, Rate, Slot
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 

@@ -1,6 +1,6 @@
 """The programs' part of the API, for tokens of the kind `ask`: each endpoint is one verb of `sayso.stores.http`.
 
-A program sees only its own requests and runs (`sayso.server.api.ownership`). Nothing here decides. The server does not
+A program sees only its own requests and runs (`sayso.server.api.validation`). Nothing here decides. The server does not
 trust what a program sends if it can compute it itself (`sayso.server.api.validation`).
 """
 
@@ -27,10 +27,9 @@ from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Router, encoded, in_thread, validated
-from sayso.server.api.long_poll import StoreVersion, until_changed
-from sayso.server.api.ownership import Ownership
 from sayso.server.api.problems import Problem, document_of, problem_of, unfit
-from sayso.server.api.validation import Denied, validate_request
+from sayso.server.api.validation import Denied, Ownership, validate_request
+from sayso.server.events import StoreVersion, until_changed
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
 from sayso.stores.transaction import waiting_kind

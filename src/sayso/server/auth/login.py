@@ -25,7 +25,6 @@ from starlette.responses import Response
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape, later, say
-from sayso.server.api.limits import Rate
 from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sign_in import Provider, SignInError
 from sayso.server.context import (
@@ -45,6 +44,7 @@ from sayso.server.context import (
     signed_in_at_device,
 )  # fmt: skip
 from sayso.server.pages.rendering import render_public
+from sayso.server.protection import Rate
 from sayso.server.push import Push
 
 _log = logging.getLogger("sayso.server")

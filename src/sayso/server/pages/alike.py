@@ -29,8 +29,7 @@ from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
 from sayso.model.text import escape, later, say
-from sayso.server.pages.amounts import currency_code, is_currency, names_currency
-from sayso.server.pages.arguments import Argument, draw
+from sayso.server.pages.arguments import Argument, currency_code, draw, is_currency, names_currency
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.view import card
 from sayso.view.summary import name_of, time_left

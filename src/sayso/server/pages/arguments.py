@@ -1,15 +1,20 @@
-"""Renders the arguments of a call for a page, and the changes of an edit line by line.
+"""Renders the arguments of a call for a page, its amounts, and the changes of an edit line by line.
 
 Each argument is drawn by its type, in a box of its own. A plain text has no quotes only if it cannot be mistaken for
 anything else; all other values are drawn as elsewhere (`sayso.view.summary`). No value can leave its box, so the lines
 of a block need no prefix. Code is highlighted with CSS classes only; a text that the highlighter does not reproduce
 exactly is not highlighted.
+
+Amounts are found by the names of arguments, and the largest one is formatted for a list. A program may send a number of
+any size, so nothing here does arithmetic: `-` raises `Overflow` for `1e9999999`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import groupby
@@ -23,11 +28,67 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 from sayso.model.canonical import Json
 from sayso.model.canonical.json_tree import children_of, fields_of, items_of, tag_in
 from sayso.model.parameters import place
-from sayso.model.rendering import Change, as_amount, is_amount, parts_of, quoted, value
-from sayso.model.request import Call
+from sayso.model.rendering import Change, as_amount, is_amount, money, parts_of, quoted, value
+from sayso.model.request import Call, Request
 from sayso.model.text import escape, is_right_to_left, later, say, say_n
-from sayso.server.pages.amounts import is_currency, names_currency
 from sayso.view.summary import Layout, empty_lines, gathered, is_empty, without_gaps
+
+_IN_CURRENCY = re.compile(r"(?i)(?:^|_)(?:eur|usd|gbp)(?:$|_)")
+_CURRENCY = re.compile(r"(?i)(?:^|_)(?:currency|ccy|unit)(?:$|_)")
+_UNIT = re.compile("[A-Za-z]{1,4}")
+_MOST_DIGITS, _LONGEST_AMOUNT = 15, 40
+
+
+def names_currency(name: str) -> bool:
+    """Return whether the name of an amount contains its currency, as in `total_eur`."""
+    return _IN_CURRENCY.search(name.rpartition(".")[2]) is not None
+
+
+def is_currency(name: str) -> bool:
+    """Return whether an argument of this name is the currency of an amount."""
+    return _CURRENCY.search(name.rpartition(".")[2]) is not None
+
+
+def currency_code(value: object) -> str | None:
+    """Return a code such as `EUR`, which needs no quotes; None for anything else."""
+    return value if isinstance(value, str) and _UNIT.fullmatch(value) else None
+
+
+def amount_of(request: Request) -> Decimal:
+    """Return the largest number among the arguments named as an amount, such as `amount`; 0 if there is none."""
+    return max((number.copy_abs() for number, _ in _found(request)), default=Decimal(0))
+
+
+def amount_text(request: Request) -> str:
+    """Return the largest amount, with its currency if an argument beside it names one; empty if there is none."""
+    number, unit = max(_found(request), key=lambda found: found[0].copy_abs(), default=(Decimal(0), None))
+    if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
+        return ""
+    return f"{money(number)} {unit}" if unit else money(number)
+
+
+def _found(request: Request) -> Iterator[tuple[Decimal, str | None]]:
+    if request.kind == "call" and request.purged_at is None:
+        yield from _amounts(request.effective.arguments)
+
+
+def _amounts(value: Any, name: str = "", unit: str | None = None) -> Iterator[tuple[Decimal, str | None]]:
+    if isinstance(value, dict):
+        inside = cast("dict[str, Any]", value)
+        codes = (currency_code(inner) for key, inner in inside.items() if is_currency(key))
+        unit = next(filter(None, codes), unit)
+        for key, inner in inside.items():
+            yield from _amounts(inner, key, unit)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _amounts(inner, name, unit)
+    elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
+        text = str(value)
+        with suppress(InvalidOperation):
+            found = Decimal(text if len(text) <= _LONGEST_AMOUNT else "nan")  # a cut text would be another number
+            if found.is_finite():
+                yield found, unit
+
 
 # Limits, because highlighting and comparing take longer for longer texts, and an agent may send one made to be slow.
 _LONGEST, _MOST_LINES, _CONTEXT = 8_000, 2_000, 3

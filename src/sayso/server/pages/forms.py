@@ -22,8 +22,8 @@ from sayso.model.request import Request
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
 from sayso.model.text import escape, later, say, unisolated
+from sayso.server.language import translated
 from sayso.server.pages.arguments import is_plain
-from sayso.server.pages.sentences import translated
 from sayso.view.card import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.summary import Layout
 

@@ -27,10 +27,9 @@ from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape, say
 from sayso.server.context import RequestContext, redirect
-from sayso.server.pages.care import NotDoneError
-from sayso.server.pages.edits import edit_of
+from sayso.server.language import translated
+from sayso.server.pages.edits import NotDoneError, edit_of
 from sayso.server.pages.rendering import parts_of, render, rows_of
-from sayso.server.pages.sentences import translated
 from sayso.stores.filter import Filter
 from sayso.view import card
 from sayso.view.summary import time_left

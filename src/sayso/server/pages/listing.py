@@ -30,7 +30,7 @@ from sayso.model.text import ENGLISH, csv_row, later, say, speaking
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, key_of
-from sayso.server.pages.amounts import amount_of
+from sayso.server.pages.arguments import amount_of
 from sayso.server.pages.rendering import render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page

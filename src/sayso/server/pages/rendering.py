@@ -1,24 +1,38 @@
-"""Renders pages: the Jinja environment, the variables of every page, and the facts of a request as texts.
+"""Renders pages: the Jinja environment, the variables of every page, facts and errors as texts, and static files.
 
 Texts from programs and people are escaped by `sayso.view` before they reach a template, or in it with the filter
 `seen`; Jinja then escapes them for HTML. An undefined name in a template is an error, not an empty text.
+
+An error is shown as a sentence in the reader's language, without commands to type. The messages of the errors
+themselves are English and name commands. An error without a text here shows its own message.
+
+Static files are compressed once, and addressed by a digest of their content. A page links to `/static/DIGEST/app.css`,
+which browsers cache for a year without revalidation. When any file changes, the digest changes, and pages link to the
+new address. Without a digest, or with another version's, the file is served too, but browsers must revalidate it each
+time.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
+import mimetypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from sayso import __version__, clock
+from sayso import __version__, clock, errors
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.ids import is_random
@@ -27,17 +41,77 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation
 from sayso.model.text import escape, isolated, later, say, spoken
 from sayso.reviews import Review
-from sayso.server.assets import asset_path
-from sayso.server.context import RequestContext, path_to
-from sayso.server.language import script_words
-from sayso.server.pages.amounts import amount_text
-from sayso.server.pages.arguments import in_sight
-from sayso.server.pages.sentences import translated
+from sayso.server.context import RequestContext, accepts_gzip, path_to
+from sayso.server.language import script_words, translated
+from sayso.server.pages.arguments import amount_text, in_sight
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import status_line
 from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
+
+_FOLDER = Path(__file__).parent.parent / "static"
+_TYPES = {
+    ".js": "text/javascript",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
+_FOR_EVER = "public, max-age=31536000, immutable"
+_ASK_AGAIN = "no-cache"
+_WORKER = "sw.js"
+
+
+class _Asset(NamedTuple):
+    plain: bytes
+    compressed: bytes
+    media_type: str
+    tag: str
+
+
+@cache
+def _all() -> tuple[str, dict[str, _Asset]]:
+    """Return the digest of all files, and the files by name."""
+    digest, found = hashlib.sha256(), dict[str, _Asset]()
+    for path in sorted(_FOLDER.iterdir()):
+        plain = path.read_bytes()
+        kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain"
+        tag = hashlib.sha256(plain).hexdigest()
+        digest.update(f"{path.name} {tag}\n".encode())
+        # mtime=0: every server of one version sends the same bytes.
+        found[path.name] = _Asset(plain, gzip.compress(plain, 9, mtime=0), kind, tag[:32])
+    return digest.hexdigest()[:16], found
+
+
+def asset_path(http: Http, name: str) -> str:
+    """Return the address under which browsers cache a file."""
+    return path_to(http, "static", _all()[0], name)
+
+
+async def assets(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a file. This is an ASGI application, to be mounted."""
+    http = Http(scope, receive)
+    if http.method not in {"GET", "HEAD"}:
+        raise HTTPException(405, headers={"allow": "GET, HEAD"})
+    digest, files = _all()
+    place = scope["path"].removeprefix(scope.get("root_path", "")).lstrip("/")
+    given, _, name = place.rpartition("/")
+    file = files.get(name)
+    if file is None or "/" in given:
+        raise HTTPException(404)
+    # A weak tag (`W/`), because both encodings of a file share it.
+    tag = f'W/"{file.tag}"'
+    headers = {"etag": tag, "vary": "accept-encoding", "cache-control": _FOR_EVER if given == digest else _ASK_AGAIN}
+    if name == _WORKER:  # its scope is this inbox, not other applications of the same host
+        headers["service-worker-allowed"] = scope.get("root_path", "").removesuffix("static")
+    if http.headers.get("if-none-match") == tag:
+        await Response(status_code=304, headers=headers)(scope, receive, send)
+        return
+    body = file.plain
+    if accepts_gzip(http):
+        body, headers["content-encoding"] = file.compressed, "gzip"
+    await Response(body, headers=headers, media_type=file.media_type)(scope, receive, send)
+
 
 _HEADLINE, _WORDS_ROOM = 180, 160
 _CUT = "…"  # stands where a text is shortened
@@ -279,3 +353,61 @@ def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> l
     if request.kind == "call":
         found.append((say("function"), escape(request.call.tool)))
     return [*found, *card.needs(request, now, _HEADLINE, absence(request.claimed_by, away))]
+
+
+_WORDS: dict[type[errors.SaysoError], str] = {
+    errors.RequestNotFoundError: later(
+        "There is no request %(request_id)s here. The link may be incomplete, or the request is in another inbox."
+    ),
+    errors.AmbiguousIdError: later("Several requests begin with %(prefix)s; write more of the id."),
+    errors.RunNotFoundError: later(
+        "There is no run %(run_id)s here. A run is recorded when it first waits for a person."
+    ),
+    errors.GrantNotFoundError: later("The grant %(grant_id)s is not in force: it was revoked, used up, or has ended."),
+    errors.AlreadyDecidedError: later(
+        "It is %(state)s already, by %(by)s (%(channel)s, %(ago)s). Nothing was changed."
+    ),
+    errors.RequestExpiredError: later("It expired %(ago)s. Nothing was decided; the program must ask again."),
+    errors.OwnRequestError: later("You asked for this, or it was asked on your behalf. Somebody else must decide."),
+    errors.MissingRoleError: later("To decide this, you need the role %(roles)s."),
+    errors.AlreadyVotedError: later("You have approved it already; somebody else must approve it, too."),
+    errors.ClaimedError: later(
+        "%(by)s claimed it, or was assigned it, %(ago)s. To decide it yourself, unclaim it first."
+    ),
+    errors.NotClaimedError: later("Nobody has claimed it. Nothing was changed."),
+    errors.StaleViewError: later("It has changed since you opened it. Nothing was decided; check it as it is now."),
+    errors.NotUndoneError: later(
+        "It can no longer be undone: the time is over, or somebody else decided it. If its call has not started, you"
+        " can cancel it."
+    ),
+    errors.GrantRefusedError: later("This grant is not possible: %(reason)s. Nothing was decided."),
+    errors.ReasonMissingError: later("A reason is required: write it in the note. Nothing was decided."),
+    errors.NotUnknownError: later("It is %(state)s, so there is no unknown outcome to settle. Nothing was changed."),
+}
+
+
+def is_told(fault: errors.SaysoError) -> bool:
+    """Return whether an error has a text that can be translated."""
+    return type(fault) in _WORDS
+
+
+def told(fault: errors.SaysoError) -> str:
+    """Return the text of an error, escaped. If it is the error's own message, commands in it are marked as code."""
+    if not is_told(fault):
+        return _coded(escape(str(fault)))
+    facts = {name: escape(fact) for name, fact in vars(fault).items() if isinstance(fact, str)}
+    at = vars(fault).get("at") or vars(fault).get("expired_at")
+    facts |= {"channel": channel_name(facts.get("channel", "")), "reason": translated(facts.get("reason", ""))}
+    facts |= {"ago": "" if at is None else ago(at, clock.now()), "state": known(facts.get("state", ""))}
+    facts["roles"] = say(" or ").join(map(escape, vars(fault).get("roles", ())))
+    return say(_WORDS[type(fault)], **facts)
+
+
+def _coded(text: str) -> Markup:
+    """Return an English message for a page, with text in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return Markup.escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if at % 2 else Markup.escape(part) for at, part in enumerate(parts)
+    )

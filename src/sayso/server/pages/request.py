@@ -29,23 +29,22 @@ from sayso.model.reviewer import TOKENS
 from sayso.model.teamwork import COMMENTED
 from sayso.model.text import escape, later, say
 from sayso.server.context import RequestContext, redirect
+from sayso.server.language import translated
 from sayso.server.pages import grants
 from sayso.server.pages.alike import key_of, outlier_notes
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
-from sayso.server.pages.care import (
+from sayso.server.pages.edits import (
     colleagues,
     instead_of,
     later_ends,
     remarks,
     snoozed_until,
-    snoozes,
-)  # fmt: skip
-from sayso.server.pages.faults import told
+    snoozes,  # fmt: skip
+)
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
-from sayso.server.pages.rendering import Row, facts, parts_of, pending_count, render, risk_of, row_of
+from sayso.server.pages.rendering import Row, facts, parts_of, pending_count, render, risk_of, row_of, told
 from sayso.server.pages.runs import story_of
-from sayso.server.pages.sentences import translated
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart

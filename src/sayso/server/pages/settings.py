@@ -29,7 +29,7 @@ from sayso.reviews import Review
 from sayso.server.auth.tokens import Token, Tokens, doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
 from sayso.server.language import choose_language, language_choices, language_of
-from sayso.server.pages.care import NotDoneError, colleagues, person_named
+from sayso.server.pages.edits import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
 from sayso.server.push import LASTS, DeviceRefusedError, Push, is_installed, may_approve_there
 from sayso.stores.base import Filter, Store
