@@ -62,7 +62,7 @@ def test_program_that_is_gone_is_marked_in_the_browser(file_store: Store) -> Non
     run_id = file_store.get(waiting).run_id
     assert "program ended" in ada.get(f"/runs/{run_id}").text
     asked = ada.get("/bulk", params={"id": [waiting, named], "verb": "approve"}).text
-    assert asked.count("nobody comes back for the decision") == 1
+    assert asked.count("nothing will come back for the decision") == 1
 
 
 @pytest.mark.parametrize(("text", "is_gone"), [(WITHOUT_A_NAME, True), (IN_A_RUN, False)])

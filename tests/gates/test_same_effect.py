@@ -65,7 +65,7 @@ def test_the_page_of_a_request_shows_those_that_have_its_effect(app: Starlette, 
 def test_the_page_lets_an_effect_happen_again_with_a_reason(app: Starlette, store: Store) -> None:
     _, second = refunded(store)
     ada = browser(app, "ada")
-    assert "needs a reason" in text_of(ada.decide(second.id, "approve", again="yes").text)
+    assert "A reason is required" in text_of(ada.decide(second.id, "approve", again="yes").text)
     assert store.get(second.id).state is State.PENDING
     ada.decide(second.id, "approve", again="yes", note="it bounced")
     decision = store.get(second.id).decision

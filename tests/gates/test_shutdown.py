@@ -374,7 +374,7 @@ def test_a_request_whose_program_is_gone_is_marked_where_it_is_listed_shown_and_
     assert "waiting for the program" not in approved.out
     assert "approved, program ended" in commands.sayso("ls").out
     assert commands.sayso("cancel", request.id).code == 0
-    assert commands.sayso("ls").out == "nothing waits\n"
+    assert commands.sayso("ls").out == "no open requests\n"
 
 
 def test_an_answer_that_nobody_comes_back_for_says_so() -> None:

@@ -70,7 +70,7 @@ def test_approve_runs_the_call_and_leaves_stdout_to_the_program() -> None:
         assert "hunter2" not in shown
         assert 'description  "Pay money back to a customer."' in shown
         assert "in run         order-4721" in shown
-        assert "without an answer it does not run" in shown
+        assert "no answer means no" in shown
         person.types("a")
         assert person.ends() == (0, "refunded 320.00 for A-4721 '' hunter2-hunter2\n")
         assert "approved by ada (terminal, just now)" in person.screen

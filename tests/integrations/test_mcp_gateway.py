@@ -467,7 +467,7 @@ def test_a_call_of_a_changed_tool_does_not_run_where_its_approval_cannot_be_with
         server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
         refused = await client.call("write", PATH)
         assert refused["isError"] is True
-        assert "write was not run: its server changed" in text(refused)
+        assert "write was not run: the server has changed the tool" in text(refused)
         assert server.calls == []
 
     run(work())

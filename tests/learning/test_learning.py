@@ -747,7 +747,7 @@ def test_the_page_of_insights_shows_what_decisions_teach(memory: Store, clock: C
     assert "30 of 30" not in page  # eve refused calls of the same function
     assert "<U+202E>" in text_of(page)
     assert "<b>no</b>" not in page
-    assert "nobody can have read what would run" in page
+    assert "too fast to have read what would run" in page
 
 
 def test_the_page_of_insights_proposes_a_rule(memory: Store, clock: Clock) -> None:

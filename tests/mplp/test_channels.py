@@ -62,7 +62,7 @@ def test_a_step_is_added_in_a_browser_and_a_wrong_one_decides_nothing(here: Stor
     stale = client.decide(
         request.id, "approve", f2='[{"description": "Only this"}]'
     )  # of a page from before an upgrade
-    assert (stale.status_code, "it has another form by now" in text_of(stale.text)) == (422, True)
+    assert (stale.status_code, "its form has changed" in text_of(stale.text)) == (422, True)
     assert read_plan(plan.plan_id).status == "proposed"
     client.decide(request.id, "approve", **others, **{"f2.3.0": "Only this"})
     assert start(plan, lambda given: [step.description for step in given.steps]) == ["Only this"]

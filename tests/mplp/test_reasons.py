@@ -88,7 +88,7 @@ def test_the_command_line_says_what_to_type(store: Store, waiting: Request) -> N
 
 def test_the_inbox_says_so_before_and_after(store: Store, waiting: Request) -> None:
     ada = browser(create_app(store))
-    assert "to reject a Confirm, or to send it back, say why" in text_of(ada.get(f"/r/{waiting.id}").text)
+    assert "To reject or send back a Confirm, say why in the note" in text_of(ada.get(f"/r/{waiting.id}").text)
     answer = ada.decide(waiting.id, "reject", note=" ")
     assert answer.status_code == 422
     assert "A reason is required: write it in the note. Nothing was decided." in text_of(answer.text)

@@ -135,7 +135,7 @@ def test_a_request_shows_all_that_a_decision_needs(ada: Browser, clock: Clock) -
     text = text_of(page)
     for words in (
         "320", "bob", "risk high", "Sends money.", "on behalf ofkim", "2 different reviewers", "finance",
-        "in 1h", "without an answer it does not run", "What the program will receive", "order-1", request_id[:11],
+        "in 1h", "no answer means no", "What the program will receive", "order-1", request_id[:11],
     ):  # fmt: skip
         assert words in text, words
     unverified = page.partition('class="unverified"')[2].partition("</section>")[0]

@@ -50,7 +50,7 @@ def rows(request: Request, width: int = 100, **kept: bool) -> list[str]:
 # -- the program's words ---------------------------------------------------------------------------------------
 
 CHROME = (
-    "note    'nothing'", "  amount  1.0", "asked by ada", "expires in 1d; without an answer it does not run",
+    "note    'nothing'", "  amount  1.0", "asked by ada", "expires in 1d; no answer means no",
     "a approve   e edit",
     "| ", ": ", "(… 1 of 2 characters not shown …)", "rq_00000000 approved", "the program says, unverified:",
     "warning: none",
@@ -75,7 +75,7 @@ def test_no_words_of_the_program_change_how_the_call_is_shown(width: int) -> Non
         said = rest.index("  the program says, unverified:")
         assert all(row.startswith(("  warning: ", "         : ")) for row in rest[:said])
         assert sum(row.startswith("  asked by ") for row in drawn) == 1
-        assert drawn[-1].split() == ["expires", "in", "1d;", "no", "answer", "is", "a", "no"]
+        assert drawn[-1].split() == ["expires", "in", "1d;", "no", "answer", "means", "no"]
 
 
 def test_a_call_in_the_program_s_words_is_marked_as_words() -> None:

@@ -360,7 +360,7 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
         facts.append(
             (
                 say("expires"),
-                say("%(when)s; without an answer it does not run", when=time_left(request.expires_at, now)),
+                say("%(when)s; no answer means no", when=time_left(request.expires_at, now)),
             )
         )
     room = max([_FACT_ROOM, *(columns(name) + 1 for name, _ in facts)])

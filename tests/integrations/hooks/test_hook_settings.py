@@ -36,7 +36,7 @@ def test_the_change_is_shown_first_and_not_written_where_nobody_is_asked(host: s
     done = sayso("hook", "install", host)
     assert done.code == 1
     assert f"+++ {file_of(host, place)}" in done.out
-    assert "--yes does it" in done.err
+    assert "use --yes" in done.err
     assert not file_of(host, place).exists()
 
 

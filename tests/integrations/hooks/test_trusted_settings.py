@@ -168,7 +168,7 @@ def test_trust_shows_the_file_first_and_takes_no_answer_from_a_program(repo: Pat
     done = sayso("hook", "trust", str(repo))
     assert done.code == 1
     assert '  store = "sqlite:///state.db"' in done.out
-    assert "It names a store: all grants in that store count" in done.out
+    assert "It names a store, so all grants in that store apply" in done.out
     assert "nothing was trusted" in done.err
     assert sayso("hook", "trust", str(repo / "none"), "--yes").code == 1
     assert sayso("hook", "trust", "--list").out == ""
@@ -210,6 +210,6 @@ def test_settings_by_which_every_call_would_be_denied_are_not_trusted(repo: Path
     write(repo / "rules.toml", ALLOW.replace("allow", "alow"))
     done = sayso("hook", "trust", str(repo), "--yes")
     assert (done.code, done.out) == (1, "")
-    assert "nothing was trusted: every call would be denied by " in done.err
+    assert "nothing was trusted, because every call would be denied: " in done.err
     assert "rules.toml:3:1: verdict takes 'allow', 'hold' or 'deny', not 'alow'" in done.err
     assert sayso("hook", "trust", "--list").out == ""
