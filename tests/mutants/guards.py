@@ -952,6 +952,11 @@ MUTANTS = [
         "test_whoever_grants_the_same_later_agrees_to_the_first_grant_while_it_lasts",
     ),
     Mutant(
+        "a grant for another secret has other terms", "model/grant.py",
+        "all(_holds(one, fields[path], self.id, path) for path, one in secrets)", "True",
+        "stores/test_contract.py::TestMemory::test_a_grant_for_another_secret_is_another_one",
+    ),
+    Mutant(
         "a start takes from its grant", "stores/grants.py",
         "replace(grant, used=grant.used + 1)", "grant",
         "stores/test_contract.py::TestMemory::test_a_grant_is_used_up_by_its_starts",

@@ -132,6 +132,13 @@ class GrantContract(Scene):
         assert [len(grant.grantors) for grant in self.store.grants()] == [1, 1]
         assert self.like(quorum=Quorum(2)).state is State.PENDING
 
+    def test_a_grant_for_another_secret_is_another_one(self) -> None:
+        request = self.store.ask(sample_call(None, {"amount": 10, "password": "old"}, quorum=Quorum(3)))
+        first = self.granted(request)
+        changed = self.granted(request, _BOB, edited=sample_edit(request, password="new"))
+        again = self.granted(request, Reviewer("carol"))
+        assert first.id != changed.id == again.id
+
     def test_one_more_person_may_agree_to_a_grant_once(self) -> None:
         grant = self.granted(self.store.ask(sample_call(quorum=Quorum(2))))
         refusal(errors.AlreadyVotedError, lambda: self.store.agree(grant.id, _ADA, channel="test"))

@@ -152,13 +152,20 @@ class Grant:
         """Return whether a person is one of the grantors."""
         return any(person.is_same(one.by) for one in self.grantors)
 
-    def has_same_terms(self, other: Grant) -> bool:
-        """Return whether two grants allow the same calls for the same time, whoever made them, and when."""
+    def has_same_terms(self, other: Grant, request: Request) -> bool:
+        """Return whether this grant allows the same calls for the same time as one drawn now from a request's call.
+
+        Who made them does not matter, nor when.
+        """
         mine, theirs = (
             (one.request_id, one.without, one.run, one.count, one.until - one.created_at, _plain(one.conditions))
             for one in (self, other)
         )
-        return mine == theirs
+        if mine != theirs:
+            return False
+        fields = _fields(request, request.effective)  # a reviewer may have typed another secret
+        secrets = ((path, one) for path, one in self.conditions.items() if one.kind == "secret")
+        return all(_holds(one, fields[path], self.id, path) for path, one in secrets)
 
     def lines(self) -> list[str]:
         """Return the terms as people see them, one line per field; secrets are masked."""

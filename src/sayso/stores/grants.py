@@ -419,7 +419,7 @@ def _granted(
     drawn = Grant.of(found, found.effective, until=now + lasts, now=now, comment=decision.comment, **terms)
     standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
     others = (one for one in standing if one is not None and now < one.until and not one.is_by(who.identity))
-    same = next((one for one in others if one.has_same_terms(drawn)), None)
+    same = next((one for one in others if one.has_same_terms(drawn, found)), None)
     if same is not None and not _is_as_written(tx, GRANT, same.id):
         raise _altered(same.id)  # this also undoes the decision
     return found, _agree(tx, (same or drawn).agreed_by(grantor), grantor)
