@@ -382,6 +382,7 @@ def test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others() -> None:
     assert first.claimed_by is None, "who has voted holds it no longer"
     again = teamwork.claim(first, ADA, roles=(), channel="test", now=NOW).request
     assert decide(again, "approve", BOB).request.state is State.APPROVED, "nor keeps the other approval"
+    assert decide(again, "reject", BOB).request.state is State.REJECTED, "nor keeps others from a rejection"
 
 
 def test_a_vote_on_other_terms_does_not_pass_a_claim() -> None:

@@ -361,7 +361,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim keeps one approval of a quorum for the claimer", "model/lifecycle.py",
-        "is_vote and request.missing_votes > kept", "is_vote and request.missing_votes > 0",
+        "is_vote and request.missing_votes > 1", "is_vote and request.missing_votes > 0",
         "model/test_lifecycle.py::test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others",
     ),
     Mutant(

@@ -185,8 +185,8 @@ def must_be_allowed(
 ) -> None:
     """Check that a person may decide; raises the `DecisionRefusedError` that says why not.
 
-    A claim keeps one approval of a quorum for the claimer. `is_vote` means that the person would only add one of the
-    others, to the call and on the terms that the earlier votes are for.
+    A claim keeps one approval of a quorum for the claimer, until they have given it. `is_vote` means that the person
+    would only add one of the others, to the call and on the terms that the earlier votes are for.
     """
     acts_for = request.acts_for
     if by.is_same(request.requester) or (acts_for and any(by.may_be(person) for person in acts_for)):
@@ -196,8 +196,8 @@ def must_be_allowed(
     claimer = request.claimed_by
     if claimer is None or request.claimed_at is None or by.is_same(claimer):
         return
-    kept = 0 if any(claimer.is_same(vote.by) for vote in request.votes) else 1
-    if not (is_vote and request.missing_votes > kept):
+    has_voted = any(claimer.is_same(vote.by) for vote in request.votes)
+    if not has_voted and not (is_vote and request.missing_votes > 1):
         raise errors.ClaimedError(request.id, by=str(claimer), at=request.claimed_at, age=ago(request.claimed_at, now))
 
 
