@@ -90,6 +90,24 @@ def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(s
     assert is_same(page)
 
 
+def test_decisions_stay_disabled_for_as_long_after_a_page_took_the_place_of_one_just_opened(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.tab("/")
+    page.clock.install(time=0)
+    page.clock.pause_at(1_000)
+    page.goto(f"{surf.base}/r/{first}")
+    marked(page)
+    page.clock.run_for(400)
+    page.keyboard.press("j")
+    page.wait_for_url(f"**/r/{second}*")
+    expect(page.locator("[data-soon-live][data-approve]")).to_be_disabled()
+    page.clock.run_for(400)  # the time of the page before is over
+    expect(page.locator("[data-soon-live][data-approve]")).to_be_disabled()
+    page.clock.run_for(200)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    assert is_same(page)
+
+
 def test_a_risky_call_in_the_place_of_another_is_confirmed_as_well(surf: Surf) -> None:
     first, second = held(wipe, "one"), held(wipe, "two")
     page = surf.page(first)

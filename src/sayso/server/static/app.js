@@ -32,10 +32,11 @@ sayso.page((signal) => {
   // Disable decisions for 500 ms, so that a click meant for the previous page does not decide on this one.
   const inert = all("[data-decides]").filter((button) => !button.disabled);
   inert.forEach((button) => { button.disabled = true; button.dataset.soonLive = ""; });
-  setTimeout(() => all("[data-soon-live]").forEach((button) => {
+  const live = setTimeout(() => all("[data-soon-live]").forEach((button) => {
     button.disabled = false;
     delete button.dataset.soonLive;
   }), 500);
+  signal.addEventListener("abort", () => clearTimeout(live));  // it would enable those of the next page too early
 
   // -- the service worker, for installing and for a lost connection (sw.js) ------------------------------------
   const script = document.currentScript, scope = one(".brand");  // no script if this page took another's place
