@@ -263,12 +263,10 @@ class RunNotFoundError(_Factual):
 
 
 class RunBusyError(_Factual):
-    """Another process is executing the run; nothing was recorded here."""
+    """The run is being executed, by this or another process; nothing was recorded here."""
 
     run_id: str
-    _message = (
-        "run {self.run_id!r} is being executed by another process; nothing was done, wait until it pauses or ends"
-    )
+    _message = "run {self.run_id!r} is already being executed; nothing was done, wait until it pauses or ends"
 
 
 class RunChangedError(_Factual):
@@ -521,8 +519,8 @@ class EffectTakenError(StartRefusedError):
     state: str  # of the other request
     _message = (
         "the effect {self.effect!r} of {self.request_id} is taken by {self._named}, which is {self.state}; the call"
-        " was not run. It can start once that request is known to have failed. To repeat the effect anyway, withdraw"
-        " {self.request_id}, ask again, and have the new request approved with `--again` and a reason"
+        " was not run. It can start once that request has ended without its effect. To repeat the effect anyway,"
+        " withdraw {self.request_id}, ask again, and have the new request approved with `--again` and a reason"
     )
 
     @property

@@ -198,8 +198,7 @@ def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> Outpu
     if refusals:
         refused = "; ".join(refusals)
         message = (
-            f"run {run_id!r} is being executed by another process; {refused}. Nothing else was done, wait until it"
-            " pauses or ends"
+            f"run {run_id!r} is already being executed; {refused}. Nothing else was done, wait until it pauses or ends"
         )
     reason = "approval_already_claimed"
     status = RunStatus(code="cancelled", reason=reason, message=message)
