@@ -366,8 +366,13 @@ MUTANTS = [
     ),
     Mutant(
         "others do not change a claimed call", "model/lifecycle.py",
-        'verb == "approve" and edited is None and all', 'verb == "approve" and all',
+        'verb == "approve" and edited is None and not has_grant', 'verb == "approve" and not has_grant',
         "model/test_lifecycle.py::test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others",
+    ),
+    Mutant(
+        "others give no grant for a claimed call", "model/lifecycle.py",
+        'edited is None and not has_grant', 'edited is None',
+        "stores/test_contract.py::TestMemory::test_others_give_no_grant_while_a_call_is_claimed",
     ),
     Mutant(
         "a shared view is changed by who shared it or by a lead", "server/pages/views.py",

@@ -39,6 +39,13 @@ class GrantContract(Scene):
         decision = Decision("approve", who.identity, self.clock(), "test", None, "", edited is not None)
         return self.store.grant(asked.id, decision, who=who, **given)[1]
 
+    def test_others_give_no_grant_while_a_call_is_claimed(self) -> None:
+        asked = self.store.ask(sample_call(quorum=Quorum(2)))
+        self.store.claim(asked.id, _ADA.identity, roles=_ADA.roles, channel="test")
+        refusal(errors.ClaimedError, lambda: self.granted(asked, _BOB))
+        assert list(self.store.grants()) == []
+        assert self.granted(asked, _ADA).is_by(_ADA.identity)
+
     def like(self, amount: int = 5, run_id: str | None = None, **fields: Any) -> Request:
         """Ask for a call like the one that was granted."""
         return self.store.ask(sample_call(run_id, {"amount": amount, "to": "alice"}, **fields))

@@ -215,7 +215,7 @@ def _must_have_reason(request: Request, decision: Decision) -> None:
 
 def decide(
     request: Request, decision: Decision, *, roles: Collection[str], seen: str | None, edited: Call | None,
-    now: datetime,
+    now: datetime, has_grant: bool = False,
 ) -> Transition:  # fmt: skip
     """Take one person's decision.
 
@@ -225,6 +225,7 @@ def decide(
         seen: Fingerprint of what the reviewer saw; None for the call as it is now.
         edited: For an approval with changes, the whole call as it would run, already validated.
         now: The store's time.
+        has_grant: Whether the approval also gives a grant, which is more than a vote on this call.
 
     Raises:
         DecisionRefusedError: Or a subclass; the request is unchanged.
@@ -242,7 +243,8 @@ def decide(
         raise errors.DecisionRefusedError(
             request.id, f"request {request.id} has no effect, so `again` does not apply; nothing was decided"
         )
-    is_vote = verb == "approve" and edited is None and all(vote.again is decision.again for vote in request.votes)
+    is_plain = verb == "approve" and edited is None and not has_grant
+    is_vote = is_plain and all(vote.again is decision.again for vote in request.votes)
     must_be_allowed(request, decision.by, roles, now, is_vote=is_vote)
     current = request.current_fingerprint
     if seen is not None and seen != current:

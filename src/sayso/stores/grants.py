@@ -411,7 +411,7 @@ def _granted(
 ) -> tuple[Request, Grant] | errors.SaysoError:  # fmt: skip
     found = changed(
         tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited,
-        person=decision.by,
+        person=decision.by, has_grant=True,
     )  # fmt: skip
     if isinstance(found, errors.SaysoError):
         return found
