@@ -298,6 +298,7 @@ sayso.page((signal) => {
     count.setAttribute("aria-hidden", "true");  // or it would be read out every second
     late.forEach((other) => { other.hidden = true; });
     const step = () => {
+      if (signal.aborted) return;
       const left = Date.parse(part.dataset.undo) - Date.now();
       count.textContent = say("%(count)ss", { count: Math.ceil(left / 1000) });
       if (left > 0) { setTimeout(step, left % 1000 || 1000); return; }
@@ -379,7 +380,7 @@ sayso.page((signal) => {
       picks(":not(:disabled)").forEach((box) => { box.checked = every.checked; });
       count();
     });
-    document.addEventListener("change", (event) => { if (["id", "alike"].includes(event.target.name)) count(); }, { signal }, { signal });
+    document.addEventListener("change", (event) => { if (["id", "alike"].includes(event.target.name)) count(); }, { signal });
     addEventListener("pageshow", count, { signal });
     count();
   }

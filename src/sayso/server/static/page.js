@@ -4,7 +4,7 @@
 
 const sayso = (() => {
   const starts = [];
-  let life = new AbortController(), here = location.pathname + location.search, isOpening = false;
+  let life = new AbortController(), here = location.pathname + location.search, isSending = false, loading = null;
 
   // Run a script now, and again for each page that takes this one's place. The signal is aborted when its page ends:
   // listeners on the document and the window must take it.
@@ -36,10 +36,14 @@ const sayso = (() => {
     announcer.textContent = document.title;
   };
   const open = async (address, body) => {
-    isOpening = true;
+    if (isSending) return;  // one decision at a time
+    loading?.abort();
+    const { signal } = loading = new AbortController();
+    isSending = Boolean(body);
     try {
-      const answer = await fetch(address, { method: body ? "POST" : "GET", body, headers: { accept: "text/html" } });
+      const answer = await fetch(address, { method: body ? "POST" : "GET", body, headers: { accept: "text/html" }, signal });
       const found = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (signal.aborted) return;  // another key was pressed since
       const hasMoved = !body || answer.redirected;  // else it is a refusal: a reload shows the request again
       if (isOurs(found)) {
         if (hasMoved) history.pushState(null, "", answer.url);
@@ -48,8 +52,8 @@ const sayso = (() => {
         replace(found);
       } else if (hasMoved) location.assign(answer.url);
       else location.reload();
-    } catch { location.reload(); }  // nobody knows whether it arrived: the page shows it
-    isOpening = false;
+    } catch { if (!signal.aborted) location.reload(); }  // nobody knows whether it arrived: the page shows it
+    if (body) isSending = false;
   };
 
   // On the window, so that listeners on the document come first; they may ask before a risky decision is sent.
@@ -57,14 +61,13 @@ const sayso = (() => {
     const form = event.target, button = event.submitter;
     if (event.defaultPrevented || !button?.matches("[data-request] :is([data-decides], [data-key])")) return;
     event.preventDefault();
-    if (isOpening) return;
     open(button.hasAttribute("formaction") ? button.formAction : form.getAttribute("action"), new URLSearchParams(new FormData(form, button)));
   });
   addEventListener("click", (event) => {
     const link = event.target.closest?.("a[data-queued]");
     if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
-    if (!isOpening) open(link.href);
+    open(link.href);
   });
   addEventListener("popstate", () => { if (location.pathname + location.search !== here) location.reload(); });
   return { page, afterPaint };
