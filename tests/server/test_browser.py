@@ -177,7 +177,7 @@ def test_a_form_about_what_was_changed_meanwhile_decides_nothing_and_shows_the_c
     page = surf.page(request_id)
     sayso.Review().approve(request_id, by="bob", changes={"amount": 500})
     pressed(page, "Approve")
-    expect(page.get_by_role("alert")).to_contain_text("changed since you looked")
+    expect(page.get_by_role("alert")).to_contain_text("changed since you opened it")
     expect(page.locator("#call")).to_contain_text("500")
     assert stands(request_id).state is State.PENDING
     assert [vote.by.subject for vote in stands(request_id).votes] == ["bob"]
@@ -340,12 +340,12 @@ def test_whoever_cannot_decide_sees_why_until_they_can(surf: Surf) -> None:
     expect(page.locator("[data-approve]")).to_be_disabled()
     held(pay, 6)
     expect(page.locator("#pending")).to_have_text("2")  # it was told how things stand, and that is as it was sent
-    expect(why).not_to_contain_text("Load the page")
+    expect(why).not_to_contain_text("Reload the page")
     other.fill("#note", "mine")
     sayso.Review().release(request_id, by="bob")
     expect(page.locator("[data-approve]")).to_be_enabled()
     expect(page.locator("[data-why-not]")).to_have_count(0)
-    expect(other.locator("[data-why-not]:visible")).to_contain_text("bob does not have it any more")
+    expect(other.locator("[data-why-not]:visible")).to_contain_text("bob has unclaimed it")
     other.reload()
     expect(other.locator("[data-approve]")).to_be_enabled()
     expect(other.locator("#note")).to_have_value("mine")
@@ -358,7 +358,7 @@ def test_the_page_of_a_call_shows_its_result_as_soon_as_there_is_one(surf: Surf)
     state_is(page, "approved")
     assert pay(5) == "paid 5 to alice"
     state_is(page, "done")
-    expect(page.get_by_role("heading", name="How it went")).to_be_visible()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel the run")).to_have_count(0)
 
 

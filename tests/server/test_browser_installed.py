@@ -114,7 +114,7 @@ def test_a_reviewer_turns_notifications_on_and_off(surf: Surf) -> None:
     raw = point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     keys = {"p256dh": base64.urlsafe_b64encode(raw).decode().rstrip("="), "auth": "A" * 22}
     page = with_worker(surf, "/settings")
-    expect(page.get_by_text("This browser can show no notifications")).to_be_hidden()
+    expect(page.get_by_text("This browser cannot show notifications")).to_be_hidden()
     page.evaluate(SUBSCRIBED.replace("KEYS", json.dumps(keys)))
     page.get_by_label("Name of this device").fill("my phone")
     with page.expect_navigation():

@@ -73,7 +73,7 @@ def test_a_vote_and_a_claim_that_come_while_a_page_is_open_are_shown_and_keep_wh
     expect(page.locator(".lead .votes")).to_have_text("1 of 3 approvals")
     expect(approve).to_be_enabled()
     sayso.Review().claim(request_id, by="carol")
-    expect(page.locator("[data-why-not]")).to_contain_text("carol has it")
+    expect(page.locator("[data-why-not]")).to_contain_text("carol has claimed it")
     expect(approve).to_be_disabled()
     sayso.Review().release(request_id, by="carol")
     expect(approve).to_be_enabled()
@@ -106,7 +106,7 @@ def test_a_page_that_is_not_told_any_more_says_so_until_it_is(surf: Surf) -> Non
     request_id = held(pay, 1)
     surf.expected = "ERR_FAILED|Failed to fetch"
     page = live(surf, request_id)
-    not_live = page.get_by_text("Not live")
+    not_live = page.get_by_text("Live updates have stopped")
     expect(not_live).to_be_hidden()
     page.route("**/events?*", lambda route: route.abort())
     page.evaluate("dispatchEvent(new Event('online'))")  # which takes the stream up again
@@ -125,7 +125,7 @@ def test_a_page_that_was_never_told_anything_says_so(surf: Surf) -> None:
     page = surf.tab("/history")
     page.route("**/events?*", lambda route: route.abort())
     page.goto(f"{surf.base}/")
-    expect(page.get_by_text("Not live")).to_be_visible()
+    expect(page.get_by_text("Live updates have stopped")).to_be_visible()
 
 
 def test_a_page_whose_server_ended_says_so(chromium: Any, surf: Surf, command: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_page_whose_server_ended_says_so(chromium: Any, surf: Surf, command: P
         expect(page).to_have_title("Inbox (1) · sayso")
         held(pay, 2)
         expect(page).to_have_title("Inbox (2) · sayso")  # it is live
-    expect(page.get_by_text("Not live")).to_be_visible()
+    expect(page.get_by_text("Live updates have stopped")).to_be_visible()
 
 
 def test_tabs_of_one_browser_share_one_stream_and_hand_it_on(surf: Surf) -> None:
@@ -175,7 +175,7 @@ def test_the_other_tabs_of_who_signs_out_say_so_at_once(chromium: Any, surf: Sur
         expect(page.get_by_text("You are signed out")).to_be_hidden()
         second.get_by_role("button", name="Sign out").click()
         expect(page.get_by_text("You are signed out")).to_be_visible()
-        expect(page.get_by_text("Not live")).to_be_hidden()
+        expect(page.get_by_text("Live updates have stopped")).to_be_hidden()
         page.get_by_role("link", name="Sign in again").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         assert other.found() == []
@@ -189,9 +189,9 @@ def test_a_tab_that_hears_nothing_for_a_while_says_so(surf: Surf) -> None:
     page.goto(f"{surf.base}/")
     expect(page.locator("[data-stream]")).to_have_count(1)
     page.clock.fast_forward(40_000)
-    expect(page.get_by_text("Not live")).to_be_hidden()
+    expect(page.get_by_text("Live updates have stopped")).to_be_hidden()
     page.clock.fast_forward(20_000)
-    expect(page.get_by_text("Not live")).to_be_visible()
+    expect(page.get_by_text("Live updates have stopped")).to_be_visible()
 
 
 def test_a_tab_takes_the_stream_over_from_one_that_says_nothing(surf: Surf) -> None:
@@ -206,7 +206,7 @@ def test_a_tab_takes_the_stream_over_from_one_that_says_nothing(surf: Surf) -> N
     second.clock.fast_forward(60_000)
     held(pay, 3)
     expect(second.locator("#pending")).to_have_text("3")
-    expect(second.get_by_text("Not live")).to_be_hidden()
+    expect(second.get_by_text("Live updates have stopped")).to_be_hidden()
     held_locks = "navigator.locks.query().then(({held}) => held.length)"
     assert second.evaluate(held_locks) == 1
     surf.faults = [fault for fault in surf.faults if fault != "a window of its own"]
