@@ -123,6 +123,27 @@ def test_a_risky_call_in_the_place_of_another_is_confirmed_as_well(surf: Surf) -
     assert is_same(page)
 
 
+def test_a_held_key_decides_nothing_in_the_place_of_what_it_decided(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    ready(page, first)
+    sent: list[str] = []
+    page.on("request", lambda asked: sent.append(asked.url) if asked.method == "POST" else None)
+    page.keyboard.press("r")
+    page.keyboard.type("not this one")
+    page.keyboard.down("Control")
+    page.keyboard.down("Enter")
+    ready(page, second)
+    page.keyboard.down("Enter")  # held, it repeats
+    page.evaluate("fetch(location)")  # what it had sent would be known by now
+    assert len(sent) == 1
+    assert [stands(first).state, stands(second).state] == [State.REJECTED, State.PENDING]
+    page.keyboard.up("Enter")
+    page.keyboard.press("Enter")
+    page.wait_for_function(DECIDED, arg=second)
+    assert stands(second).state is State.APPROVED
+
+
 def test_a_refusal_is_shown_with_what_was_written_and_a_reload_shows_the_request(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.page(request_id)

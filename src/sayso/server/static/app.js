@@ -578,6 +578,7 @@ sayso.page((signal) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && (isField || target === document.body)) {
       const aimed = target === note && one(".aimed");
       event.preventDefault();
+      if (event.repeat) return;  // held: the next request takes the place of the one that it decided
       press(aimed ? aimed.dataset.key : { comment: "m", to: "i" }[target.id] || "a");
       return;
     }
