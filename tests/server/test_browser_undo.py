@@ -75,6 +75,22 @@ def test_an_assignment_and_a_snooze_are_taken_back_by_the_same_key(surf: Surf) -
         assert stands(first).claimed_by is None
 
 
+def test_what_was_typed_outlives_the_time_for_undo_once_it_is_undone(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    page.clock.install()
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
+    page.fill("#f0", "7")
+    pressed(page, "Approve with 1 change")
+    page.wait_for_url(f"**/r/{second}*")
+    page.clock.run_for(1_000)
+    page.keyboard.press("z")
+    page.wait_for_url(f"**/r/{first}*")
+    page.clock.run_for(61_000)
+    page.reload()
+    expect(page.locator("#f0")).to_have_value("7")
+
+
 def test_the_button_counts_down_and_leaves_the_way_to_cancel(surf: Surf) -> None:
     first, second = held(pay, 5), held(pay, 6)
     page = surf.page(first)

@@ -298,7 +298,7 @@ sayso.page((signal) => {
     count.setAttribute("aria-hidden", "true");  // or it would be read out every second
     late.forEach((other) => { other.hidden = true; });
     const step = () => {
-      if (signal.aborted) return;
+      if (signal.aborted) return;  // the page is gone: its decision may be undone, and its draft in use again
       const left = Date.parse(part.dataset.undo) - Date.now();
       count.textContent = say("%(count)ss", { count: Math.ceil(left / 1000) });
       if (left > 0) { setTimeout(step, left % 1000 || 1000); return; }
