@@ -5,6 +5,7 @@ The invariant: what is shown, asked and sent is the same as if the browser had l
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,11 +43,17 @@ def test_a_decision_opens_the_next_request_in_the_same_document(surf: Surf) -> N
     page = surf.page(first)
     marked(page)
     ready(page, first)
+    announcer = page.locator("body > [role=status]").first
+    expect(announcer).to_have_text("")  # a screen reader announces only what changes in an element that it knows
+    page.evaluate("(announcer) => { window.announcer = announcer; }", announcer.element_handle())
     page.keyboard.press("a")
     ready(page, second)
     assert stands(first).state is State.APPROVED
     expect(page).to_have_title('pending: pay(amount=6, to="alice") · sayso')
-    expect(page.locator("body > [role=status]").first).to_have_text('pending: pay(amount=6, to="alice") · sayso')
+    expect(announcer).to_have_text(
+        re.compile(r'approved by ada .*\. pending: pay\(amount=6, to="alice"\) · sayso$')
+    )
+    assert page.evaluate("window.announcer === document.querySelector('body > [role=status]')")
     expect(page.locator("[data-done]")).to_contain_text("amount=5")
     assert page.locator("noscript").count() == 0
     page.keyboard.press("j")

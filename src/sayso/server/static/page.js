@@ -17,9 +17,11 @@ const sayso = (() => {
     const loaded = filesOf(document), needed = filesOf(found);  // other addresses: the server has another version by now
     return needed.length > 0 && needed.every((file) => loaded.includes(file)) && found.querySelector("#main") !== null;
   };
-  // Screen readers do not notice that the page is another one. This element stays, as new live regions are not announced.
+  // Screen readers do not notice that the page is another one. This element is there from the start and stays, as new live
+  // regions are not announced.
   const announcer = Object.assign(document.createElement("p"), { className: "hidden" });
   announcer.setAttribute("role", "status");
+  document.body.prepend(announcer);
 
   const replace = (found) => {
     life.abort();
@@ -27,13 +29,13 @@ const sayso = (() => {
     // They are elements here, as the parser runs no scripts, and would be fields of the form.
     found.querySelectorAll("noscript").forEach((part) => part.remove());
     document.title = found.title;
-    document.body.prepend(announcer);
     [...document.body.children].forEach((part) => { if (part !== announcer) part.remove(); });
     document.body.append(...found.body.childNodes);
     scrollTo(0, 0);
     starts.forEach((start) => start(life.signal));
     dispatchEvent(new Event("pageshow"));
-    announcer.textContent = document.title;
+    const done = document.querySelector("[data-done] strong");
+    announcer.textContent = done ? `${done.textContent}. ${document.title}` : document.title;
   };
   const open = async (address, body) => {
     if (isSending) return;  // one decision at a time
