@@ -12,7 +12,7 @@ import pytest
 
 import sayso
 from tests.support.gated import pay
-from tests.support.surfing import Surf, held, need, serving
+from tests.support.surfing import Surf, asked, held, need, serving
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -79,6 +79,16 @@ def test_a_vote_and_a_claim_that_come_while_a_page_is_open_are_shown_and_keep_wh
     expect(approve).to_be_enabled()
     expect(page.locator("[data-why-not]")).to_have_count(0)
     expect(page.locator("#note")).to_have_value("mine")
+
+
+def test_what_comes_while_a_page_is_open_leaves_it_saying_what_happens_without_an_answer(surf: Surf) -> None:
+    call, question = held(pay, 5), asked("How many?", type=int)
+    for request_id, ending in ((call, "; no answer means no"), (question, "")):
+        page = live(surf, request_id)
+        sayso.Review().release(request_id, by="bob")
+        expect(page.locator(".standing")).not_to_contain_text("bob")
+        assert page.locator(".standing .end").inner_text().partition(" in ")[::2] == ("expires", f"23h 59m{ending}")
+        assert page.locator(".standing .end time").get_attribute("title")
 
 
 def test_a_claim_that_comes_while_a_page_is_open_leaves_the_other_approval_to_its_reader(surf: Surf) -> None:
