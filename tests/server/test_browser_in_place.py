@@ -50,9 +50,7 @@ def test_a_decision_opens_the_next_request_in_the_same_document(surf: Surf) -> N
     ready(page, second)
     assert stands(first).state is State.APPROVED
     expect(page).to_have_title('pending: pay(amount=6, to="alice") · sayso')
-    expect(announcer).to_have_text(
-        re.compile(r'approved by ada .*\. pending: pay\(amount=6, to="alice"\) · sayso$')
-    )
+    expect(announcer).to_have_text(re.compile(r'approved by ada .*\. pending: pay\(amount=6, to="alice"\) · sayso$'))
     assert page.evaluate("window.announcer === document.querySelector('body > [role=status]')")
     expect(page.locator("[data-done]")).to_contain_text("amount=5")
     assert page.locator("noscript").count() == 0
