@@ -524,7 +524,7 @@ def test_a_vote_that_is_not_enough_leads_on_and_is_seen_in_the_list(app: Starlet
     first, second = held(shared, 1).confirmation_id, held(shared, 2).confirmation_id
     then = ada.decide(first, "approve", then=second)
     assert then.url.path == f"/r/{second}"
-    assert "1 more reviewer must approve" in text_of(then.text)
+    assert "your approval is recorded; 1 more reviewer must approve" in text_of(then.text)
     for address in ("/?q=approved:me", "/?q=pay"):
         assert "1 of 2 approvals" in text_of(ada.get(address).text)
     assert "1 of 2 approvals" in text_of(browser(app, "bob").get("/").text)

@@ -67,7 +67,7 @@ def test_an_assignment_and_a_snooze_are_taken_back_by_the_same_key(surf: Surf) -
             page.keyboard.press(key)
         page.wait_for_url(f"**/r/{second}*")
         expect(page.locator("[data-done]")).to_contain_text(
-            "claimed by bob" if begin[0] == "i" else "Hidden from your list"
+            "assigned to bob" if begin[0] == "i" else "Hidden from your list"
         )
         page.keyboard.press("z")
         page.wait_for_url(f"**/r/{first}*")

@@ -295,8 +295,8 @@ def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     form = ada.get(f"/r/{first}").text
     assert re.findall('<option value="(bob|carol|ada)">', form) == ["bob", "carol"]
     for name, said in (
-        ("gra", "claimed by gra, who is not signed in: is the name right?"),
-        ("Bob", "claimed by bob <a"),
+        ("gra", "assigned to gra, who is not signed in: is the name right?"),
+        ("Bob", "assigned to bob <a"),
     ):
         after = ada.decide(first, "assign", to=name, then=second)
         assert after.url.path == f"/r/{second}"

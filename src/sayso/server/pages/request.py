@@ -27,7 +27,7 @@ from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
 from sayso.model.teamwork import COMMENTED
-from sayso.model.text import escape, later, say
+from sayso.model.text import escape, later, say, say_n
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
 from sayso.server.pages import grants
@@ -324,6 +324,11 @@ def _done(context: RequestContext, request: Request) -> _Done | None:
 
 def _said(context: RequestContext, request: Request) -> str:
     """Return the status of a request, without the hint that it can be undone, which disappears with the button."""
+    if _has_voted(context, request):
+        return say_n(
+            "your approval is recorded; %(num)s more reviewer must approve",
+            "your approval is recorded; %(num)s more reviewers must approve", request.missing_votes,
+        )  # fmt: skip
     is_approved = request.state is State.APPROVED
     is_held = is_approved and undo_of(context, request) is not None
     said = (card.decided if is_held else card.status_line)(request, clock.now())
