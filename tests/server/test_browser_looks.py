@@ -81,6 +81,18 @@ LOOK = """async () => (await axe.run(document, {resultTypes: ["violations"]})).v
   .map((one) => [one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160))])"""
 
 
+def test_the_ends_of_all_rows_are_in_one_line_at_the_right(surf: Surf) -> None:
+    def wire(iban: str, amount: int, currency: str) -> None: ...
+
+    held(pay, 5)
+    request_id = held(sayso.gate(wait="raise", quorum=2, risk="high")(wire), "DE89370400440532013000", 12_500, "EUR")
+    sayso.Review().comment(request_id, "@ada please look at the IBAN", by="bob")
+    page = surf.tab("/")
+    rights = page.locator(".row .end").evaluate_all("(ends) => ends.map((end) => end.getBoundingClientRect().right)")
+    assert len(rights) == 2
+    assert len(set(rights)) == 1
+
+
 def test_on_paper_a_request_is_whole_and_has_no_buttons(surf: Surf) -> None:
     long = " ".join(f"word{number}" for number in range(2_000))
     request_id = held(taking({"text": str}, [], prompt="Look."), long)
