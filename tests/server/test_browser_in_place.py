@@ -177,6 +177,18 @@ def test_a_server_of_another_version_is_loaded_in_full(surf: Surf) -> None:
     assert not is_same(page)
 
 
+def test_a_page_in_another_language_is_loaded_in_full(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    marked(page)
+    ready(page, first)
+    page.context.set_extra_http_headers({"accept-language": "de"})  # as if chosen in another tab
+    page.keyboard.press("j")
+    page.wait_for_url(f"**/r/{second}*")
+    page.wait_for_function("() => window.isSame !== true")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+
+
 def test_a_decision_whose_answer_is_lost_shows_what_became_of_it(surf: Surf) -> None:
     first, _ = held(pay, 5), held(pay, 6)
     page = surf.page(first)

@@ -15,6 +15,7 @@ const sayso = (() => {
   const filesOf = (root) => [...root.querySelectorAll("script[src], link[rel=stylesheet]")].map((part) => part.getAttribute("src") || part.getAttribute("href"));
   const isOurs = (found) => {
     const loaded = filesOf(document), needed = filesOf(found);  // other addresses: the server has another version by now
+    if (found.documentElement.lang !== document.documentElement.lang) return false;  // and maybe another direction
     return needed.length > 0 && needed.every((file) => loaded.includes(file)) && found.querySelector("#main") !== null;
   };
   // Screen readers do not notice that the page is another one. This element is there from the start and stays, as new live
