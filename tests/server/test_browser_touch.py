@@ -60,6 +60,7 @@ def test_a_finger_opens_approves_takes_it_back_and_rejects_with_a_reason(surf: S
     expect(page.locator("[data-soon-live]")).to_have_count(0)
     page.get_by_role("button", name="Reject").tap()
     expect(page.locator("#note")).to_be_focused()
+    expect(page.get_by_placeholder("Why? Press Reject again to reject it", exact=True)).to_be_visible()  # it fits
     assert stands(first).state is State.PENDING
     page.locator("#note").fill("not today")
     page.locator("button.aimed:enabled").tap()

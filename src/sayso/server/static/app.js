@@ -464,7 +464,7 @@ sayso.page((signal) => {
     const isAimed = button.classList.contains("aimed");
     if (isAimed && !("soonLive" in button.dataset)) return;
     event.preventDefault();
-    aim(button, whyNot);
+    aim(button, say("Why? Press Reject again to reject it"));  // short, for the one line of a phone
     reach(note);
     if (isAimed) return;  // ignore the second click of a double click
     button.dataset.soonLive = "";
