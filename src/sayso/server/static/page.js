@@ -43,10 +43,12 @@ const sayso = (() => {
     loading?.abort();
     const { signal } = loading = new AbortController();
     isSending = Boolean(body);
+    document.body.ariaBusy = "true";
     try {
       const answer = await fetch(address, { method: body ? "POST" : "GET", body, headers: { accept: "text/html" }, signal });
       const found = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (signal.aborted) return;  // another key was pressed since
+      document.body.ariaBusy = null;
       const hasMoved = !body || answer.redirected;  // else it is a refusal: a reload shows the request again
       if (isOurs(found)) {
         if (hasMoved) history.pushState(null, "", answer.url);
