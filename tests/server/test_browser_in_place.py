@@ -200,3 +200,16 @@ def test_a_decision_whose_answer_is_lost_shows_what_became_of_it(surf: Surf) -> 
     page.keyboard.press("a")
     page.wait_for_function("() => !window.isSame")  # live updates may show the state before the page is loaded again
     state_is(page, "approved")
+
+
+def test_a_decision_that_is_on_its_way_is_shown_and_sent_once(surf: Surf) -> None:
+    first, _ = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    ready(page, first)
+    page.evaluate("(() => { window.sent = 0; window.fetch = () => new Promise(() => { window.sent += 1; }); })()")
+    page.keyboard.press("a")
+    expect(page.locator("body")).to_have_attribute("aria-busy", "true")
+    page.keyboard.press("a")
+    page.keyboard.press("j")
+    assert page.evaluate("window.sent") == 1
+    assert page.url.endswith(f"/r/{first}")
