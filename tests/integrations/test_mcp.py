@@ -380,7 +380,7 @@ def test_a_foreign_server_that_comes_back_with_other_tools_runs_no_approval_of_t
 
             told = await refused(await approved(), [*clock, *elsewhere])
             assert (
-                "its server changed it meanwhile (changed: source_timezone, target_timezone; fields: inputSchema)"
+                "the server has changed the tool (changed: source_timezone, target_timezone; fields: inputSchema)"
                 in told
             )
             second = await approved()

@@ -225,7 +225,7 @@ def test_a_store_in_memory_is_refused(store: Store, start: Start) -> None:
     worker = start("shop:clerk", SAYSO_STORE="memory:")
     _, err = worker.communicate(timeout=60)
     assert worker.returncode == 1
-    assert "seen by its own program only" in err
+    assert "only its own program can see a store in memory" in err
 
 
 def test_a_run_whose_code_has_changed_stands_in_the_summary(store: Store, start: Start) -> None:
