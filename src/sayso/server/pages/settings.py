@@ -214,7 +214,7 @@ def decide_notified(context: RequestContext) -> Response:
     """
     verb = context.http.path_params["verb"]
     if verb not in {"approve", "reject"}:
-        raise HTTPException(404, say("there is no such thing to do"))
+        raise HTTPException(404, say("there is no such action"))
     store, seen = context.settings.store, context.form.get("seen", "")
     request = context.review.get(context.http.path_params["request_id"])
     if not may_approve_there(store, request):
