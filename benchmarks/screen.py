@@ -125,6 +125,7 @@ def _painted(name: str, what: str, browser: Any, inbox: Inbox, plan: Plan) -> li
     page = _signed_in(browser, inbox)
     page.goto(f"{inbox.origin}/?fold=no")  # hundreds of alike calls are one row else
     page.locator("[data-row] a.what").first.click()
+    page.wait_for_load_state()  # before its scripts have run, a key does nothing
     taken, _ = _decided(page, ["a"] * plan.pick(30, 5))
     page.context.close()
     cold = f"{max(sizes) / 1000:.1f} kB on the wire with all files (aim: under 60 kB); aim: under 150 ms"
@@ -164,6 +165,7 @@ def _day(name: str, browser: Any, inbox: Inbox, count: int) -> Row:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-request]")
+    page.wait_for_load_state()
     taken: list[float] = []
     risky: list[float] = []
     pressed: list[int] = []
