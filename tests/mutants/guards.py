@@ -238,7 +238,7 @@ MUTANTS = [
     ),
     Mutant(
         "an end is looked at before each change", "stores/transaction.py",
-        "ended = lapsed(request, now)", "ended = None",
+        "ended = lapsed(request, now) if request.escalation is not None or lifecycle.is_due(request, now) else None", "ended = None",
         "stores/test_contract.py::TestMemory::test_an_approval_can_be_started_until_its_end_and_not_at_it",
     ),
     Mutant(
@@ -346,7 +346,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call fits its own types", "gates/options.py",
-        "if problems := self.schema.misfits(arguments):", "if False:",
+        "if problems := schema.misfits(arguments):", "if False:",
         "gates/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
     ),
     Mutant(

@@ -16,7 +16,7 @@ from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.gates.scope import Occasion, Scope, requester
 from sayso.gates.signals import not_found_again, open_request, say, trim
 from sayso.gates.wait import Waiter
-from sayso.model import canonical, duration
+from sayso.model import duration
 from sayso.model.ids import fingerprint, new_request_id, question_digest
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Question, Request, State
@@ -73,7 +73,7 @@ class Asking:
         request = yield StoreCall(store.settle, request.id)
         text = "{}" if request.decision is None or request.decision.answer is None else request.decision.answer
         try:
-            answer = self._schema.validate(canonical.decode(text, self._schema.classes))["answer"]
+            answer = self._schema.validate(self._schema.decode(text))["answer"]
         except SchemaError as error:
             yield StoreCall(store.withdraw, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None

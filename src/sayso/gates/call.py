@@ -94,7 +94,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
             request = None if (yield from _is_taken_back(asked, store, wanted, request)) else request
         while True:
             if request is None:
-                arguments = canonical.decode(form, gate.schema.classes) if arguments is None else arguments
+                arguments = gate.schema.decode(form) if arguments is None else arguments
                 verdict = yield from ask_rule(gate, arguments, occasion)
                 if verdict is not HOLD and not verdict.is_recorded:
                     request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)
@@ -211,7 +211,7 @@ def _is_taken_back(
     if lack is None and under is not None and (gate.always or is_held):
         lack = "no person has approved it, and the gate now requires one"
     if lack is None and gate.effect is not None and request.edited is None:
-        effect = yield from effect_of(gate, canonical.decode(request.call.form, gate.schema.classes))
+        effect = yield from effect_of(gate, gate.schema.decode(request.call.form))
         if effect != request.effect:
             lack = f"it has the effect {request.effect!r}, and the gate now gives {effect!r}"
     if lack is None:
@@ -241,7 +241,7 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Requ
         return None
     problems = refused_by_types(gate, request, request.edited)
     if not problems and gate.effect is not None:
-        effect = yield from effect_of(gate, canonical.decode(request.edited.form, gate.schema.classes))
+        effect = yield from effect_of(gate, gate.schema.decode(request.edited.form))
         problems = [] if effect == request.effect else [_moved(effect, request)]
     if not problems:
         return None
@@ -287,6 +287,7 @@ def find_or_ask(
         if found is None:
             if wanted.pool is not None:
                 raise not_found_again(gate.name, wanted.pool)
+            gate.check_types(arguments, schema)
             call = masked_call(gate, arguments, form, schema, digest)
             request = yield from _new_request(gate, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
@@ -340,7 +341,6 @@ def _get(store: ProgramStore, request_id: str) -> Request | None:
 def _new_request(
     gate: Gate, call: Call, own: str, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
 ) -> Effects[Request]:
-    gate.check_types(arguments)
     secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
     if wanted.key is not None:
         must_show_no_secret(gate, "key", wanted.key, secrets)

@@ -58,7 +58,7 @@ def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, sch
     is_flat = form.text.count("{") == 1 and "[" not in form.text
     tree: dict[str, Any] = arguments if is_flat else canonical.load(form.text)
     if gate.redactor is not None:
-        tree = _shown_by_redactor(gate.redactor, canonical.decode(form.text, schema.classes))
+        tree = _shown_by_redactor(gate.redactor, schema.decode(form.text))
     masked = gate.redaction.mask(tree)
     is_masked = masked is not tree or gate.redactor is not None
     text = dump(masked) if is_masked else None
@@ -89,7 +89,7 @@ def is_as_shown(gate: Gate, call: Call, masked: str) -> bool:
         return True
     if gate.redactor is None:
         return False
-    again = _shown_by_redactor(gate.redactor, canonical.decode(call.form, gate.schema.classes))
+    again = _shown_by_redactor(gate.redactor, gate.schema.decode(call.form))
     failed: dict[str, Any] = dict(redaction.FAILED)
     return dump(shown) in {dump(gate.redaction.mask(again)), dump(gate.redaction.mask(failed))}
 
@@ -156,7 +156,7 @@ def refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:
     before, after = canonical.load(request.call.form), canonical.load(edited.form)
     kept = {name for name in after if name in before and dump(after[name]) == dump(before[name])}
     try:
-        gate.schema.validate(canonical.decode(edited.form, gate.schema.classes), kept=kept)
+        gate.schema.validate(gate.schema.decode(edited.form), kept=kept)
     except SchemaError as error:
         return error.problems
     except errors.ArgumentError:  # it was altered, which the start will detect
@@ -206,7 +206,7 @@ def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
     Raises:
         PolicyError: A reviewer changed the arguments, and the rule that named the effect no longer exists.
     """
-    names = tuple(name for name in request.redact if name not in gate.redact)
+    names = tuple(name for name in request.redact if name not in gate.redact) if request.redact else ()
     effect = None
     if request.effect is not None and gate.effect is None:
         effect = _effect_of_rule(gate, request, occasion)
@@ -216,7 +216,7 @@ def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
 def _effect_of_rule(gate: Gate, request: Request, occasion: Occasion) -> str:
     policy = gate.policy()
     if policy is not None:
-        arguments = canonical.decode(request.call.form, gate.schema.classes)
+        arguments = gate.schema.decode(request.call.form)
         found = _of_policy(gate, policy, arguments, occasion).effect
         if found is not None:
             return found
@@ -397,7 +397,7 @@ def facts_of(
 
 def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effects[Happened | bool | None]:
     """Return the answer of `verify=` for a call with an unknown outcome; None if it cannot tell."""
-    arguments = canonical.decode(request.effective.form, gate.schema.classes)
+    arguments = gate.schema.decode(request.effective.form)
     before = executing.set((*executing.get(), request))
     try:
         answer = yield gate.hook_call(verify, arguments)

@@ -451,12 +451,12 @@ class Gate:
         if problems := self._bare.out_of_bounds(arguments):
             raise self._misfit(problems[0])
 
-    def check_types(self, arguments: Mapping[str, Any]) -> None:
-        """Raise `ArgumentError` if an argument of a held call does not fit its type.
+    def check_types(self, arguments: Mapping[str, Any], schema: Schema) -> None:
+        """Raise `ArgumentError` if an argument of a held call does not fit its type; `schema` is the gate's.
 
         An edit is validated by the same types, so a reviewer could not change anything else in such a call.
         """
-        if problems := self.schema.misfits(arguments):
+        if problems := schema.misfits(arguments):
             raise self._misfit(problems[0])
 
     def _misfit(self, problem: str) -> ArgumentError:

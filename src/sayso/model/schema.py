@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
 from sayso.model import cached_property
-from sayso.model.canonical import Json, check_round_trip, display, encode, form_of, value_of
+from sayso.model.canonical import Json, check_round_trip, decode, display, encode, form_of, value_of
 from sayso.model.canonical.json_tree import dump
 from sayso.model.parameters import by_name, place
 from sayso.model.schema_validation import (
@@ -170,6 +170,10 @@ class Schema:
     def classes(self) -> Mapping[str, type]:
         """The classes that may occur, by `module:QualName`: those in the annotations and their known subclasses."""
         return {} if self.python is None else self.python.classes
+
+    def decode(self, text: str) -> dict[str, Any]:
+        """Return arguments in their stored form as equal Python values; raises as `canonical.decode`."""
+        return decode(text, self.classes if '"$' in text else {})  # only a tagged value has a class
 
     def resolved(self, node: Any) -> Node:
         """Return the schema that a node refers to, or itself."""

@@ -321,7 +321,7 @@ class ReAct(Module):
             return _Observation(text, is_error=True)
         if not isinstance(subject, Call):
             return await self._call(state, tool, {"question": subject.text})
-        args, kwargs = tool.signature.spread(canonical.decode(subject.form, tool.shape.classes))
+        args, kwargs = tool.signature.spread(tool.shape.decode(subject.form))
         got = await self._call(state, tool, kwargs, args)
         if isinstance(got, _Observation):
             after = await verb(store, store.get, request.id)

@@ -45,7 +45,8 @@ def _fingerprints(runnable: Runnable) -> dict[str, str]:
         part, path, above = parts.pop()
         found[path] = f"{part.kind}:{part.shape.digest}"
         if id(part) not in above:  # an agent may call itself
-            parts += [(below, f"{path}.{name}", (*above, id(part))) for name, below in part.parts().items()]
+            for name, below in part.parts().items():
+                parts.append((below, f"{path}.{name}", (*above, id(part))))
     return found
 
 
@@ -163,7 +164,7 @@ def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
     now = runnable.signature.named(run.args, run.kwargs)
     if not now and runnable.schema.get("required"):
         return None
-    was = canonical.decode(known, runnable.shape.classes)
+    was = runnable.shape.decode(known)
     if _is_same(was, now) or _is_same(runnable.completed(was), runnable.completed(now)):
         return None
     return _shown(run, was), _shown(run, now)
@@ -235,7 +236,7 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
     if calls is not None and not _is_blank(run):
         text = f"run {history.run_id!r} resumes as {calls[0]}; the input passed with parent_id=, {calls[1]}, is ignored"
         warnings.warn(text, IgnoredInputWarning, stacklevel=2)
-    return canonical.decode(known["given"], runnable.shape.classes)
+    return runnable.shape.decode(known["given"])
 
 
 async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> OutputEvent:

@@ -515,7 +515,7 @@ def changed(
     request, now = tx.load(request_id), tx.now()
     if not tx.verify(request):
         return altered(request_id, is_start=is_start)
-    ended = lapsed(request, now)
+    ended = lapsed(request, now) if request.escalation is not None or lifecycle.is_due(request, now) else None
     if ended is not None:
         update(tx, ended)
         request = ended.request
