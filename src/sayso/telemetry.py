@@ -58,7 +58,8 @@ def log(event: str, request: Request, state: str | None = None) -> None:
 
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
-    log("asked", request)
+    if _log.isEnabledFor(logging.INFO):
+        log("asked", request)
     if _API not in sys.modules or not _is_recording():
         return request
     with _recording() as instruments:
@@ -77,7 +78,8 @@ def denied(tool: str) -> None:
 
 def decided(request: Request, verb: Verb, channel: str) -> Request:
     """Record a decision or a vote, and return the request."""
-    log("decided", request)
+    if _log.isEnabledFor(logging.INFO):
+        log("decided", request)
     if _API not in sys.modules or not _is_recording():
         return request
     with _recording() as instruments:

@@ -26,16 +26,20 @@ _ASSIGNS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _NOTHING = object()
 
 
+ENTERED = "sayso_entered"
+"""The attribute in which a wrapper of sayso names the function that it calls, so that it is not taken for captured."""
+
+
 class CapturedValues:
     """The values that one function captures.
 
     Args:
-        function: The function.
+        function: The function, or a wrapper that names it in its attribute `ENTERED`.
         has_own_name: Whether its name identifies its code. If a gate was given another name, the code is compared too.
     """
 
     def __init__(self, function: Callable[..., Any], *, has_own_name: bool = True) -> None:
-        self._function, self._has_own_name = function, has_own_name
+        self._function, self._has_own_name = getattr(function, ENTERED, function), has_own_name
         self._cells: list[tuple[CellType, object]] | None = None
         self._objects: list[object] = []
         self._digest: str | None = None
@@ -52,7 +56,7 @@ class CapturedValues:
 
         It is computed again if a variable was assigned since the last call.
         """
-        if self._cells is None or any(_content(cell) is not was for cell, was in self._cells):
+        if self._cells is None or [cell for cell, was in self._cells if _content(cell) is not was]:
             self._cells, self._objects, seen = [], [], set[int]()
             function, inner = self._function, inspect.unwrap(self._function)
             forms = list(self._forms("", function, seen))

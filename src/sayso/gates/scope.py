@@ -14,8 +14,8 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -421,11 +421,11 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
     def __enter__(self) -> str:
         run_id = new_run_id() if self._name is None else self._name
-        self._open.append(_enter(run_id, self._person))
+        self._open.append(enter(run_id, self._person))
         return run_id
 
     def __exit__(self, *_: object) -> None:
-        _leave(*self._open.pop())
+        leave(*self._open.pop())
 
     def __call__(self, function: _F) -> _F:
         """Return the function with a run around each of its calls."""
@@ -462,17 +462,8 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
         return run(self._name, on_behalf_of=self._person)
 
 
-@contextmanager
-def entered(run_id: str) -> Generator[Scope]:
-    """Enter a run with a valid id, as `run` does, and yield its scope."""
-    scope, token = _enter(run_id, None)
-    try:
-        yield scope
-    finally:
-        _leave(scope, token)
-
-
-def _enter(run_id: str, person: Identity | None) -> tuple[Scope, Token[Scope | None]]:
+def enter(run_id: str, person: Identity | None = None) -> tuple[Scope, Token[Scope | None]]:
+    """Enter a run with a valid id, as `run` does; return its scope and what `leave` needs."""
     before = _scope.get()
     acts_for = () if before is None else before.acts_for
     if person is not None:
@@ -483,7 +474,8 @@ def _enter(run_id: str, person: Identity | None) -> tuple[Scope, Token[Scope | N
     return scope, _scope.set(scope)
 
 
-def _leave(scope: Scope, token: Token[Scope | None]) -> None:
+def leave(scope: Scope, token: Token[Scope | None]) -> None:
+    """Leave a run, and end every wait in it; raises `ConfigError` in another context than the one that entered it."""
     scope.end("its run was left while it waited")
     _acting.pop(scope, None)
     try:

@@ -25,17 +25,17 @@ def new_token() -> str:
 
 def new_request_id() -> str:
     """Return a new request id: `rq_` and 128 random bits."""
-    return "rq_" + new_token()
+    return "rq_" + os.urandom(16).hex()
 
 
 def new_grant_id() -> str:
     """Return a new grant id: `gr_` and 128 random bits."""
-    return "gr_" + new_token()
+    return "gr_" + os.urandom(16).hex()
 
 
 def new_run_id() -> str:
     """Return a new run id: `run_` and 128 random bits."""
-    return "run_" + new_token()
+    return "run_" + os.urandom(16).hex()
 
 
 def is_random(run_id: str) -> bool:
@@ -47,12 +47,12 @@ def is_random(run_id: str) -> bool:
 
 
 def _framed(*parts: bytes) -> bytes:
-    return b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
 @lru_cache(maxsize=4096)
 def _begun(*parts: str) -> hashlib._Hash:  # pyright: ignore[reportPrivateUsage]  # the stub has no public name for it
-    return hashlib.sha256(_framed(*(part.encode() for part in parts)))
+    return hashlib.sha256(_framed(*[part.encode() for part in parts]))
 
 
 def around_digest(values: Iterable[bytes]) -> str:

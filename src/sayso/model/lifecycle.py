@@ -244,7 +244,8 @@ def decide(
             request.id, f"request {request.id} has no effect, so `again` does not apply; nothing was decided"
         )
     is_plain = verb == "approve" and edited is None and not has_grant
-    is_vote = is_plain and all(vote.again is decision.again for vote in request.votes)
+    votes = request.votes
+    is_vote = is_plain and (not votes or all(vote.again is decision.again for vote in votes))
     must_be_allowed(request, decision.by, roles, now, is_vote=is_vote)
     current = request.current_fingerprint
     if seen is not None and seen != current:

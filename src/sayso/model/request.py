@@ -74,7 +74,9 @@ class Call:
     @property
     def arguments(self) -> dict[str, Any]:
         """The masked arguments as plain JSON values, by name."""
-        return cast("dict[str, Any]", canonical.display(self.shown))
+        tree = self.shown
+        # Only a tagged value is displayed in another way than it is stored.
+        return cast("dict[str, Any]", canonical.display(tree) if '"$' in self.shown_text else tree)
 
 
 @dataclass(frozen=True)

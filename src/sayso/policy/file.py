@@ -372,10 +372,13 @@ def _settings() -> tuple[str, os.stat_result | None] | None:
     """Return the settings file in effect, as `config.settings_file` does, but fast: it runs at every call of a gate."""
     if (pinned := config.pinned) is not None:
         paths = () if pinned[0] is None else (str(pinned[0]),)
-    elif (named := config.named_file()) is not None:
+    elif "SAYSO_CONFIG" in os.environ and (named := config.named_file()) is not None:
         return named, None  # even if it does not exist: a missing file lets nothing through
     else:
-        here = config.working_folder()
+        try:
+            here = os.getcwd()  # noqa: PTH109  a `Path` costs more than the whole search
+        except FileNotFoundError:
+            here = config.working_folder()  # raises, and says what to do
         paths = _candidates.get(here)
         if paths is None:
             folder = Path(here)

@@ -176,23 +176,24 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
     """Run the handler, through its gate if it has one; `waits` is the request for which the step already waits."""
     runnable, history = step.runnable, step.history
     try:
-        with scope.entered(history.run_id) as here:
-            here.memory, here.at = NestedCalls(step), step.place
-            history.handlers.add(here)
-            try:
-                if step.place in history.passes:
-                    step.answers = await answers(step)
-                if waits is not None:
-                    return await adrive(_waiting(step, waits))
-                defaults = await _defaults(step, given) if runnable.default_params else {}
-                arguments = runnable.arguments_of(given, defaults)
-                if not runnable.is_free:
-                    return await adrive(_gated(step, arguments))
-                step.begin(lambda: arguments, runnable.shown(arguments))
-                args, kwargs = runnable.signature.spread(arguments)
-                return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
-            finally:
-                history.handlers.discard(here)
+        here, token = scope.enter(history.run_id)
+        here.memory, here.at = NestedCalls(step), step.place
+        history.handlers.add(here)
+        try:
+            if step.place in history.passes:
+                step.answers = await answers(step)
+            if waits is not None:
+                return await adrive(_waiting(step, waits))
+            defaults = await _defaults(step, given) if runnable.default_params else {}
+            arguments = runnable.arguments_of(given, defaults)
+            if not runnable.is_free:
+                return await adrive(_gated(step, arguments))
+            step.begin(lambda: arguments, runnable.shown(arguments))
+            args, kwargs = runnable.signature.spread(arguments)
+            return _unwrapped(step, await UserCall(runnable.function, args, kwargs).arun())
+        finally:
+            history.handlers.discard(here)
+            scope.leave(here, token)
     except QuestionAsked as asked:
         raise (await record_question(step, asked)) from None
     except NestedCallHeld as held:
@@ -216,7 +217,7 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
         return await adrive(runnable.defaults(given))
     made = step.history.known.get(place, {}).get("made")
     if made is not None:
-        return made.value if isinstance(made, Deferred) else canonical.decode(made, runnable.shape.classes)
+        return made.value if isinstance(made, Deferred) else runnable.shape.decode(made)
     values = await adrive(runnable.defaults(given))
     step.history.put(place, {"made": made_defaults(values)})
     return values
@@ -360,7 +361,7 @@ def _note_request(step: StepContext, request: Request, shown: Body | None = None
     """Record what was asked and decided: the masked arguments, the reviewer and the changes."""
     approval = approval_note(request, shown)
     gate = step.runnable.gate
-    step.begin(lambda: canonical.decode(request.effective.form, gate.schema.classes), approval["input"])
+    step.begin(lambda: gate.schema.decode(request.effective.form), approval["input"])
     if request.decision is not None:
         more = step.history.known.get(resolution_place(request.id)) or {}
         approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}

@@ -154,7 +154,7 @@ def reply_of(given: object, messages: Sequence[Message], *, model: str) -> Reply
         raise ModelError(model, "replied with a lone surrogate, which is not valid text")
     read: list[ModelCall] = []
     if calls:
-        turn = 1 + sum(message.get("role") == "assistant" for message in messages)
+        turn = 1 + [message.get("role") for message in messages].count("assistant")
         read = [_call_of(call, f"call_{turn}_{n}", model) for n, call in enumerate(cast("list[object]", calls), 1)]
     return Reply(text, read, {"turns": 1, **usage}, provider)
 

@@ -130,7 +130,10 @@ def result_shown(request: Request) -> Any:
 
 
 def _written(body: Body) -> str:
-    fields = {name: value.write(value.value) if isinstance(value, Deferred) else value for name, value in body.items()}
+    fields = dict(body)
+    for name, value in body.items():
+        if isinstance(value, Deferred):
+            fields[name] = value.write(value.value)
     try:
         return dumps(fields)
     except (TypeError, ValueError, RecursionError):  # the step must be recorded, whatever user data is attached to it
