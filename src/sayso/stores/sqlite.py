@@ -121,6 +121,11 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
     @property
+    def is_connected(self) -> bool:
+        """Whether a connection may be open."""
+        return self._writing is not None or self._reading is not None
+
+    @property
     def locks(self) -> Sequence[threading.Lock]:
         """The locks to hold so that no thread uses a connection."""
         return self._write_lock, self._read_lock

@@ -313,6 +313,9 @@ def opened(path: str) -> Generator[Connection]:
 
 
 def _open(path: str) -> Connection:
+    until = time.monotonic() + _YIELD
+    while _waiting and time.monotonic() < until:
+        time.sleep(0.001)  # threads that open one store after the other would make a fork wait forever
     with _gate:
         if _inherited:
             raise errors.StoreUnavailableError(
@@ -345,12 +348,17 @@ def close(connection: Connection) -> None:
 
 class _Store(Protocol):
     @property
+    def is_connected(self) -> bool: ...
+
+    @property
     def locks(self) -> Sequence[threading.Lock]: ...
 
     def disconnect(self) -> None: ...
 
 
 _PATIENCE = 10.0  # seconds that a fork waits for the verbs of other threads
+_YIELD = 0.1  # seconds that opening a connection waits for a fork; a verb that opens one may hold up the fork itself
+_waiting = deque[None]()  # an item for each fork that waits
 _stores: WeakSet[_Store] = WeakSet()
 _live: set[Connection] = set()
 _inherited: list[Connection | None] = []  # connections that were open when this process was forked nevertheless
@@ -378,11 +386,20 @@ def closed_at_forks(store: _Store) -> None:
 def _before_fork() -> None:
     releases: list[Callable[[], object]] = []
     _forking.releases.append(releases)
+    _waiting.append(None)
+    try:
+        _pause_stores(releases)
+    finally:
+        _waiting.pop()
+
+
+def _pause_stores(releases: list[Callable[[], object]]) -> None:
+    """Wait until no connection is open, and keep all from opening one; `releases` gets what ends that."""
     until, paused = time.monotonic() + _PATIENCE, set[_Store]()
     if not _taken(_turn, until, releases):
         return
     while _taken(_gate, until, releases) and _live:
-        stores = [store for store in list(_stores) if store not in paused]
+        stores = [store for store in list(_stores) if store not in paused and store.is_connected]
         releases.pop()()  # a verb may need it to finish
         for store in stores:
             if not all(_taken(lock, until, releases) for lock in store.locks):
@@ -412,6 +429,7 @@ def _after_fork_in_child() -> None:
         _inherited.extend(_live or [None])  # they must not be closed here
     _live.clear()
     _forking.releases.clear()
+    _waiting.clear()
     _turn, _gate = threading.RLock(), threading.RLock()
 
 
