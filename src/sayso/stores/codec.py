@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sayso import errors
-from sayso.clock import instant, microseconds
+from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
 from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, row_digest_in
@@ -145,7 +145,6 @@ def _opened(entry: Entry, seal: Seal) -> str:
     return dumps_sorted(detail)
 
 
-_MICROSECOND = timedelta(microseconds=1)
 # The fields of a request that are stored unchanged, with the JSON type of each.
 _PLAIN: dict[str, type] = {
     "process": str, "key": str, "effect": str, "title": str, "summary": str, "prompt": str, "description": str,
@@ -252,7 +251,7 @@ def asked_values(request: Request) -> tuple[Any, ...]:
         tool, name, form, masked = "", "", dumps({"text": subject.text}), None
     return (
         request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        _search_value(request), microseconds(request.created_at), _asked_text(request), form, masked,
+        _search_value(request), (request.created_at - EPOCH) // MICROSECOND, _asked_text(request), form, masked,
         subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
@@ -367,7 +366,7 @@ def _asked_text(request: Request) -> str:
     requester = request.requester
     fields: dict[str, Any] = {
         "requester": (requester.issuer, requester.subject),
-        "window": request.approval_window // _MICROSECOND,
+        "window": request.approval_window // MICROSECOND,
         "schema_id": schema_id(request.subject.schema),
     }
     if request.on_behalf_of is not None:
@@ -386,7 +385,7 @@ def _asked_text(request: Request) -> str:
 
 
 def _escalation_values(escalation: Escalation) -> list[Any]:
-    return [escalation.after // _MICROSECOND, sorted(escalation.roles), [_pair(person) for person in escalation.people]]
+    return [escalation.after // MICROSECOND, sorted(escalation.roles), [_pair(person) for person in escalation.people]]
 
 
 def _escalation(packed: list[Any]) -> Escalation:
@@ -533,7 +532,7 @@ _PROGRESS_WORDS = {state: state.value for state in State}  # plain str: SQLite's
 def _progress_values(request: Request) -> tuple[Any, ...]:
     """Return the values of `PROGRESS_COLUMNS`, unencrypted."""
     state, claimed_by, decision, votes = request.state, request.claimed_by, request.decision, request.votes
-    ends, approval_ends = microseconds(request.expires_at), None
+    ends, approval_ends = (request.expires_at - EPOCH) // MICROSECOND, None
     fields: dict[str, Any] = {"ends": ends}
     if votes and votes[-1] is not decision:
         fields["votes"] = [_packed(vote) for vote in votes]
@@ -542,11 +541,11 @@ def _progress_values(request: Request) -> tuple[Any, ...]:
     if decision is not None:
         fields["decision"] = _packed(decision)
     if claimed_by is not None and request.claimed_at is not None:
-        fields["claimed"] = claimed_by.issuer, claimed_by.subject, microseconds(request.claimed_at)
+        fields["claimed"] = claimed_by.issuer, claimed_by.subject, (request.claimed_at - EPOCH) // MICROSECOND
     if request.escalated_at is not None:
-        fields["escalated"] = microseconds(request.escalated_at)
+        fields["escalated"] = (request.escalated_at - EPOCH) // MICROSECOND
     if request.approval_expires_at is not None:
-        fields["approval_ends"] = approval_ends = microseconds(request.approval_expires_at)
+        fields["approval_ends"] = approval_ends = (request.approval_expires_at - EPOCH) // MICROSECOND
     if request.returned is not None:
         fields["returned"] = request.returned
     if request.edited is not None:
@@ -567,13 +566,13 @@ def _progress_values(request: Request) -> tuple[Any, ...]:
 def _packed(decision: Decision) -> tuple[Any, ...]:
     by, more = decision.by, ()
     if decision.held_for is not None:
-        more = decision.again, decision.under, decision.held_for // _MICROSECOND
+        more = decision.again, decision.under, decision.held_for // MICROSECOND
     elif decision.under is not None:
         more = decision.again, decision.under
     elif decision.again:
         more = (True,)
     return (
-        decision.verb, by.issuer, by.subject, microseconds(decision.at), decision.channel, decision.comment,
+        decision.verb, by.issuer, by.subject, (decision.at - EPOCH) // MICROSECOND, decision.channel, decision.comment,
         decision.fingerprint, decision.edited, decision.answer, *more,
     )  # fmt: skip
 
@@ -585,7 +584,7 @@ def _execution_values(execution: Execution) -> tuple[Any, ...]:
     elif execution.stopped:
         more = (execution.stopped,)
     return (
-        execution.token, execution.worker, execution.attempt, microseconds(execution.started_at),
-        None if ended is None else microseconds(ended), execution.result, execution.error,
+        execution.token, execution.worker, execution.attempt, (execution.started_at - EPOCH) // MICROSECOND,
+        None if ended is None else (ended - EPOCH) // MICROSECOND, execution.result, execution.error,
         None if by is None else (by.issuer, by.subject), *more,
     )  # fmt: skip

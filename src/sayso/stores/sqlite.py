@@ -207,33 +207,30 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
-        if not self._queue and self._write_lock.acquire(blocking=False):
+        if self._queue or not self._write_lock.acquire(blocking=False):
+            result = self._together(lambda tx: work(tx, *args, **options))
+        else:  # nobody else waits
+            done: tuple[T | errors.SaysoError, list[str]] | None = None
             try:
-                result, changed = self._alone(work, args, options)
+                tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
+                try:
+                    found = work(tx, *args, **options)
+                    tx.commit()
+                    done = found, tx.changed
+                except (Stale, errors.SaysoError):
+                    pass  # one statement is not enough; outside this handler, exceptions have no context
+                if done is None:
+                    done = self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
+                result, changed = done
+            except DATABASE_ERRORS as error:
+                raise fault(error, self._path) from error
             finally:
                 self._write_lock.release()
             if self._bell.waiting:
                 self._bell.ring(changed)
-        else:
-            result = self._together(lambda tx: work(tx, *args, **options))
         if isinstance(result, errors.SaysoError):
             raise result
         return result
-
-    def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
-        """Run one verb while nobody else waits: in one statement, or, if that is not enough, in a transaction."""
-        try:
-            tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
-            try:
-                result = work(tx, *args, **options)
-                tx.commit()
-            except (Stale, errors.SaysoError):
-                pass  # the second attempt is outside this handler, so that its exception has no context
-            else:
-                return result, tx.changed
-            return self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
-        except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
 
     def _once(
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sayso import clock, errors
-from sayso.clock import microseconds
+from sayso.clock import EPOCH, MICROSECOND
 from sayso.model.canonical.json_tree import dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Entry, chained, first_link
@@ -234,6 +234,9 @@ class SqliteTransaction(SqlTableWrites, Transaction):
 
     has_guessed = False
     _is_certain = False  # whether the version of the file was checked
+    _unread: tuple[
+        str, ...
+    ] = ()  # kinds of records that the next statement checks, which writes nothing if there are any
     _loaded: CachedRow | None = None  # the last one
     _verified: CachedRow | None = None
     _now: datetime | None = None
@@ -344,7 +347,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         values, digest = codec.insert_values(request, seal, transition.detail)
         entry = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, entry.link, *entry[1:3], *entry[4:8])
-        self._write(_INSERT, written, entry, CachedRow(written, request, None, digest))
+        self._run(_INSERT, written, entry, CachedRow(written, request, None, digest))
 
     def update(self, transition: Transition) -> None:
         request, before = transition.request, self._loaded
@@ -369,7 +372,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         if again:
             write = Write((*again, *write.columns), is_start)
         values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if is_start else ()))
-        self._write(write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest))
+        self._run(write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest))
 
     def verify(self, request: Request) -> bool:
         read = self._loaded
@@ -385,7 +388,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         entry = self._entry(run_id, "", event, by, channel, detail)
-        self._run(_APPEND, entry, entry)
+        self._run(None, entry, entry)
 
     def newest(self, run_id: str) -> Entry | None:
         found = self._execute(NEWEST, (run_id,)).fetchone()
@@ -403,17 +406,16 @@ class SqliteTransaction(SqlTableWrites, Transaction):
                 head = self._execute(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
         if not self._seal.is_open:
             detail = sealed(detail, request_id or run_id, self._seal)
-        at = microseconds(self._now or clock.now())
+        at = ((self._now or clock.now()) - EPOCH) // MICROSECOND
         seq, before = head
         return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
 
-    def _write(self, write: Write, values: tuple[Any, ...], entry: Entry, written: CachedRow) -> None:
-        self._run(_sql(write), values, entry, written)
-
-    def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None) -> None:
+    def _run(
+        self, write: Write | None, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None
+    ) -> None:
         """Write a journal entry, with the row of its request if there is one, and remember them."""
         try:
-            if self._execute(sql, values).rowcount != 1:
+            if self._execute(_APPEND if write is None else _sql(write, self._unread), values).rowcount != 1:
                 if self._is_fresh:
                     raise errors.StoreCorruptError(
                         "the store did not accept a change of a row that was read under its lock: somebody altered its"
@@ -441,9 +443,7 @@ class SingleStatement(SqliteTransaction):
     """
 
     _is_fresh = False
-    _pending: tuple[Write, tuple[Any, ...], Entry, CachedRow] | None = None
-    _unread: tuple[str, ...] = ()
-    """Kinds of records that the statement checks."""
+    _pending: tuple[Write, tuple[Any, ...], Entry, CachedRow | None] | None = None
 
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
@@ -487,12 +487,13 @@ class SingleStatement(SqliteTransaction):
         """Execute the statement; raises `Stale` if a single statement is not enough, or it wrote nothing."""
         if self._pending is None:
             raise Stale  # a result from memory that no compare-and-set has confirmed
-        write, values, entry, written = self._pending
         self._execute = self._connection.execute
-        self._run(_sql(write, self._unread), values, entry, written)
+        super()._run(*self._pending)
 
-    def _write(self, write: Write, values: tuple[Any, ...], entry: Entry, written: CachedRow) -> None:
-        if self._pending is not None:
+    def _run(
+        self, write: Write | None, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None
+    ) -> None:
+        if self._pending is not None or write is None:
             raise Stale
         self._pending = write, values, entry, written
 
