@@ -192,7 +192,9 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     """Return what the gate requires for a call that its rule holds."""
     # If a rule names who must approve, the gate's own escalation does not apply, unless the rule adds one.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
-    return occasion.asking_for(verdict.quorum or gate.quorum, escalation, gate.retries, idempotent=gate.idempotent)
+    return occasion._replace(
+        quorum=verdict.quorum or gate.quorum, escalation=escalation, retries=gate.retries, idempotent=gate.idempotent
+    )
 
 
 def _is_taken_back(
@@ -228,7 +230,9 @@ def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
     """Return what is required of a request whose rule is not asked again; the stricter of gate and record applies."""
     # A rule may have required other people than the gate does, and only the record has their names.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
-    return occasion.asking_for(who.quorum, who.escalation, gate.retries, idempotent=gate.idempotent)
+    return occasion._replace(
+        quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
+    )
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:

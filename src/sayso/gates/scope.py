@@ -107,12 +107,6 @@ class Occasion(NamedTuple):
             return None
         return f"it was started {before} time{'s' if before > 1 else ''}, and the gate now allows {allowed + 1}"
 
-    def asking_for(
-        self, quorum: Quorum, escalation: Escalation | None, retries: int, *, idempotent: bool
-    ) -> Occasion:  # fmt: skip
-        """Return this occasion with a gate's requirements in its last four fields; called for each call of the gate."""
-        return Occasion(*self[:-4], quorum, escalation, retries, idempotent)
-
     def joined(self, request: Request) -> Occasion:
         """Return what to require in place of `request`: what it required, and what is required now."""
         also = tuple(person for person in request.acts_for if person not in self.acts_for)

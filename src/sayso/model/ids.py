@@ -25,17 +25,17 @@ def new_token() -> str:
 
 def new_request_id() -> str:
     """Return a new request id: `rq_` and 128 random bits."""
-    return "rq_" + os.urandom(16).hex()
+    return "rq_" + new_token()
 
 
 def new_grant_id() -> str:
     """Return a new grant id: `gr_` and 128 random bits."""
-    return "gr_" + os.urandom(16).hex()
+    return "gr_" + new_token()
 
 
 def new_run_id() -> str:
     """Return a new run id: `run_` and 128 random bits."""
-    return "run_" + os.urandom(16).hex()
+    return "run_" + new_token()
 
 
 def is_random(run_id: str) -> bool:

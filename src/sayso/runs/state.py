@@ -306,7 +306,8 @@ class RunHistory:
 
     def put(self, place: str, body: Body) -> None:
         """Add a step; the next checkpoint saves it."""
-        self.know(place, body)
+        self.known[place] = body  # as `know` does
+        self.from_store.discard(place)
         self._unsaved[next(self._numbers)] = place, body
 
     # -- saving ------------------------------------------------------------------------------------------------
