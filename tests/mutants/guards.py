@@ -1058,6 +1058,11 @@ MUTANTS = [
         "gates/test_guards.py::test_a_forked_child_takes_over_no_lock_and_no_connection",
     ),
     Mutant(
+        "a thread opens no store while a fork waits", "stores/sqlite_file.py",
+        "while _waiting and time.monotonic() < until:", "while False:",
+        "stores/test_sqlite_forks.py::test_a_thread_opens_no_store_while_a_fork_waits",
+    ),
+    Mutant(
         "no connection is open while a process forks", "stores/sqlite_file.py",
         "    if not _taken(_turn, until, releases):\n        return\n", "    return\n",
         "stores/test_sqlite_forks.py::test_what_a_child_commits_stays_when_its_parent_closes_the_file",

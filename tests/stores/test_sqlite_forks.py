@@ -122,6 +122,43 @@ def test_a_fork_waits_for_the_verb_of_another_thread(tmp_path: Path, monkeypatch
     store.close()
 
 
+def test_a_thread_opens_no_store_while_a_fork_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = SqliteStore(tmp_path / "s.db"), SqliteStore(tmp_path / "other.db")
+    is_over, yields_or_opened, order, taken = threading.Event(), threading.Event(), list[str](), sqlite_file._taken
+    verb, sleep = in_a_verb(store, is_over), time.sleep
+
+    def open_another() -> None:
+        other.ask(sample_call())
+        order.append("opened")
+        yields_or_opened.set()
+
+    opener = threading.Thread(target=open_another)
+
+    def sleep_and_say(seconds: float) -> None:
+        if threading.current_thread() is opener:
+            yields_or_opened.set()
+        sleep(seconds)
+
+    def take(lock: Any, *rest: Any) -> bool:
+        if lock is store._write_lock and opener.ident is None:
+            opener.start()
+            assert yields_or_opened.wait(_PATIENCE)
+            order.append("waited")
+            is_over.set()
+        return taken(lock, *rest)
+
+    monkeypatch.setattr(sqlite_file, "_YIELD", _PATIENCE)
+    monkeypatch.setattr(sqlite_file, "_taken", take)
+    monkeypatch.setattr(time, "sleep", sleep_and_say)
+    ended = forked(lambda: store.ask(sample_call("run_child")))
+    opener.join(_PATIENCE)
+    verb.join(_PATIENCE)
+    assert order == ["waited", "opened"]
+    assert ended() == 0
+    store.close()
+    other.close()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_fork_that_ctrl_c_breaks_off_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stores = [SqliteStore(tmp_path / f"{n}.db") for n in range(3)]
