@@ -1830,6 +1830,17 @@ MUTANTS = [
         "server/test_aap.py::test_of_ten_consumes_at_once_one_gets_the_call",
     ),
     Mutant(
+        "a header that a server must refuse is left to it", "server/api/endpoint.py",
+        "if not (value.isascii() and value.isprintable()):", "if False:",
+        "server/test_connections.py::test_a_header_that_a_server_must_refuse_is_left_to_it",
+    ),
+    Mutant(
+        "pipelined requests are answered in their order", "server/protection.py",
+        "            cycle.scope is not scope  # the next request was pipelined\n            or cycle.disconnected\n",
+        "            cycle.disconnected\n",
+        "server/test_connections.py::test_pipelined_requests_are_answered_in_their_order",
+    ),
+    Mutant(
         "nothing is answered before its commit", "server/writer.py",
         "        try:\n            return [*zip(",
         "        try:\n            [job.loop.call_soon_threadsafe(_tell, [(job.tell, None)]) for job in jobs]\n"

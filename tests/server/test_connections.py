@@ -27,6 +27,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from sayso.server import create_app, events, protection
+from sayso.server.api import endpoint
 from sayso.server.protection import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
@@ -209,6 +210,80 @@ def test_a_program_that_waits_keeps_no_input_and_shares_what_is_alike(
     assert grown["deque"] < 2 * programs  # asyncio's transports have one each in Python 3.12 and later
 
 
+def sent_to(token: str, path: str, body: Any, *further: str, method: str = "POST") -> bytes:
+    """Return a whole request to the API, as a program sends it."""
+    content = b"" if body is None else json.dumps(body).encode()
+    lines = [
+        f"{method} /api/v1{path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}",
+        "Content-Type: application/json", f"Content-Length: {len(content)}", *further,
+    ]  # fmt: skip
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+def read_answer(file: Any, *, has_body: bool = True) -> tuple[bytes, dict[str, str], bytes]:
+    """Read exactly one response, and return its status line, its headers and its body."""
+    status, headers = file.readline(), dict[str, str]()
+    while line := file.readline().decode().rstrip("\r\n"):
+        name, _, value = line.partition(": ")
+        assert name not in headers
+        headers[name] = value
+    return status, headers, file.read(int(headers["content-length"])) if has_body else b""
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each answer of the API was sent in one write."""
+    sent, real = list[bool](), protection._Limited._answer
+
+    def noted(*given: Any) -> bool:
+        sent.append(real(*given))
+        return sent[-1]
+
+    monkeypatch.setattr(protection._Limited, "_answer", noted)
+    return sent
+
+
+def test_an_answer_in_one_write_is_what_asgi_messages_send(memory: Store, at_once: list[bool]) -> None:
+    reviewer, asked = new_token(memory, "review"), memory.ask(sample_call())
+    path = f"/requests/{asked.id}"
+    with limited(create_app(memory), Limits()) as port, ExitStack() as stack:
+        answers = list[tuple[bytes, dict[str, str], bytes]]()
+        for method, further in (("GET", []), ("GET", ["Connection: close"]), ("HEAD", [])):
+            sent = sent_to(reviewer, path, None, *further, method=method)
+            file = stack.enter_context(closing(connected(port, sent))).makefile("rb")
+            answers.append(read_answer(file, has_body=method == "GET"))
+            assert answers[-1][1].pop("date")
+    assert at_once == [True, False, False]
+    assert answers[1][1].pop("connection") == "close"
+    assert answers[0] == answers[1] == (answers[2][0], answers[2][1], answers[0][2])
+    assert json.loads(answers[0][2])["id"] == asked.id
+    assert {name: answers[0][1].get(name) for name in protection.HEADERS} == protection.HEADERS
+    assert answers[0][1]["cache-control"] == "no-cache"
+
+
+def test_pipelined_requests_are_answered_in_their_order(memory: Store, at_once: list[bool]) -> None:
+    token = new_token(memory)
+    sent = [sent_to(token, "/program/find-key", {"run_id": "order", "key": str(number)}) for number in range(2)]
+    with limited(create_app(memory), Limits()) as port, closing(connected(port, b"".join(sent))) as connection:
+        file = connection.makefile("rb")
+        first = read_answer(file)
+        assert first[1]["cache-control"] == "no-store"
+        assert first[::2] == read_answer(file)[::2] == (b"HTTP/1.1 200 OK\r\n", b'{"found":null}')
+    assert at_once == [False, True]
+
+
+def test_a_header_that_a_server_must_refuse_is_left_to_it() -> None:
+    sent = list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for value in ("a\r\nset-cookie: b", "a\x00", "\xe9"):
+        answer = endpoint._JsonResponse(b"{}", 200, {"sayso-warning": value})
+        asyncio.run(answer({protection.ANSWER: pytest.fail}, None, send))  # type: ignore[arg-type, dict-item]
+        assert sent[-2]["headers"][-1] == (b"sayso-warning", value.encode("latin-1"))
+
+
 class Large:
     """Answers each request with so many bytes, in pieces.
 
@@ -275,12 +350,18 @@ class Manual:
 
     def __init__(self) -> None:
         self.left, self.is_aborted, self.timers = 0, False, dict[int, Any]()
-        self._is_closing = False
+        self._is_closing, self.now = False, 0.0
 
-    def call_later(self, _: float, do: Any, *given: Any) -> Any:
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, do: Any, *given: Any) -> Any:
+        return self.call_at(seconds, do, *given)
+
+    def call_at(self, when: float, do: Any, *given: Any) -> Any:
         number = len(self.timers)
         self.timers[number] = partial(do, *given)
-        return SimpleNamespace(cancel=lambda: self.timers.update({number: None}))
+        return SimpleNamespace(cancel=lambda: self.timers.update({number: None}), when=lambda: when)
 
     def pass_time(self) -> None:
         for number, do in list(self.timers.items()):
@@ -350,6 +431,17 @@ def test_who_has_read_or_gone_is_not_given_up(manual: Manual, connection: Any, e
     getattr(connection, ends)(*([OSError()] if ends == "connection_lost" else []))
     manual.pass_time()
     assert not manual.is_aborted
+
+
+@pytest.mark.parametrize("cannot", ["gone", "paused", "logged"])
+def test_nothing_is_written_at_once_where_uvicorn_has_more_to_do(manual: Manual, connection: Any, cannot: str) -> None:
+    scope = {"method": "POST"}
+    connection.cycle = SimpleNamespace(
+        scope=scope, disconnected=cannot == "gone", access_log=cannot == "logged", keep_alive=True
+    )
+    connection.flow.write_paused = cannot == "paused"
+    assert not connection._answer(scope, b"", b"{}")
+    assert manual.left == 0
 
 
 def test_a_server_asks_for_as_many_files_as_the_system_lets_it() -> None:
