@@ -1841,6 +1841,17 @@ MUTANTS = [
         "server/test_connections.py::test_pipelined_requests_are_answered_in_their_order",
     ),
     Mutant(
+        "who began to ask is not let go as idle", "server/protection.py",
+        "        self._rests_until = math.inf\n        super().data_received(data)", "        super().data_received(data)",
+        "server/test_connections.py::"
+        "test_who_asks_nothing_more_is_let_go_and_who_began_to_ask_keeps_the_time_for_a_header",
+    ),
+    Mutant(
+        "who is idle and does not read is given up", "server/protection.py",
+        "what was sent\n        self._set_timer()", "what was sent\n            return\n        self._set_timer()",
+        "server/test_connections.py::test_who_asks_nothing_more_and_does_not_read_the_answer_is_given_up",
+    ),
+    Mutant(
         "nothing is answered before its commit", "server/writer.py",
         "        try:\n            return [*zip(",
         "        try:\n            [job.loop.call_soon_threadsafe(_tell, [(job.tell, None)]) for job in jobs]\n"

@@ -40,11 +40,11 @@ WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @contextmanager
-def limited(app: Any, limits: Limits) -> Iterator[int]:
+def limited(app: Any, limits: Limits, **options: Any) -> Iterator[int]:
     """Serve an app within limits, and give the port; the system takes little of an answer that nobody reads."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-    server = uvicorn.Server(config(app, limits, log_config=None, access_log=False, lifespan="off"))
+    server = uvicorn.Server(config(app, limits, log_config=None, access_log=False, lifespan="off", **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -112,6 +112,17 @@ def test_the_second_request_of_a_connection_has_its_time_as_well(memory: Store) 
         assert b"200 OK" in answer(connection)
         connection.sendall(HALF)
         assert is_closed(connection)
+
+
+def test_who_asks_nothing_more_is_let_go_and_who_began_to_ask_keeps_the_time_for_a_header(memory: Store) -> None:
+    with limited(create_app(memory), Limits(header=2.0), timeout_keep_alive=0.2) as port, ExitStack() as stack:
+        for sent, least, most in ((b"", 0.2, 2.0), (HALF, 2.0, PATIENCE)):
+            connection = stack.enter_context(closing(connected(port, WHOLE)))
+            assert b"200 OK" in answer(connection)
+            connection.sendall(sent)
+            began = time.monotonic()
+            assert is_closed(connection)
+            assert least <= time.monotonic() - began + 0.05 < most
 
 
 def test_who_was_answered_before_the_body_was_whole_may_not_go_on_sending(memory: Store) -> None:
@@ -363,7 +374,8 @@ class Manual:
         self.timers[number] = partial(do, *given)
         return SimpleNamespace(cancel=lambda: self.timers.update({number: None}), when=lambda: when)
 
-    def pass_time(self) -> None:
+    def pass_time(self, seconds: float = 0.0) -> None:
+        self.now += seconds
         for number, do in list(self.timers.items()):
             if do is not None:
                 self.timers[number] = None
@@ -442,6 +454,28 @@ def test_nothing_is_written_at_once_where_uvicorn_has_more_to_do(manual: Manual,
     connection.flow.write_paused = cannot == "paused"
     assert not connection._answer(scope, b"", b"{}")
     assert manual.left == 0
+
+
+def test_one_timer_lasts_over_many_requests_and_stops_none_that_is_answered(manual: Manual, connection: Any) -> None:
+    for _ in range(3):
+        connection._wait(10.0)
+        connection._stop_waiting()
+    assert len(manual.timers) == 1
+    manual.pass_time(10.0)
+    assert not manual.is_aborted
+    connection._wait(10.0)
+    manual.pass_time(10.0)
+    assert manual.is_aborted
+
+
+def test_who_asks_nothing_more_and_does_not_read_the_answer_is_given_up(manual: Manual, connection: Any) -> None:
+    connection.cycle = SimpleNamespace(more_body=False, response_complete=True)
+    connection.on_response_complete()
+    manual.pass_time(5.0)
+    assert manual.is_closing()
+    assert not manual.is_aborted
+    manual.pass_time(5.0)
+    assert manual.is_aborted
 
 
 def test_a_server_asks_for_as_many_files_as_the_system_lets_it() -> None:
