@@ -522,11 +522,11 @@ class Slot:
 
     async def take(self, *, queues: bool) -> None:
         """Take the slot. Raises `Problem` if all are taken; with `queues`, only after waiting five seconds."""
-        with suppress(TimeoutError):
-            if not self._free.locked():
-                await self._free.acquire()  # without a timer, which would cost more than the rest
-                self._is_held = True
-            elif queues:
+        if not self._free.locked():
+            await self._free.acquire()  # without a timer, which would cost more than the rest
+            self._is_held = True
+        elif queues:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_QUEUE_TIMEOUT):
                     await self._free.acquire()
                 self._is_held = True

@@ -217,21 +217,26 @@ def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was
 
 async def read_bytes(http: Http, patience: float | None = None) -> bytes:
     """Return the raw body, read within `patience` seconds (default 30); raises `Problem` if it is too long or slow."""
+    if http.scope.get(WHOLE) is True:  # a timeout costs more than reading a body that is there
+        return await _received(http)
     patience = _BODY_TIMEOUT if patience is None else patience
-    body, has_more = bytearray(), True
     try:
-        # A timer costs more than reading a body that is there.
-        async with asyncio.timeout(None if http.scope.get(WHOLE) is True else patience):
-            while has_more:
-                message = await http.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                body += message.get("body", b"")
-                if len(body) > MAX_BODY:
-                    raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
-                has_more = message.get("more_body", False)
+        async with asyncio.timeout(patience):
+            return await _received(http)
     except TimeoutError:
         raise Problem("body_too_slow", f"the body did not arrive within {patience:.0f} s; nothing was done") from None
+
+
+async def _received(http: Http) -> bytes:
+    body, has_more = bytearray(), True
+    while has_more:
+        message = await http.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
+            raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
+        has_more = message.get("more_body", False)
     return bytes(body)
 
 
@@ -303,7 +308,6 @@ class Context:
 
     Attributes:
         slot: The request's slot among the concurrent ones of its token; None for a session.
-        store: The store, or inside a transaction (as when the endpoint `is_brief`), the transaction's view of it.
         status: Status of the answer; 304 sends no content.
         headers: Further headers of the answer.
     """
@@ -311,7 +315,13 @@ class Context:
     def __init__(self, http: Http, principal: Principal, slot: Slot | None, store: Store | None = None) -> None:
         self.http, self.principal, self.slot, self.status = http, principal, slot, 200
         self.headers: dict[str, str] = {}
-        self.store: Store = settings_of(http).store if store is None else store
+        if store is not None:
+            self.store = store  # pyright: ignore[reportAttributeAccessIssue]  as `cached_property` stores it
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, or inside a transaction (as when the endpoint `is_brief`), the transaction's view of it."""
+        return settings_of(self.http).store
 
     @cached_property
     def review(self) -> Review:
@@ -531,7 +541,6 @@ class Api:
 async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     state = http.app.state
     strangers: Rate = state.stranger_rate
-    stranger = f"stranger {'' if http.client is None else http.client.host}"
     endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
     principal: Principal | None = None
     slot: Slot | None = None  # `until_changed` releases it while it sleeps
@@ -548,7 +557,7 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
         answer = await endpoint.answered(http, principal, slot)
     except Problem as problem:
         if principal is None or problem.kind.code == "not_signed_in":  # the latter: revoked meanwhile
-            strangers.count(stranger)
+            strangers.count(f"stranger {'' if http.client is None else http.client.host}")
         raise
     finally:
         if slot is not None:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from hmac import compare_digest
 from typing import Any, Literal, get_args
 
@@ -65,6 +65,9 @@ class Token:
     used_on: str | None = None
     digest: str = field(default="", repr=False)
 
+    def __hash__(self) -> int:
+        return hash(self.id)  # a hash of all fields takes ten times as long
+
     def is_good(self, now: datetime) -> bool:
         """Return whether it is neither revoked nor expired."""
         return self.revoked_at is None and now < self.expires_at
@@ -82,7 +85,7 @@ class Tokens:
         self._store = store
         self._lock = threading.Lock()
         self._uses: dict[str, str] = {}  # day of last use by id, not written yet: finding a token writes nothing
-        self._written: dict[str, str] = {}
+        self._noted: dict[str, date] = {}  # the same, also of those written
         self._read: dict[str, tuple[RecordRow, Token]] = {}  # by id, with the row that it was parsed from
         self._known: dict[str, Token] = {}  # by digest of the token's text; may be revoked or expired since
 
@@ -157,10 +160,13 @@ class Tokens:
         return known[1].is_good(clock.now())
 
     def _use(self, token: Token) -> None:
-        day = clock.now().date().isoformat()
+        day = clock.now().date()
+        if self._noted.get(token.id) == day:
+            return
         with self._lock:
-            if self._written.get(token.id, token.used_on) != day:
-                self._uses[token.id] = day
+            self._noted[token.id] = day
+            if token.used_on != day.isoformat():
+                self._uses[token.id] = day.isoformat()
 
     def all(self) -> list[Token]:
         """Return every token, including revoked and expired ones, in the order of their ids."""
@@ -187,7 +193,6 @@ class Tokens:
         """Write the last day of use of each token that was used on this server since the last call."""
         with self._lock:
             uses, self._uses = self._uses, {}
-            self._written |= uses
         for token_id, day in uses.items():
             self._change(token_id, lambda body, day=day: {"used_on": max(day, body["used_on"] or "")})
 
