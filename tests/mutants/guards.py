@@ -1852,6 +1852,11 @@ MUTANTS = [
         "server/test_connections.py::test_who_asks_nothing_more_and_does_not_read_the_answer_is_given_up",
     ),
     Mutant(
+        "names that programs choose are not kept for long", "server/api/validation.py",
+        "if next(_calls) % _FORGETS == 0:", "if False:",
+        "stores/test_http_attacks.py::test_names_that_programs_choose_are_not_kept_for_long",
+    ),
+    Mutant(
         "nothing is answered before its commit", "server/writer.py",
         "        try:\n            return [*zip(",
         "        try:\n            [job.loop.call_soon_threadsafe(_tell, [(job.tell, None)]) for job in jobs]\n"
