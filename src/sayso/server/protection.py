@@ -219,9 +219,15 @@ _ALIKE = frozenset(
 _SHORT = 200  # bytes of a header's value
 
 
+def share_headers(headers: list[tuple[bytes, bytes]]) -> None:
+    """Replace headers by one copy of those that are equal: a waiting request keeps them, which are half a kilobyte."""
+    for place, header in enumerate(headers):
+        if header[0] in _ALIKE and len(header[1]) <= _SHORT:
+            headers[place] = _one_copy(header)
+
+
 @lru_cache(maxsize=256)
 def _one_copy(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return the same object for equal headers: a waiting request keeps its headers, which are half a kilobyte."""
     return header
 
 
@@ -279,11 +285,6 @@ class _Limited(HttpToolsProtocol):
         super().on_headers_complete()
         _slim(self.cycle.message_event)
         self._is_in_head = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        if self.headers[-1][0] in _ALIKE and len(value) <= _SHORT:
-            self.headers[-1] = _one_copy(self.headers[-1])
 
     def _answer(self, scope: Scope, headers: bytes, body: bytes) -> bool:
         cycle = self.cycle
