@@ -80,7 +80,7 @@ def _hostname(host: bytes) -> str | None:
 
 _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _NAMES = frozenset(name for name, _ in _RAW)
-_LINES = b"".join(b"%b: %b\r\n" % header for header in _RAW)
+_LINES = b"".join(b"%b: %b\r\n" % header for header in _RAW) + b"\r\n"
 
 
 async def _send_guarded(send: Send, message: Message) -> None:
@@ -231,6 +231,12 @@ def _one_copy(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
     return header
 
 
+@lru_cache(maxsize=1)
+def _begun(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """Return the first lines of a response, with the headers of the server itself: the date, new each second."""
+    return b"".join([STATUS_LINE[200], *(b"%b: %b\r\n" % header for header in headers)])
+
+
 class _Pipeline(list[Any]):
     """Pipelined requests of a connection, which are rare. An empty deque takes 700 bytes more."""
 
@@ -299,9 +305,8 @@ class _Limited(HttpToolsProtocol):
             return False
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
-        date = b"".join(b"%b: %b\r\n" % header for header in cycle.default_headers)
         length = b"content-length: %d\r\n" % len(body)
-        self.transport.write(b"".join((STATUS_LINE[200], date, length, headers, _LINES, b"\r\n", body)))
+        self.transport.write(b"".join((_begun(tuple(cycle.default_headers)), length, headers, _LINES, body)))
         cycle.message_event.set()
         self.on_response_complete()
         return True
