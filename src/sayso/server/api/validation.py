@@ -35,7 +35,7 @@ from sayso.model.reviewer import PROGRAM, TOKENS, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Policy, Verdict, in_effect
-from sayso.server.api.endpoint import Context, Principal
+from sayso.server.api.endpoint import Context, Principal, encoded
 from sayso.server.pages.forms import answer_fields, argument_fields
 from sayso.server.protection import Slot
 from sayso.stores.base import Filter, Page, Store
@@ -75,14 +75,14 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     return tree
 
 
-def _must_be_small(**texts: str) -> None:
+def _must_be_small(**texts: bytes) -> None:
     """Refuse a request with a text so large that it would slow down lists.
 
     Raises:
         AskRefusedError: A text is too large; the message names it.
     """
     for name, text in texts.items():
-        if len(text.encode(errors="replace")) > _MAX_BYTES:
+        if len(text) > _MAX_BYTES:
             _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference instead of the content")
 
 
@@ -174,10 +174,11 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
         AskRefusedError: It is inconsistent, too large, or cannot be shown.
         Denied: The policy of the server denies the call.
     """
-    subject = asked.subject
+    subject, further = asked.subject, {**vars(asked)}
+    del further["subject"]
     _must_be_small(
-        form=subject.text if isinstance(subject, Question) else subject.form,
-        request=asked.model_dump_json(exclude={"subject"}),
+        form=(subject.text if isinstance(subject, Question) else subject.form).encode(errors="replace"),
+        request=encoded(further, is_ascii=False),
     )
     try:
         request = _request(asked, me, owner, now)
