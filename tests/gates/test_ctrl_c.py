@@ -114,6 +114,9 @@ def pool():
 def to_thread():
     return asyncio.run(asyncio.to_thread(call))
 
+def nested_threads():
+    return asyncio.run(asyncio.to_thread(pool_in_a_block))
+
 def anyio_run():
     return anyio.run(tool)
 
@@ -122,7 +125,7 @@ print(locals()[sys.argv[3]]())
 
 
 @pytest.mark.parametrize(("name", "left"), [("unnamed", State.CANCELLED), ("named", State.PENDING)])
-@pytest.mark.parametrize("work", ["pool_in_a_block", "pool", "to_thread", "anyio_run"])
+@pytest.mark.parametrize("work", ["pool_in_a_block", "pool", "to_thread", "nested_threads", "anyio_run"])
 def test_ctrl_c_ends_a_program_whose_thread_waits(file_store: Store, work: str, name: str, left: State) -> None:
     interrupted(program(THREADS, file_store.url, name, work))
     (request,) = sayso.Review().list(state="all").requests

@@ -202,7 +202,8 @@ def _is_main_thread_interrupted() -> bool:
     return isinstance(handled[1] if isinstance(handled, tuple) else handled, KeyboardInterrupt)
 
 
-_JOINING = {("threading", "join"), ("concurrent.futures.thread", "shutdown")}
+_JOINING = {("threading", "join"), ("concurrent.futures.thread", "shutdown"), ("asyncio.runners", "close")}
+"""Where the main thread waits for other threads. A runner that closes waits for those of `asyncio.to_thread`."""
 
 
 @contextmanager
