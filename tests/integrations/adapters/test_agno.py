@@ -101,5 +101,5 @@ class TestAgno(AdapterSuite):
 
         hooks = [audit, *approval_hooks(HELD[:2])]
         outcome = outcome_of(asyncio.run(agent_of(scene, hooks=hooks).arun("go", session_id=scene.thread)))
-        assert "come first" in outcome.told["c1"]
+        assert "must be the first" in outcome.told["c1"]
         assert (scene.effects, everything(memory)) == ([], [])
