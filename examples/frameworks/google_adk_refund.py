@@ -33,7 +33,7 @@ class Script(BaseLlm):
         call = types.FunctionCall(id="call_1", name="refund", args={"order_id": "A-4721", "amount": 40.0})
         part = types.Part(function_call=call)
         if last.function_response is not None:
-            part = types.Part(text=str(last.function_response.response["result"]))
+            part = types.Part(text=str(next(iter(last.function_response.response.values()))))  # `result` or `error`
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
