@@ -6,7 +6,6 @@
 It says which request waits; a second terminal decides: `sayso approve ID --set amount=30`, or `sayso reject ID`.
 """
 
-import asyncio
 import json
 from typing import Any
 
@@ -36,11 +35,11 @@ class Script(BaseLLM):
         return [{"id": "call_1", "type": "function", "function": refund}]
 
 
-async def main(model: Any, prompt: str) -> str:
+def main(model: Any, prompt: str) -> str:
     agent = Agent(role="clerk", goal="Help", backstory="Works at a shop.", llm=model, tools=[refund])
     with held_tools(["refund"]):
-        return str(await asyncio.to_thread(agent.kickoff, prompt))
+        return str(agent.kickoff(prompt))
 
 
 if __name__ == "__main__":
-    print(asyncio.run(main(Script(model="script"), "Refund order A-4721.")))
+    print(main(Script(model="script"), "Refund order A-4721."))

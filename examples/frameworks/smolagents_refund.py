@@ -6,7 +6,6 @@
 It says which request waits; a second terminal decides: `sayso approve ID --set amount=30`, or `sayso reject ID`.
 """
 
-import asyncio
 from typing import Any
 
 from smolagents import LogLevel, ToolCallingAgent, tool
@@ -37,10 +36,10 @@ class Script(Model):
         return ChatMessage(role=MessageRole.ASSISTANT, content="", tool_calls=calls)
 
 
-async def main(model: Any, prompt: str) -> str:
+def main(model: Any, prompt: str) -> str:
     agent = ToolCallingAgent(tools=[tool(held_tool(refund, sync=True))], model=model, verbosity_level=LogLevel.ERROR)
-    return str(await asyncio.to_thread(agent.run, prompt))
+    return str(agent.run(prompt))
 
 
 if __name__ == "__main__":
-    print(asyncio.run(main(Script(), "Refund order A-4721.")))
+    print(main(Script(), "Refund order A-4721."))
