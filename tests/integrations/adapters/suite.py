@@ -429,11 +429,20 @@ class AdapterSuite:
         assert outcome.told == {"d1": ANSWER}
 
     def test_program_of_the_framework_waits_for_a_person_and_runs_what_was_approved(self, place: Path) -> None:
+        printed = run_of(self.program(), place, approve(changes={"amount": 30.0}))
+        assert "refunded 30.00 for A-4721" in printed  # not a line: CrewAI prints from other threads meanwhile
+
+    def test_program_of_the_framework_prints_a_rejection(self, place: Path) -> None:
+        printed = run_of(self.program(), place, reject("over-the-limit"))
+        assert "over-the-limit" in printed
+        assert "refunded" not in printed
+
+    def program(self) -> str:
+        """Return the path of the framework's program in `examples`."""
         name = type(self.driver).__module__.rpartition(".")[2].removeprefix("test_")
         if not (EXAMPLES / f"frameworks/{name}_refund.py").exists():
             pytest.skip("its programs are run by tests of their own")
-        told = run_of(f"frameworks/{name}_refund.py", place, approve(changes={"amount": 30.0}))
-        assert "refunded 30.00 for A-4721" in told.splitlines()
+        return f"frameworks/{name}_refund.py"
 
     # -- again, at once, and too late --------------------------------------------------------------------------
 
