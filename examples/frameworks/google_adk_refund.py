@@ -30,7 +30,7 @@ class Script(BaseLlm):
 
     async def generate_content_async(self, llm_request: Any, *_: Any, **__: Any) -> AsyncIterator[LlmResponse]:
         last = llm_request.contents[-1].parts[-1]
-        call = types.FunctionCall(id="call_1", name="refund", args={"order_id": "A-4721", "amount": 40.0})
+        call = types.FunctionCall(name="refund", args={"order_id": "A-4721", "amount": 40.0})
         part = types.Part(function_call=call)
         if last.function_response is not None:
             part = types.Part(text=str(next(iter(last.function_response.response.values()))))  # `result` or `error`
