@@ -14,7 +14,7 @@ from dspy.utils.dummies import DummyLM
 
 from sayso.integrations.dspy import Resumable, Suspended, gate
 
-STATE = Path("order-4721.json")
+STATE = Path("refund-A-4721.json")
 SCRIPT = [
     {
         "next_thought": "The customer was charged twice.",
@@ -39,7 +39,7 @@ def main() -> None:
     agent = Resumable(dspy.ReAct("request -> answer", tools=[gate(refund)]))
     with dspy.context(lm=model):
         try:
-            done = agent("order-4721", request="I was charged twice.") if saved is None else agent.resume(saved)
+            done = agent("refund-A-4721", request="I was charged twice.") if saved is None else agent.resume(saved)
         except Suspended as waits:
             STATE.write_text(json.dumps(waits.state), encoding="utf-8")
             print(waits)
