@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from copy import copy
 from typing import Any, Unpack
 
+from sayso.errors import ConfigError
 from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework
 
@@ -22,15 +23,41 @@ _exceptions: Any = framework("ag2.exceptions", "ag2", "AG2")
 def hold_tools(agent: Any, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
     """Hold the tool calls of an agent until a person has decided, by appending a middleware to the agent.
 
-    Tools that the provider runs on its own servers are not held.
+    Tools that the provider runs on its own servers are not held. Subtasks (`tasks=TaskConfig()`) have agents without
+    middleware, so they must not have a held tool.
 
     Args:
         agent: The `ag2.Agent`.
         tools: Names or patterns of the tools to hold; by default all.
         options: As for `sayso.hold`.
+
+    Raises:
+        ConfigError: Subtasks of the agent have a held tool. If it is added later, the agent's next model call raises.
     """
     hook = ToolHook(tools, options, suspends=(_exceptions.HumanInputError,))
+    _check_subtasks(agent, hook)
     agent.add_middleware(_middleware.Middleware(_Approval, hook=hook, agent=agent))
+
+
+def _check_subtasks(agent: Any, hook: ToolHook) -> None:
+    """Refuse subtasks with a held tool: AG2 gives their agents this agent's tools, but not its middleware."""
+    tasks = agent.tasks
+    if tasks is None:
+        return
+    inherited = {_name_of(tool) for tool in agent.tools} - {*tasks.exclude_tools}
+    if tasks.include_tools is not None:
+        inherited &= {*tasks.include_tools}
+    held = [name for name in sorted(inherited | {_name_of(tool) for tool in tasks.extra_tools}) if hook.holds(name)]
+    if held:
+        raise ConfigError(
+            f"subtasks of {agent.name} would run {', '.join(held)} without asking a person; leave them out:"
+            f" TaskConfig(exclude_tools={held})"
+        )
+
+
+def _name_of(tool: Any) -> str:
+    schema: Any = getattr(tool, "schema", None)
+    return str(getattr(tool, "__name__", "") if schema is None else schema.function.name)
 
 
 class _Approval(_middleware.BaseMiddleware):
@@ -39,6 +66,7 @@ class _Approval(_middleware.BaseMiddleware):
         self._hook, self._agent, self._words = hook, agent, dict[str, str]()
 
     async def on_llm_call(self, call_next: Callable[[Any, Any], Awaitable[Any]], events: Any, context: Any) -> Any:
+        _check_subtasks(self._agent, self._hook)
         response = await call_next(events, context)
         words = "" if response.message is None else str(response.message.content or "")
         for call in response.tool_calls.calls if response.tool_calls else ():

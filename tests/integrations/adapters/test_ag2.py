@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, ClassVar
 
+import pytest
 from anyio import to_thread
 
 import sayso
+from sayso.errors import ConfigError
+from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, everything
+from tests.integrations.adapters.suite import refund as refund_call
 
 framework("ag2", "ag2")
-from ag2 import Agent, tool  # noqa: E402
+from ag2 import Agent, TaskConfig, tool  # noqa: E402
 from ag2.config import LLMClient, ModelConfig  # noqa: E402
 from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, ToolResultsEvent  # noqa: E402
 
@@ -90,3 +95,29 @@ class Ag2Driver:
 
 class TestAg2(AdapterSuite):
     driver: ClassVar = Ag2Driver()
+
+    def test_subtasks_with_a_held_tool_are_refused(self) -> None:
+        scene = Scene([], "block")
+        tools = [tool(function) for function in (scene.refund, scene.lookup)]
+
+        def hold(tasks: Any, held: Any = ("refund",)) -> Any:
+            agent = Agent("shop", config=ScriptedConfig(scene, nested=False), tools=tools, tasks=tasks)
+            hold_tools(agent, held)
+            return agent
+
+        for tasks in (TaskConfig(), TaskConfig(include_tools=["refund"]), TaskConfig(extra_tools=[scene.refund])):
+            with pytest.raises(ConfigError, match=r"would run refund without .*exclude_tools=\['refund'\]"):
+                hold(tasks)
+        with pytest.raises(ConfigError, match="would run lookup, refund without"):
+            hold(TaskConfig(), None)
+        for tasks in (TaskConfig(exclude_tools=["refund"]), TaskConfig(include_tools=["lookup"]), False):
+            hold(tasks)
+
+    def test_tool_that_subtasks_get_later_is_refused_before_the_next_model_call(self, memory: Store) -> None:
+        scene = Scene([[ModelCall("s1", "run_subtask", {"task": "refund A-1"})]], "block", nested=[[refund_call()]])
+        agent = Agent("shop", config=ScriptedConfig(scene, nested=False), tasks=TaskConfig())
+        hold_tools(agent, ["refund"])
+        agent.tools.append(tool(scene.refund))
+        with pytest.raises(ConfigError, match="would run refund without"):
+            asyncio.run(agent.ask("go"))
+        assert (scene.effects, scene.models, everything(memory)) == ([], 0, [])
