@@ -6,6 +6,7 @@ The conversation itself is driven by real terminals in `tests/gates/test_termina
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import threading
@@ -34,6 +35,20 @@ class Closed(io.StringIO):
 
     def isatty(self) -> bool:
         raise ValueError("I/O operation on closed file")
+
+
+class Pretends(io.StringIO):
+    """A stream that says it is a terminal, as Textual's do; `descriptor` says whether it is one."""
+
+    def __init__(self, descriptor: int = -1) -> None:
+        super().__init__()
+        self.descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def isatty(self) -> bool:
+        return True
 
 
 def ask(*args: str, run: str | None = "order-4721", **options: object) -> Request:
@@ -100,6 +115,20 @@ def test_nobody_is_there_where_a_stream_is_missing(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, name, stream)
     assert not notices.is_there()
+
+
+def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    primary, terminal = os.openpty()
+    try:
+        monkeypatch.setattr(sys, "stdin", Pretends(terminal))
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+        monkeypatch.setattr(sys, "stderr", Pretends(terminal))
+        assert notices.is_there()
+        monkeypatch.setattr(sys, "stderr", Pretends())
+        assert not notices.is_there()
+    finally:
+        os.close(primary)
+        os.close(terminal)
 
 
 # -- announce --------------------------------------------------------------------------------------------------

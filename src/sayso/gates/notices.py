@@ -29,7 +29,8 @@ _LEFT_OF_MANY = [
 def is_there() -> bool:
     """Return whether a person can be asked here: stdin and stderr are a terminal with this program in front."""
     try:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        # The descriptor of stderr, as Textual replaces the stream by one that pretends, and reads the keys itself.
+        if not (sys.stdin.isatty() and os.isatty(sys.stderr.fileno())):
             return False
         if sys.platform == "win32":
             return True
