@@ -32,7 +32,9 @@ THREAD = {"configurable": {"thread_id": "refund-17"}}
 class Script(BaseChatModel):
     """Plays the model: asks for both tools at first, then answers."""
 
-    _llm_type = "script"
+    @property
+    def _llm_type(self) -> str:
+        return "script"
 
     def bind_tools(self, *_: Any, **__: Any) -> "Script":
         return self
