@@ -104,8 +104,7 @@ def test_the_batch_that_waits_pays_each_invoice_once_though_it_is_killed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SAYSO_STORE", f"sqlite:///{place / 'sayso.db'}")
-    page = blocks(ROOT / "docs/guides/nightly-batch.md", ROOT)
-    (place / "waiting.py").write_text(next(one.text for one in page if one.file == "waiting.py"))
+    shutil.copy(GIVEN / "nightly-batch/waiting.py", place)
     review = sayso.Review(f"sqlite:///{place / 'sayso.db'}", reviewer="ada")
 
     def start() -> subprocess.Popen[str]:
