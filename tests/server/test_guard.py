@@ -370,7 +370,7 @@ def test_another_person_in_the_same_browser_does_not_inherit_the_session(store: 
 def test_every_file_is_our_own() -> None:
     ours = {
         "app.css", "app.js", "app.webmanifest", "bulk.js", "card.js", "icon-192.png", "icon-512.png", "icon.svg",
-        "list.js", "live.js", "offline.html", "page.js", "push.js", "sw.js", "texts.js",
+        "list.js", "live.js", "offline.html", "page.js", "push.js", "sw.js", "texts.js", "times.js",
     }  # fmt: skip
     assert {path.name for path in ALL_STATIC.iterdir()} == ours
 

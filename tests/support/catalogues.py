@@ -26,7 +26,7 @@ FOLDER = _SOURCE / "server" / "catalogues"
 _KEYWORDS: dict[str, Any] = {**DEFAULT_KEYWORDS, "say": None, "say_n": (1, 2), "sayN": (1, 2), "later": None}
 _METHODS = [
     ("server/templates/**.html", "jinja2"),
-    ("server/static/app.js", "javascript"),
+    ("server/static/**.js", "javascript"),
     *((f"{part}/**.py", "python") for part in ("learning", "model", "server", "view")),
 ]
 _OPTIONS: dict[str, dict[str, Any]] = {"server/templates/**.html": {"trimmed": "false", "encoding": "utf-8"}}

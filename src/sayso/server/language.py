@@ -25,7 +25,7 @@ from sayso.model.text import ENGLISH, Language, later, say, spoken
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
 
-_FOLDER, _SCRIPT = Path(__file__).parent / "catalogues", Path(__file__).parent / "static" / "app.js"
+_FOLDER, _SCRIPTS = Path(__file__).parent / "catalogues", Path(__file__).parent / "static"
 _KIND, _MOST_ASKED, _LONGEST = "language", 20, 400
 _QUALITY = re.compile(r"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 _IN_SCRIPT = re.compile(r'\bsay\(\s*("(?:[^"\\]|\\.)*")')
@@ -107,7 +107,7 @@ def script_words() -> dict[str, Any] | None:
 def _script_words(language: Language) -> dict[str, Any]:
     assert language.catalogue is not None  # noqa: S101  the caller returns early for English
     gettext, ngettext = language.catalogue.gettext, language.catalogue.ngettext
-    source = _SCRIPT.read_text(encoding="utf-8")
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted(_SCRIPTS.glob("*.js")))
     found: dict[str, Any] = {text: gettext(text) for text in map(json.loads, _IN_SCRIPT.findall(source))}
     for one, many in (map(json.loads, pair) for pair in _IN_SCRIPT_N.findall(source)):
         texts = [ngettext(one, many, number) for number in range(_SAMPLE)]

@@ -60,7 +60,7 @@ _TYPES = {
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
 _WORKER = "sw.js"
-_SCRIPTS = ("page.js", "texts.js", "card.js", "list.js", "app.js", "live.js", "bulk.js", "push.js")
+_SCRIPTS = ("page.js", "texts.js", "times.js", "card.js", "list.js", "app.js", "live.js", "bulk.js", "push.js")
 _JOINED = "inbox.js"
 
 

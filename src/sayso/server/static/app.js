@@ -1,4 +1,4 @@
-// Keyboard shortcuts, countdowns, previews of edits, and drafts. Every page works without this script.
+// Keyboard shortcuts, previews of edits, drafts, and what becomes of a page when its request changes elsewhere. Every page works without this script.
 "use strict";
 
 sayso.page((signal) => {
@@ -6,17 +6,7 @@ sayso.page((signal) => {
   const one = (selector, root = document) => root.querySelector(selector);
   const rows = () => all("[data-row]");
 
-  // -- texts: English here, translated by the #words of the page -------------------------------------------
-  const said = JSON.parse((one("#words") || {}).textContent || "{}");
-  const isRtl = document.documentElement.dir === "rtl";
-  const filled = (text, values) => text.replace(/%\((\w+)\)s|%%/g, (all, name) => (
-    !name ? "%" : isRtl && typeof values[name] === "string" ? `\u2068${values[name]}\u2069` : values[name]
-  ));
-  const say = (text, values = {}) => filled(said[text] || text, values);
-  const sayN = (one, many, num) => {
-    const { forms = [one, many], at } = said[one] || {};
-    return filled(forms[at ? at[num < at.length ? num : 100 + num % 100] : Number(num !== 1)], { num });
-  };
+  const { say, sayN } = sayso;
 
   // -- parts of pages that need scripts --------------------------------------------------------------------
   all("[data-scripted], .keys-hint").forEach((part) => { part.hidden = false; });
@@ -43,56 +33,6 @@ sayso.page((signal) => {
   if (navigator.serviceWorker && scope && script) {
     const worker = new URL("sw.js", script.src);
     addEventListener("load", () => navigator.serviceWorker.register(worker, { scope: scope.href }).catch(() => { /* optional */ }));
-  }
-
-  // -- countdowns ------------------------------------------------------------------------------------------
-  const units = [
-    [(count) => say("%(count)sd", { count }), 86400], [(count) => say("%(count)sh", { count }), 3600],
-    [(count) => say("%(count)sm", { count }), 60], [(count) => say("%(count)ss", { count }), 1],
-  ];
-  const left = (seconds) => {
-    if (seconds <= 0) return say("expired");
-    const first = units.findIndex(([, size]) => seconds >= size);
-    let rest = seconds;
-    const parts = units.slice(first, first + 2).map(([unit, size]) => {
-      const count = Math.floor(rest / size);
-      rest -= count * size;
-      return count ? unit(count) : "";
-    });
-    return say("in %(span)s", { span: parts.filter(Boolean).join(" ") });
-  };
-  // Show times in the reader's time zone and the page's language; the title also has UTC.
-  const tag = document.documentElement.lang, spoken = navigator.languages.find((one) => one.split("-")[0] === tag.split("-")[0]) || tag;
-  let clock;
-  const localize = (part) => {
-    const at = new Date(part.dateTime);
-    if (isNaN(at)) return;
-    clock ??= new Intl.DateTimeFormat(spoken, { dateStyle: "medium", timeStyle: "medium" });  // takes 10 ms
-    const local = clock.format(at);
-    if ("clock" in part.dataset) part.textContent = local;
-    else part.title = `${local} (${part.dateTime})`;
-  };
-  all("time[datetime][title][data-clock]").forEach(localize);
-  sayso.afterPaint(() => all("time[datetime][title]:not([data-clock])").forEach(localize));
-  // Add the day of the week to a date among the arguments, without converting it to the reader's time zone.
-  all("dl.arguments .is-code [data-as-is]").forEach((part) => {
-    const [found, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)(?![^T])/.exec(part.textContent.trim()) || [];
-    if (!found) return;
-    const name = new Date(Date.UTC(year, month - 1, day)).toLocaleDateString(spoken, { weekday: "long", timeZone: "UTC" });
-    part.append(" ", Object.assign(document.createElement("small"), { textContent: name }));
-  });
-  const tick = () => all("time[data-countdown]").forEach((part) => {
-    const seconds = Math.round((Date.parse(part.dateTime) - Date.now()) / 1000);
-    const live = part.closest("[aria-live]");
-    // Screen readers announce it only at five minutes, at one and at the end, not every second.
-    if (live) live.setAttribute("aria-live", [300, 60, 0].includes(seconds) ? "polite" : "off");
-    part.textContent = left(seconds);
-    part.classList.toggle("soon", seconds < 300);
-  });
-  if (one("time[data-countdown]")) {
-    tick();
-    const ticking = setInterval(tick, 1000);
-    signal.addEventListener("abort", () => clearInterval(ticking));
   }
 
   // -- live updates ----------------------------------------------------------------------------------------
@@ -347,29 +287,6 @@ sayso.page((signal) => {
     }));
   }
 
-  // Count earlier calls that a grant would match, when its form is opened and after each change of its terms.
-  const grant = one("[data-grant]"), counter = one("[data-count-earlier]");
-  if (grant) {
-    let asked = 0, later = 0;
-    const look = async (isFirst) => {
-      const mine = asked += 1, body = new URLSearchParams(new FormData(form)), picture = one("[data-picture]", grant);
-      if (!picture.textContent.trim()) picture.textContent = say("Counting…");
-      const text = await fetch(counter.formAction, { method: "POST", body }).then((answer) => answer.text()).catch(() => "");
-      if (mine !== asked) return;
-      const found = new DOMParser().parseFromString(text, "text/html"), seen = one("[data-picture]", found);
-      const why = one(".refusal[role=alert]", found);
-      if (isFirst && seen && seen.textContent.trim()) one("[data-terms]", grant).replaceChildren(...one("[data-terms]", found).children);
-      picture.replaceChildren(...(why ? [why] : seen ? seen.children : []));
-    };
-    counter.hidden = true;
-    grant.addEventListener("toggle", () => { if (grant.open && !one(".picture", grant)) look(true); });
-    grant.addEventListener("input", () => {
-      asked += 1;  // ignore a pending response, which is for earlier terms
-      clearTimeout(later);
-      later = setTimeout(look, 300);
-    });
-  }
-
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
   const picks = (rest = "") => all(`[name=id]${rest}, [name=alike]${rest}`);
@@ -387,30 +304,6 @@ sayso.page((signal) => {
     addEventListener("pageshow", count, { signal });
     count();
   }
-  // On the bulk page, the buttons show how many requests are ticked.
-  const counters = all("[data-counts]");
-  const tally = () => {
-    const ticks = all("[name=item]"), ticked = ticks.filter((box) => box.checked).length;
-    counters.forEach((button) => {
-      const count = ticked === ticks.length ? `${ticked}` : say("%(part)s of %(whole)s", { part: ticked, whole: ticks.length });
-      button.firstChild.textContent = button.dataset.counts.replace("{}", count);
-      if (!("soonLive" in button.dataset)) button.disabled = !ticked;
-    });
-    all("[data-all-of]").forEach((box) => {
-      const own = all("[name=item]", box.closest("table"));
-      box.checked = own.length > 0 && own.every((tick) => tick.checked);
-    });
-  };
-  if (counters.length) {
-    document.addEventListener("change", (event) => {
-      const box = event.target;
-      if ("allOf" in box.dataset) all("[name=item]", box.closest("table")).forEach((tick) => { tick.checked = box.checked; });
-      tally();
-    });
-    addEventListener("pageshow", tally, { signal });
-    tally();
-  }
-
   // -- keys ------------------------------------------------------------------------------------------------
   const dialog = one("#keys"), toggle = one("#keys-on");
   const isOn = () => localStorage.getItem("sayso-keys") !== "off";

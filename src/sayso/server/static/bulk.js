@@ -40,7 +40,24 @@ sayso.page((signal) => {
     if (more) lines.push(filled(form.dataset.more, { count: more }));
     button.dataset.what = [button.firstChild.textContent, ...lines, ...sums].join("\n");
   };
-  document.addEventListener("change", show, { signal });
-  addEventListener("pageshow", show, { signal });
-  show();
+  // The buttons show how many requests are ticked.
+  const tally = () => {
+    const ticks = all("[name=item]"), ticked = ticks.filter((box) => box.checked).length;
+    all("[data-counts]").forEach((button) => {
+      const count = ticked === ticks.length ? `${ticked}` : sayso.say("%(part)s of %(whole)s", { part: ticked, whole: ticks.length });
+      button.firstChild.textContent = button.dataset.counts.replace("{}", count);
+      if (!("soonLive" in button.dataset)) button.disabled = !ticked;
+    });
+    all("[data-all-of]").forEach((box) => {
+      const own = all("[name=item]", box.closest("table"));
+      box.checked = own.length > 0 && own.every((tick) => tick.checked);
+    });
+    show();
+  };
+  document.addEventListener("change", ({ target }) => {
+    if ("allOf" in target.dataset) all("[name=item]", target.closest("table")).forEach((tick) => { tick.checked = target.checked; });
+    tally();
+  }, { signal });
+  addEventListener("pageshow", tally, { signal });
+  tally();
 });

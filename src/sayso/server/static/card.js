@@ -1,33 +1,40 @@
-// Times of the reader beside the arguments of a request, and fields that are refused while somebody types.
+// On the page of a request: the terms of a grant, and fields that are refused while somebody types.
 "use strict";
 
-(() => {
-  // The reader's time beside a point in time with another zone; the value stays as it is. One without a zone gets none.
-  const MOMENT = /^"?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)\d*(?:Z|([+-])(\d\d):?(\d\d))(?:\[[^\]]+\])?"?$/;
-  const localize = (part, words) => {
-    const [, day, time, sign, hours, minutes] = MOMENT.exec(part.firstChild?.textContent.trim() || "") || [];
-    const ahead = Number(`${sign || "+"}1`) * (Number(hours || 0) * 60 + Number(minutes || 0)), at = new Date(Date.parse(`${day}T${time}Z`) - ahead * 60_000);
-    if (isNaN(at) || -at.getTimezoneOffset() === ahead) return;
-    const tag = document.documentElement.lang, spoken = navigator.languages.find((one) => one.split("-")[0] === tag.split("-")[0]) || tag;
-    const when = at.toLocaleString(spoken, {
-      weekday: "short", year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit",
-      second: at.getSeconds() ? "2-digit" : undefined, timeZoneName: "short",
+sayso.page((signal) => {
+  const one = (selector, root = document) => root.querySelector(selector);
+
+  // Count earlier calls that a grant would match, when its form is opened and after each change of its terms.
+  const grant = one("[data-grant]"), counter = one("[data-count-earlier]");
+  if (grant) {
+    let asked = 0, later = 0;
+    const look = async (isFirst) => {
+      const mine = asked += 1, body = new URLSearchParams(new FormData(counter.form)), picture = one("[data-picture]", grant);
+      if (!picture.textContent.trim()) picture.textContent = sayso.say("Counting…");
+      const text = await fetch(counter.formAction, { method: "POST", body }).then((answer) => answer.text()).catch(() => "");
+      if (mine !== asked) return;
+      const found = new DOMParser().parseFromString(text, "text/html"), seen = one("[data-picture]", found);
+      const why = one(".refusal[role=alert]", found);
+      if (isFirst && seen && seen.textContent.trim()) one("[data-terms]", grant).replaceChildren(...one("[data-terms]", found).children);
+      picture.replaceChildren(...(why ? [why] : seen ? seen.children : []));
+    };
+    counter.hidden = true;
+    grant.addEventListener("toggle", () => { if (grant.open && !one(".picture", grant)) look(true); });
+    grant.addEventListener("input", () => {
+      asked += 1;  // ignore a pending response, which is for earlier terms
+      clearTimeout(later);
+      later = setTimeout(look, 300);
     });
-    part.append(" ", Object.assign(document.createElement("small"), { className: "local", textContent: words.replace("{when}", when) }));
-  };
-  // After the paint, and so after app.js has added the day of the week.
-  sayso.page(() => sayso.afterPaint(() => document.querySelectorAll("[data-local]").forEach((box) => {
-    box.querySelectorAll(".is-code > [data-as-is]").forEach((part) => localize(part, box.dataset.local));
-  })));
+  }
 
   // The bound of a grant is at most the call's own number. An edit may raise that; then the server alone compares them.
   const LONGEST = 16;  // longer numbers are not exact
   const check = (field) => {
-    const { value, dataset: { most } } = field, isEdited = document.querySelector("#call .is-edited") !== null;
+    const { value, dataset: { most } } = field, isEdited = one("#call .is-edited") !== null;
     const isOver = !isEdited && value.length < LONGEST && most.length < LONGEST && Number(value) > Number(most);
-    field.setCustomValidity(isOver ? field.parentElement.querySelector("small").textContent : "");
+    field.setCustomValidity(isOver ? one("small", field.parentElement).textContent : "");
   };
-  document.addEventListener("input", () => document.querySelectorAll("[data-most]").forEach(check));
+  document.addEventListener("input", () => document.querySelectorAll("[data-most]").forEach(check), { signal });
   // A browser says nothing of a refused field in a part that is folded.
-  document.addEventListener("invalid", ({ target }) => { const part = target.closest("details"); if (part) part.open = true; }, true);
-})();
+  document.addEventListener("invalid", ({ target }) => { const part = target.closest("details"); if (part) part.open = true; }, { capture: true, signal });
+});

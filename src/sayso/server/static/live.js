@@ -52,7 +52,7 @@
   const post = (message) => { if (channel) channel.postMessage(message); };
   const tabs = new Map([[me.id, me]]);
   let source = null, asked = "", state = "live", part = "", soon = 0;
-  const say = (now, text = "") => {
+  const publish = (now, text = "") => {
     state = now;
     part = text || part;
     post({ state, part });
@@ -72,17 +72,17 @@
     if (source) source.close();
     asked = wanted();
     const mine = source = new EventSource(asked);
-    mine.onopen = () => say("live");
-    mine.onmessage = (event) => say("live", event.data);
-    mine.addEventListener("ping", () => say("live"));
-    mine.addEventListener("signed-out", () => { mine.close(); say("signed-out"); });
+    mine.onopen = () => publish("live");
+    mine.onmessage = (event) => publish("live", event.data);
+    mine.addEventListener("ping", () => publish("live"));
+    mine.addEventListener("signed-out", () => { mine.close(); publish("signed-out"); });
     mine.onerror = async () => {
       if (mine !== source) return;
-      say("lost");
+      publish("lost");
       if (mine.readyState !== EventSource.CLOSED) return;  // EventSource reconnects by itself
       const status = await fetch(asked).then((answer) => { answer.body.cancel(); return answer.status; }).catch(() => 0);
       if (mine !== source) return;
-      if (status === 401) say("signed-out");
+      if (status === 401) publish("signed-out");
       else setTimeout(() => { if (mine === source) connect(); }, AGAIN);
     };
   };

@@ -1,5 +1,6 @@
 // Opens the next request in the same document: the decision is sent and the answer's body takes the place of this one, so
 // that styles and scripts are not loaded again. Without this script, and whenever it is unsure, the browser loads pages.
+// Also what the other scripts share: the texts, and what runs for each page.
 "use strict";
 
 const sayso = (() => {
@@ -11,6 +12,17 @@ const sayso = (() => {
   const page = (start) => { starts.push(start); start(life.signal); };
   // Measuring the layout delays the first paint. A hidden tab does not paint.
   const afterPaint = (work) => document.hidden ? setTimeout(work) : requestAnimationFrame(() => setTimeout(work));
+
+  // Texts: English here, translated by the #words of the page. No page in another language takes this one's place.
+  const words = JSON.parse(document.querySelector("#words")?.textContent || "{}"), isRtl = document.documentElement.dir === "rtl";
+  const filled = (text, values) => text.replace(/%\((\w+)\)s|%%/g, (_, name) => (
+    !name ? "%" : isRtl && typeof values[name] === "string" ? `\u2068${values[name]}\u2069` : values[name]
+  ));
+  const say = (text, values = {}) => filled(words[text] || text, values);
+  const sayN = (one, many, num) => {
+    const { forms = [one, many], at } = words[one] || {};
+    return filled(forms[at ? at[num < at.length ? num : 100 + num % 100] : Number(num !== 1)], { num });
+  };
 
   const filesOf = (root) => [...root.querySelectorAll("script[src], link[rel=stylesheet]")].map((part) => part.getAttribute("src") || part.getAttribute("href"));
   const isOurs = (found) => {
@@ -75,5 +87,5 @@ const sayso = (() => {
     open(link.href);
   });
   addEventListener("popstate", () => { if (location.pathname + location.search !== here) location.reload(); });
-  return { page, afterPaint };
+  return { page, afterPaint, say, sayN };
 })();
