@@ -159,9 +159,28 @@ def test_a_point_in_time_has_the_readers_time_beside_it_and_stays_as_it_is(surf:
     expect(page.locator("#call .local")).to_have_text([his, his])
     shown = [one.inner_text() for one in page.locator("#call [data-as-is]").all()]
     assert shown == [
-        f"2026-03-05T23:30:00+01:00 Thursday {his}", f'"2026-03-05T22:30:00.123456Z" {his}',
+        f"2026-03-05T23:30:00+01:00 Thursday · {his}", f'"2026-03-05T22:30:00.123456Z" {his}',
         "2026-03-05T23:30:00 Thursday", "2026-03-06T07:30:00+09:00 Friday", "2026-03-05 Thursday",
     ]  # fmt: skip
+
+
+def test_a_point_in_time_inside_of_a_value_has_the_readers_time_beside_it(surf: Surf) -> None:
+    @sayso.gate(wait="raise")
+    def meet(slots: list[datetime], about: dict[str, object], names: list[str], many: list[object]) -> None: ...
+
+    one, other = (datetime(2026, 3, 5, hour, 30, tzinfo=UTC) for hour in (7, 22))
+    about = {"at": one, "text": "at 2026-03-05T07:30:00Z, or later", "day": date(2026, 3, 5)}
+    request_id = held(meet, [one, other], about, ["2026-03-05T07:30:00Z"], [{"at": one, "no": no} for no in range(9)])
+    page = surf.tab(f"/r/{request_id}", timezone_id="Asia/Tokyo", locale="en-GB")
+    his, later = "for you Thu, 5 Mar 2026, 16:30 GMT+9", "for you Fri, 6 Mar 2026, 07:30 GMT+9"
+    expect(page.locator("#call .local")).to_have_text([his, later, his, his, *[his] * 9])
+    slots, inside, names, many = (part.inner_text() for part in page.locator("#call [data-as-is]").all())
+    assert slots == f"[2026-03-05T07:30:00+00:00 {his}, 2026-03-05T22:30:00+00:00 {later}]"
+    assert f'"at": 2026-03-05T07:30:00+00:00 {his}\n' in inside
+    assert '"text": "at 2026-03-05T07:30:00Z, or later"\n' in inside
+    assert '"day": 2026-03-05\n' in inside
+    assert names == f'"2026-03-05T07:30:00Z" {his}'
+    assert f'"at": 2026-03-05T07:30:00+00:00 {his}' in many
 
 
 def test_the_inbox_can_be_installed(surf: Surf) -> None:

@@ -300,6 +300,7 @@ class Argument(NamedTuple):
         is_rtl: Whether it is a text that is read from the right.
         branches: For a tree, its parts.
         unit: For an amount, which other argument holds its currency, which stands beside it; escaped.
+        is_value: For a block, whether it is a value on several lines, and no text.
     """
 
     name: str
@@ -314,6 +315,7 @@ class Argument(NamedTuple):
     is_rtl: bool = False
     branches: tuple[Branch, ...] = ()
     unit: str = ""
+    is_value: bool = False
 
 
 def arguments_of(
@@ -406,7 +408,9 @@ def draw(name: str, tree: Json) -> Argument:
     is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
     rows = Layout(_WIDTH, None).rows(tree)
     if len(rows) > 1:
-        return Argument(name, "block", "\n".join(rows), say("%(count)s lines", count=f"{len(rows):,}"))
+        return Argument(
+            name, "block", "\n".join(rows), say("%(count)s lines", count=f"{len(rows):,}"), is_value=True
+        )  # fmt: skip
     return Argument(name, "number" if is_number else "code", rows[0] if rows else "")
 
 
