@@ -1533,6 +1533,11 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_a_change_to_an_equal_value_of_another_type_reaches_the_host",
     ),
     Mutant(
+        "an edit to an equal value of another type is what a framework's tool gets", "integrations/tool_calls.py",
+        "is_unchanged = canonical.is_same(approved, given)", "is_unchanged = approved == given",
+        "integrations/test_tool_hook.py::test_change_to_an_equal_value_of_another_type_is_what_runs",
+    ),
+    Mutant(
         "a hook that fails keeps the call from running", "integrations/agenthooks/__init__.py",
         'if kind == "before":\n            return Answer(0, host.deny(', 'if kind == "":\n            return Answer(0, host.deny(',
         "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",

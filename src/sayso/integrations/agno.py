@@ -72,9 +72,8 @@ def _must_be_first(hook: Any, *owners: Any) -> None:
 
 
 def _replace(arguments: dict[str, Any], approved: Mapping[str, Any]) -> None:
-    if approved != arguments:
-        arguments.clear()
-        arguments.update(approved)
+    arguments.clear()
+    arguments.update(approved)
 
 
 class _Pending:

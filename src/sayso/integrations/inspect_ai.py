@@ -15,6 +15,7 @@ from sayso import aio, errors
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
 from sayso.integrations.tool_calls import check_options, framework, plain
+from sayso.model import canonical
 from sayso.model.request import MODEL_WORDS, not_run
 
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
@@ -70,7 +71,7 @@ def approval(
             _running[run, call.id] = held
             if note:
                 _notes[run, call.id] = note
-        if arguments == call.arguments:
+        if canonical.is_same(arguments, call.arguments):
             return _approvals.Approval(decision="approve", explanation=note or None)
         changed = replace(call, arguments=arguments)
         return _approvals.Approval(decision="modify", modified=changed, explanation=note)

@@ -25,6 +25,7 @@ from sayso.gates import scope
 from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
+from sayso.model import canonical
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, State, not_run
@@ -440,7 +441,8 @@ def _with_originals(call: Call, given: Any, execute: Callable[[dict[str, Any]], 
     """Run an unchanged call with the framework's own values, which may not survive conversion to JSON."""
 
     def run(approved: dict[str, Any]) -> Any:
-        return execute(dict(call.arguments) if approved == given else approved)
+        is_unchanged = canonical.is_same(approved, given)  # `==` would take an edit of 1 to true for none
+        return execute(dict(call.arguments) if is_unchanged else approved)
 
     return run
 
