@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.integrations.tool_calls import Call, ToolHook
+from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook
 from sayso.stores.base import Store
 from tests.support.acting import waiting_in
 
@@ -37,3 +37,10 @@ def test_change_to_an_equal_value_of_another_type_is_what_runs(memory: Store, be
     told = asyncio.run(main())
     assert [(type(value), value) for value in ran] == [(type(after), after)]
     assert "changed the arguments before clean ran" in told
+
+
+@pytest.mark.parametrize(("own", "added"), [({"to": "bob"}, {"user": "ada"}), ({"to": "bob", "user": "root"}, {})])
+def test_argument_that_the_model_gives_in_place_of_the_framework_is_shown(own: Any, added: Any) -> None:
+    pending = PendingCalls()
+    pending.show([("c1", "send", own)], "I send it.")
+    assert pending.take("send", {**own, **added}, {"user"}) == ("c1", "I send it.", own)

@@ -1538,6 +1538,11 @@ MUTANTS = [
         "integrations/test_tool_hook.py::test_change_to_an_equal_value_of_another_type_is_what_runs",
     ),
     Mutant(
+        "an argument that the model gives in the framework's place is shown", "integrations/tool_calls.py",
+        "given = others | {n: value for n, value in arguments.items() if n in each[2]}", "given = others",
+        "integrations/test_tool_hook.py::test_argument_that_the_model_gives_in_place_of_the_framework_is_shown",
+    ),
+    Mutant(
         "a hook that fails keeps the call from running", "integrations/agenthooks/__init__.py",
         'if kind == "before":\n            return Answer(0, host.deny(', 'if kind == "":\n            return Answer(0, host.deny(',
         "integrations/hooks/test_agent_hooks.py::test_a_store_that_cannot_be_reached_is_a_no",

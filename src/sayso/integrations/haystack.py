@@ -13,6 +13,8 @@ from typing import Any, Unpack
 from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, framework, must_not_block
 
+_CALLBACK = "streaming_callback"  # injected where an agent passes its streaming on to tools
+
 
 class ToolApproval:
     """Holds the tools of an agent until a person has decided.
@@ -58,25 +60,30 @@ class ToolApproval:
         held = copy(tool)
 
         async def acall(**arguments: Any) -> Any:
-            async def execute(approved: dict[str, Any]) -> Any:
-                return await tool.invoke_async(**{**arguments, **approved})
+            made, injected = self._call(tool, arguments)
 
-            return (await self._hook.acall(self._call(tool, arguments), execute)).returned
+            async def execute(approved: dict[str, Any]) -> Any:
+                return await tool.invoke_async(**{**injected, **approved})
+
+            return (await self._hook.acall(made, execute)).returned
 
         def call(**arguments: Any) -> Any:
             must_not_block(tool.name, "use run_async()")
+            made, injected = self._call(tool, arguments)
 
             def execute(approved: dict[str, Any]) -> Any:
-                return tool.invoke(**{**arguments, **approved})
+                return tool.invoke(**{**injected, **approved})
 
-            return self._hook.call(self._call(tool, arguments), execute).returned
+            return self._hook.call(made, execute).returned
 
         held.function, held.async_function = call, acall
         return held
 
-    def _call(self, tool: Any, arguments: dict[str, Any]) -> Call:
-        """Return the call for a person, without arguments that the agent injects from its state."""
-        properties = tool.parameters.get("properties", {})
-        given = {name: value for name, value in arguments.items() if name in properties}
-        call_id, words = self._pending.take(tool.name, given)
-        return Call(tool.name, given, id=call_id, schema=tool.parameters, description=tool.description, words=words)
+    def _call(self, tool: Any, arguments: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
+        """Return the call for a person, with every argument that the model gave, and those that the agent injected."""
+        declared: dict[str, Any] = tool.parameters.get("properties", {})
+        from_state: dict[str, str] = tool.inputs_from_state or {}
+        injectable = {*from_state.values(), _CALLBACK} - declared.keys()
+        call_id, words, given = self._pending.take(tool.name, arguments, injectable)
+        made = Call(tool.name, given, id=call_id, schema=tool.parameters, description=tool.description, words=words)
+        return made, {name: value for name, value in arguments.items() if name not in given}

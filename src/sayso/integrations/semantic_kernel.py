@@ -45,6 +45,8 @@ def hold_functions(kernel: Any, functions: Collection[str] | None = None, **opti
             return await next(context)
 
         async def execute(approved: dict[str, Any]) -> Any:
+            for name in given.keys() - approved.keys():  # removed by a person
+                del context.arguments[name]
             context.arguments.update(approved)
             await next(context)
             return None if context.result is None else plain(context.result.value)

@@ -463,11 +463,18 @@ class PendingCalls:
         self._left.set(list(calls))
         self._words.set(words)
 
-    def take(self, name: str, arguments: Mapping[str, Any]) -> tuple[str | None, str]:
-        """Return the id of a call and the text of its message, or None and an empty text if there is no such call."""
-        left = self._left.get([])
+    def take(
+        self, name: str, arguments: Mapping[str, Any], injectable: Collection[str]
+    ) -> tuple[str | None, str, dict[str, Any]]:
+        """Return the id of a call, the text of its message, and the arguments that the model gave.
+
+        The framework may have added the `injectable` arguments, unless the model itself gave them. If there is no such
+        call, the id is None, the text is empty, and the arguments are all others.
+        """
+        left, others = self._left.get([]), {n: value for n, value in arguments.items() if n not in injectable}
         for each in left:
-            if each[1] == name and each[2] == arguments:
+            given = others | {n: value for n, value in arguments.items() if n in each[2]}
+            if each[1] == name and each[2] == given:
                 left.remove(each)
-                return each[0], self._words.get()
-        return None, ""
+                return each[0], self._words.get(), given
+        return None, "", others

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import sayso
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, approve
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, approve
 from tests.integrations.adapters.suite import refund as refund_call
 
 framework("haystack", "haystack")
 from haystack import component  # noqa: E402
 from haystack.components.agents import Agent  # noqa: E402
 from haystack.dataclasses import ChatMessage, ToolCall  # noqa: E402
-from haystack.tools import create_tool_from_function  # noqa: E402
+from haystack.tools import Tool, create_tool_from_function  # noqa: E402
 
 from sayso.integrations.haystack import ToolApproval  # noqa: E402
 
@@ -85,3 +85,43 @@ class TestHaystack(AdapterSuite):
         outcome = asyncio.run(main())
         assert scene.refunds == [20.0]
         assert "refunded 20.00 for A-1" in outcome.told["c1"]
+
+    def sent(self, store: Store, given: dict[str, Any], **decision: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Let the model send a message, and return what the person was shown and what the tool got."""
+        got = list[dict[str, Any]]()
+
+        def send(user: str, **arguments: Any) -> str:
+            got.append({"user": user, **arguments})
+            return "sent"
+
+        shape = {"type": "object", "properties": {"to": {"type": "string"}, "cc": {"type": "string"}}}
+        tool = Tool("send", "Send.", {**shape, "required": ["to"]}, send, inputs_from_state={"user": "user"})
+        scene = Scene([[ModelCall("c1", "send", given)]], "block")
+        approval, model = ToolApproval(), ScriptedModel(scene)
+        tools, hooks = approval.hold([tool]), {"before_tool": [approval]}
+        agent = Agent(chat_generator=model, tools=tools, hooks=hooks, state_schema={"user": {"type": str}})
+
+        async def main() -> dict[str, Any]:
+            with sayso.run(scene.thread):
+                run = agent.run_async(messages=[ChatMessage.from_user("go")], user="ada")
+                task = asyncio.ensure_future(run)
+                request = await self.waiting(store, "c1", task)
+                approve(**decision)(request)
+                await task
+                return request.call.arguments
+
+        return asyncio.run(main()), got[0]
+
+    def test_argument_that_a_person_removed_is_not_passed(self, memory: Store) -> None:
+        shown, got = self.sent(memory, {"to": "bob", "cc": "eve"}, arguments={"to": "bob"})
+        assert shown == {"to": "bob", "cc": "eve"}
+        assert got == {"to": "bob", "user": "ada"}
+
+    def test_argument_that_the_tool_does_not_declare_is_shown(self, memory: Store) -> None:
+        shown, got = self.sent(memory, {"to": "bob", "admin": True})
+        assert shown == {"to": "bob", "admin": True}
+        assert got == {"to": "bob", "admin": True, "user": "ada"}
+
+    def test_argument_that_the_model_gives_in_place_of_the_agent_is_shown(self, memory: Store) -> None:
+        shown, got = self.sent(memory, {"to": "bob", "user": "root"})
+        assert shown == got == {"to": "bob", "user": "root"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, ClassVar
 
 import sayso
+from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, approve
+from tests.support.acting import waiting_in
 
 framework("semantic_kernel", "semantic_kernel")
 from semantic_kernel import Kernel  # noqa: E402
@@ -77,3 +80,23 @@ class SemanticKernelDriver:
 
 class TestSemanticKernel(AdapterSuite):
     driver: ClassVar = SemanticKernelDriver()
+
+    def test_argument_that_a_person_removed_is_not_passed(self, memory: Store) -> None:
+        kernel, got = Kernel(), list[tuple[str, str]]()
+
+        @kernel_function(name="send")
+        def send(to: str, cc: str = "nobody") -> str:
+            got.append((to, cc))
+            return "sent"
+
+        kernel.add_function("shop", send)
+        hold_functions(kernel)
+
+        async def main() -> None:
+            task = asyncio.ensure_future(kernel.invoke(plugin_name="shop", function_name="send", to="bob", cc="eve"))
+            (request,) = await asyncio.to_thread(waiting_in, memory)
+            approve(arguments={"to": "bob"})(request)
+            await task
+
+        asyncio.run(main())
+        assert got == [("bob", "nobody")]
