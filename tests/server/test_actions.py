@@ -684,3 +684,14 @@ def test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure(ada: Browse
             assert "write in the note" in page
             assert "<noscript><label" in page
             assert "data-grant open" not in page
+
+
+def test_enter_in_a_form_that_decides_presses_no_button_that_does(ada: Browser) -> None:
+    @sayso.gate(wait="raise")
+    def wipe_all() -> None: ...
+
+    pending, lost = held(wipe_all).confirmation_id, unknown(flaky([], [KeyboardInterrupt()]))
+    for path in (f"/r/{pending}", f"/r/{lost}", f"/bulk?id={pending}"):
+        forms = [form for form in ada.get(path).text.split("<form ")[1:] if "data-decides" in form]
+        first = [re.search("<button[^>]*>", form) for form in forms]
+        assert [one and one[0] for one in first] == ['<button hidden formmethod="dialog" formnovalidate>'], path

@@ -641,6 +641,37 @@ def test_a_countdown_goes_on(surf: Surf) -> None:
     assert len(re.findall(r"in \d", page.locator(".standing").inner_text())) == 1, "the end stands there twice"
 
 
+@pytest.mark.parametrize("with_scripts", [True, False])
+def test_enter_in_a_box_decides_nothing(surf: Surf, with_scripts: bool) -> None:
+    @sayso.gate(wait="raise", risk="high", effect="wipe everything")
+    def wipe_all() -> None: ...
+
+    with sayso.run(f"first {with_scripts}"):
+        held(wipe_all)
+    with sayso.run(f"second {with_scripts}"):
+        request_id = held(wipe_all)
+    page = surf.tab(f"/r/{request_id}", java_script_enabled=with_scripts)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    for name in ("again",) if with_scripts else ("again", "sure"):
+        page.locator(f"[name={name}]").check()
+        page.keyboard.press("Enter")  # it would press the first button of the form that can be pressed
+    with page.expect_navigation():
+        page.locator("#comment").fill("still here")
+        page.get_by_role("button", name="Comment").click()
+    assert stands(request_id).state is State.PENDING
+    assert sayso.Review().grants() == []
+
+
+def test_a_page_whose_dialog_was_closed_is_loaded_again_when_its_request_is_decided(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.keyboard.press("?")
+    page.get_by_role("button", name="Close").click()
+    with page.expect_navigation(wait_until="load"):
+        sayso.Review().reject(request_id, "no", by="bob")
+    state_is(page, "rejected")
+
+
 SUBMITS = """
 from sayso.mplp import Plan, PlanStep, submit_plan_for_approval
 plan = Plan(plan_id="550e8400-e29b-41d4-a716-446655440501", title="Migration", objective="Move the data",

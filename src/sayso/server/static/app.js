@@ -40,13 +40,13 @@ sayso.page((signal) => {
   const holder = () => one("[data-request] .lead .end")?.dataset.claimed, holderBefore = holder();
   let isSent = false;  // a form was submitted, so this page is about to be replaced
   document.addEventListener("submit", (event) => {
-    // Every risky approval is confirmed here: single, bulk or with a grant, by key, click or Enter.
-    const button = event.submitter, risk = button && button.dataset.risk;
+    const button = event.submitter, risk = button?.dataset.risk;  // each risky approval asks: single, bulk or with a grant
     if (risk && !event.target.elements.sure) {
       event.preventDefault();
       askOnce(button, risk);
     }
-    isSent = !event.defaultPrevented;
+    // A dialog's form sends nothing, nor does the first button of a form that decides.
+    if ((button?.getAttribute("formmethod") || event.target.getAttribute("method")) !== "dialog") isSent = !event.defaultPrevented;
   }, { signal });
   // The confirmation must be a separate press: a double click or a held key must not confirm.
   const sure = one("#sure"), yes = one("#sure-yes");
