@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso import config
 from sayso.model.request import State
+from sayso.server import create_app, login_path
 from tests.support.gated import FIELDS, pay, taking, wipe
 from tests.support.surfing import Surf, asked, held, need, pressed, serving, stands, state_is, unfold
 
@@ -670,6 +672,20 @@ def test_a_page_whose_dialog_was_closed_is_loaded_again_when_its_request_is_deci
     with page.expect_navigation(wait_until="load"):
         sayso.Review().reject(request_id, "no", by="bob")
     state_is(page, "rejected")
+
+
+def test_a_draft_is_not_shown_to_somebody_else_who_signs_in_to_the_same_tab(surf: Surf, site: tuple[Surf, str]) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.locator("#note").fill("for my eyes only")
+    page.context.clear_cookies()
+    app = create_app(config.open_store(site[1]))
+    for name, note in (("bob", ""), ("ada", "for my eyes only")):
+        page.goto(surf.base + login_path(app, sayso.Reviewer(name)))
+        page.wait_for_url(f"{surf.base}/")
+        page.goto(f"{surf.base}/r/{request_id}")
+        expect(page.locator(".who strong")).to_have_text(name)
+        expect(page.locator("#note")).to_have_value(note)
 
 
 SUBMITS = """

@@ -227,8 +227,8 @@ sayso.page((signal) => {
     clear();
   };
 
-  // Drafts survive a reload, a server restart and a new sign-in. They are stored in this tab's session storage until the
-  // request is decided, and apply only to exactly the call that was shown.
+  // Drafts survive a reload, a server restart and a new sign-in of the same person. They are stored in this tab's session
+  // storage until the request is decided, and apply only to exactly the call that was shown.
   const page = one("[data-request]");
   const drafts = (id) => Object.keys(sessionStorage).filter((name) => name.startsWith(`sayso-draft:${id}:`));
   if (page && "decided" in page.dataset) drafts(page.dataset.request).forEach((name) => sessionStorage.removeItem(name));
@@ -251,7 +251,7 @@ sayso.page((signal) => {
     };
     step();
   });
-  const draft = form && page ? `sayso-draft:${page.dataset.request}:${form.dataset.print}` : "";
+  const draft = form && page ? `sayso-draft:${page.dataset.request}:${form.dataset.print}:${page.dataset.me.split("\n")[0]}` : "";
   const save = () => {
     const written = Object.fromEntries(fields.filter(isChanged).map((field) => [field.name, field.value]));
     try {
