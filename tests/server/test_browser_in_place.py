@@ -95,6 +95,18 @@ def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(s
     assert is_same(page)
 
 
+def test_a_page_that_took_the_place_of_a_decided_one_is_live(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    sayso.Review().reject(first, "no", by="bob")
+    page = surf.page(first)  # without live updates, as nothing changes there any more
+    marked(page)
+    page.locator("[data-queued]").click()
+    ready(page, second)
+    sayso.Review().claim(second, by="bob")
+    expect(page.locator(".standing")).to_contain_text("claimed by bob")
+    assert is_same(page)
+
+
 def test_decisions_stay_disabled_for_as_long_after_a_page_took_the_place_of_one_just_opened(surf: Surf) -> None:
     first, second = held(pay, 5), held(pay, 6)
     page = surf.tab("/")

@@ -2,8 +2,12 @@
 // The tab that holds a lock has the stream; when it closes or navigates away, the next one takes over.
 "use strict";
 
-(() => {
+// A page without live updates, such as that of a decided request, may have been the first one of the document.
+let isLive = false;
+sayso.page(() => {
   const one = (selector) => document.querySelector(selector);
+  if (isLive || !one("[data-stream]")) return;
+  isLive = true;
   const SILENT = 50_000, AGAIN = 3_000, me = { id: `${Date.now()} ${Math.random()}` };
   let box, address;
   const look = () => {
@@ -12,7 +16,6 @@
     for (const what of ["since", "rows"]) me[what] = (box && address.searchParams.get(what) || "").split(",").filter(Boolean);
   };
   look();
-  if (!box) return;
 
   // -- applying updates to this page -------------------------------------------------------------------------
   let heard = Date.now(), last = "", shown = "live";
@@ -130,4 +133,4 @@
   });
   if (isShared) queue({});
   else lead();
-})();
+});
