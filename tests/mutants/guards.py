@@ -1713,6 +1713,11 @@ MUTANTS = [
         "integrations/hooks/test_agent_hooks.py::test_a_grant_counts_in_the_folder_that_was_shown",
     ),
     Mutant(
+        "an outcome that was found out is not recorded of a later start", "server/pages/actions.py",
+        'if execution is not None and context.form.get("start") != str(execution.starts):', "if False:",
+        "server/test_actions.py::test_what_was_found_out_about_a_start_is_not_recorded_of_a_later_one",
+    ),
+    Mutant(
         "a high risk asks once more", "server/pages/rendering.py",
         'if not is_high(request.risk) or form.get("sure") == "yes":', "if True:",
         "server/test_actions.py::test_a_high_risk_is_approved_only_by_who_says_that_they_are_sure",

@@ -547,6 +547,19 @@ def test_an_unknown_outcome_has_its_ways_out(ada: Browser, store: Store) -> None
         sayso.clear_all_confirmations()
 
 
+def test_what_was_found_out_about_a_start_is_not_recorded_of_a_later_one(ada: Browser) -> None:
+    act = flaky([], [KeyboardInterrupt(), KeyboardInterrupt()], idempotent=True)
+    request_id = unknown(act)
+    fields = fields_of(ada.get(f"/r/{request_id}").text)
+    with pytest.raises(KeyboardInterrupt):
+        act(1)
+    sent = {name: fields[name] for name in ("csrf", "seen", "start")}
+    late = ada.submit(f"/r/{request_id}/resolve", **sent, happened="no")
+    assert late.status_code == 412
+    assert "It has changed since you opened it. Nothing was decided" in text_of(late.text)
+    assert state_of(request_id) is State.UNKNOWN
+
+
 # -- too late, or about something else -------------------------------------------------------------------------
 
 

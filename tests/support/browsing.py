@@ -20,7 +20,7 @@ from sayso.server.auth.sessions import Session
 __all__ = ["BASE", "Browser", "Here", "browser", "fields_of", "session_at", "text_of"]
 
 BASE = "http://localhost:8600"
-_SENT = re.compile(r"csrf|seen|note|at_most:.*|f\d.*")
+_SENT = re.compile(r"csrf|seen|start|note|at_most:.*|f\d.*")
 
 
 class Here(httpx2.HTTPTransport):

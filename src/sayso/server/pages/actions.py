@@ -127,8 +127,10 @@ def _answer(context: RequestContext, request: Request, seen: str) -> None:  # no
     context.review.answer(request.id, answer, comment=context.field("note"))
 
 
-def _resolve(context: RequestContext, request: Request, _: str) -> None:
-    happened = context.form.get("happened")
+def _resolve(context: RequestContext, request: Request, seen: str) -> None:
+    execution, happened = request.execution, context.form.get("happened")
+    if execution is not None and context.form.get("start") != str(execution.starts):  # of another start
+        raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
     if happened not in {"yes", "no"}:
         raise NotDoneError(say("Choose whether it happened or not. Nothing was decided."))
     context.review.resolve(
