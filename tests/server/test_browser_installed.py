@@ -140,7 +140,7 @@ def test_a_notification_decides_what_it_showed_and_says_so_where_it_could_not(su
         request_id = held(restart, said)
         about = {
             "id": "m", "request": request_id, "title": "a program asks", "body": "restart(…)", "is_over": False,
-            "approve": stands(request_id).current_fingerprint if is_as_shown else "f" * 64,
+            "approve": stands(request_id).current_fingerprint if is_as_shown else "f" * 64, "for": "local:ada",
         }  # fmt: skip
         worker.evaluate(HAPPENS, ["push", about])
         assert worker.evaluate(SHOWN) == [["a program asks", "restart(…)", ["approve", "reject"], False]]
@@ -151,3 +151,20 @@ def test_a_notification_decides_what_it_showed_and_says_so_where_it_could_not(su
         worker.evaluate(HAPPENS, ["push", {**about, "approve": None, "is_over": True, "title": "it ended"}])
         assert worker.evaluate(SHOWN) == [["it ended", "restart(…)", [], True]]
         worker.evaluate("registration.getNotifications().then((all) => all.forEach((one) => one.close()))")
+
+
+def test_a_notification_decides_nothing_in_the_name_of_somebody_who_has_signed_in_since(surf: Surf) -> None:
+    @sayso.gate(wait="raise", when=lambda: sayso.policy.hold(risk="low", approve_from_notification=True))
+    def restart(service: str) -> None: ...
+
+    page = with_worker(surf)
+    page.context.grant_permissions(["notifications"], origin=surf.base)
+    (worker,) = page.context.service_workers
+    request_id = held(restart, "nginx")
+    about = {
+        "id": "m", "request": request_id, "title": "a program asks", "body": "restart(…)", "is_over": False,
+        "approve": stands(request_id).current_fingerprint, "for": "local:bob",
+    }  # fmt: skip
+    worker.evaluate(HAPPENS, ["push", about])
+    worker.evaluate(HAPPENS, ["notificationclick", "approve"])  # it opens the page, where a click would allow that
+    assert stands(request_id).state == "pending"

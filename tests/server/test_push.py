@@ -126,6 +126,7 @@ def test_a_message_is_signed_and_only_the_device_can_read_it(
     assert told["body"].endswith("risk low; expires in 1d")
     request = sayso.Review(store).get(request_id)
     assert (told["request"], told["approve"], told["is_over"]) == (request_id, request.current_fingerprint, False)
+    assert told["for"] == ADA.identity.qualified
     headers = got.headers
     assert (headers["content-encoding"], headers["ttl"], headers["urgency"]) == ("aes128gcm", "86400", "high")
     assert py_vapid.Vapid02.verify(headers["authorization"])

@@ -227,7 +227,7 @@ class Push:
             reached = self._reached.setdefault(notification.id, set())
             if len(self._reached) > _MOST_REMEMBERED:
                 del self._reached[next(iter(self._reached))]
-        message = json.dumps(self._message(notification, request)).encode()
+        message = self._message(notification, request)
         waiting = [one for one in devices if one.key not in reached]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             lasts = min(max(request.expires_at - clock.now(), timedelta(minutes=1)), _LONGEST_TTL)
@@ -244,7 +244,7 @@ class Push:
     def test(self, device: Device) -> None:
         """Send a test message to a device; raises `DeliveryError`."""
         message = {"id": "test", "request": "", "title": "sayso reaches this device", "body": "", "approve": None}
-        fault = self._push(device, json.dumps({**message, "is_over": True}).encode(), None, timedelta(minutes=5))
+        fault = self._push(device, {**message, "is_over": True}, None, timedelta(minutes=5))
         if fault is not None:
             raise DeliveryError(fault)
 
@@ -279,8 +279,13 @@ class Push:
             "is_over": request.state is not State.PENDING,
         }  # fmt: skip
 
-    def _push(self, device: Device, message: bytes, about: Notification | None, lasts: timedelta) -> str | None:
-        """Send a message to one device. Return why it failed; None if it was sent or the device is gone."""
+    def _push(
+        self, device: Device, message: Mapping[str, Any], about: Notification | None, lasts: timedelta
+    ) -> str | None:  # fmt: skip
+        """Send a message to one device, with the name of the only person who may decide from it.
+
+        Return why it failed; None if it was sent or the device is gone.
+        """
         headers = {
             "content-encoding": "aes128gcm", "content-type": "application/octet-stream", "user-agent": "sayso",
             "ttl": str(int(lasts.total_seconds())),
@@ -293,7 +298,8 @@ class Push:
         try:
             claims = {"aud": origin, "sub": self._contact, "exp": ends}
             headers |= {name.lower(): value for name, value in self._vapid().sign(claims).items()}
-            body = _encrypted(device, message)
+            named = {**message, "for": device.reviewer.identity.qualified}
+            body = _encrypted(device, json.dumps(named).encode())
             status, _ = self._receivers.post(self._where(device.endpoint), body, headers)
         except (OSError, ValueError, errors.SaysoError) as error:
             return str(error)

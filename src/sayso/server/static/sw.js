@@ -55,12 +55,15 @@ addEventListener("push", (event) => event.waitUntil((async () => {
   });
 })()));
 
-// Decide exactly what the notification showed, in this browser's session; if signed out, open the page instead.
+// Decide exactly what the notification showed, in this browser's session. Open the page instead if its person has signed
+// out, even if somebody else has signed in since.
 const DECIDED = { approve: "approved", reject: "rejected" };
 const decide = async (about, verb, note) => {
   const me = await fetch(page("api/v1/me"));
   if (me.status === 401) return open(about);
-  const body = new URLSearchParams({ csrf: (await me.json()).csrf, seen: about.approve, note });
+  const { issuer, name, csrf } = await me.json();
+  if (about.for !== `${issuer}:${name}`) return open(about);
+  const body = new URLSearchParams({ csrf, seen: about.approve, note });
   const answer = await fetch(page(`notified/${about.request}/${verb}`), { method: "POST", body });
   if (answer.status === 401) return open(about);
   const undo = answer.ok ? await answer.text() : "", done = DECIDED[verb];
