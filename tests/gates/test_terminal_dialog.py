@@ -169,6 +169,37 @@ def test_detach_leaves_it_pending_and_says_how_to_go_on(key: str, store: Store) 
         assert person.ends() == (0, "refunded 320.00 for A-4721 '' hunter2-hunter2\n")
 
 
+HELD = """
+import sayso
+with sayso.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True) as held:
+    held.wait()
+    print(held.once(lambda _: "refunded"))
+"""
+AHELD = """
+import asyncio, sayso.aio
+async def refund(_):
+    return "refunded"
+
+async def main():
+    call = await sayso.aio.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True)
+    async with call as held:
+        await held.wait()
+        print(await held.once(refund))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("text", [HELD, AHELD], ids=["sync", "async"])
+def test_detach_from_a_call_that_its_program_withdraws_goes_on_waiting_for_a_decision_elsewhere(text: str) -> None:
+    with at_terminal(text) as person:
+        person.sees(MENU)
+        person.presses(b"d\n")
+        person.sees("still waits")
+        Review().approve(the_request().id, by="bob")
+        assert person.ends() == (0, "refunded\n")
+
+
 UNNAMED = """
 import sayso
 

@@ -109,7 +109,7 @@ class HeldBase:
         if request is None:
             return
         if request.state is State.PENDING:
-            block = Block(_span(timeout), "reject")
+            block = Block(_span(timeout), "reject", withdraws=self._withdraws)
             waiter = Waiter(self._run, self._store, block)
             self._request = yield from _over(waiter, waiter.until_decided(request, block))
         if self._request is not None and self._request.state in _NOES:

@@ -24,6 +24,7 @@ _NOW = "just now"
 _LEFT_OF_MANY = [
     f"{INDENT}those of named runs stay pending: the same calls find them at the next start. Others are withdrawn"
 ]
+_WITHDRAWN_OF_MANY = [f"{INDENT}they are withdrawn; a new start asks again"]
 
 
 def is_there() -> bool:
@@ -60,29 +61,30 @@ def announce(store: Store, request: Request) -> None:
     )
 
 
-def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = False) -> None:
+def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = False, is_withdrawn: bool = False) -> None:
     """Print on stderr that a request is still pending, how to decide it, and what runs then. Never raises.
 
     Args:
         store: The request's store.
         request: The pending request.
         is_interrupted: Ctrl-C was pressed, so the terminal shows `^C` at the end of a row.
+        is_withdrawn: The program withdraws the request, also in a named run.
     """
     if is_interrupted and _is_shown():
         say()
-    say(*(rows_when_left if is_interrupted else _still_waits)(store, request))
+    say(*(rows_when_left(store, request, is_withdrawn) if is_interrupted else _still_waits(store, request)))
 
 
-def say_how_many_wait(store: Store, request: Request, count: int) -> None:
+def say_how_many_wait(store: Store, request: Request, count: int, *, is_withdrawn: bool = False) -> None:
     """Print on stderr which of `count` requests stay pending after Ctrl-C in an async program. Never raises."""
     if count == 1:
-        say_what_waits(store, request, is_interrupted=True)
+        say_what_waits(store, request, is_interrupted=True, is_withdrawn=is_withdrawn)
         return
     ways = "" if _is_in_memory(store) or not can_decide(store) else f": {command(store)} ls"
     say(
         *([""] if _is_shown() else []),
         f"sayso  stopped while {count:,} requests waited, {short(request.id)} among them{ways}",
-        *(_LEFT_OF_MANY if not _is_in_memory(store) else ()),
+        *(() if _is_in_memory(store) else _WITHDRAWN_OF_MANY if is_withdrawn else _LEFT_OF_MANY),
     )
 
 
@@ -95,10 +97,11 @@ def rows_at_sigterm(store: Store, request: Request) -> list[str]:
     return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
 
 
-def rows_when_left(store: Store, request: Request) -> list[str]:
+def rows_when_left(store: Store, request: Request, is_withdrawn: bool = False) -> list[str]:  # noqa: FBT001, FBT002  private
     """Return the rows about a request for which this program no longer waits."""
     if not is_random(request.run_id):
-        return _still_waits(store, request)
+        left = f"sayso  {short(request.id)} was withdrawn, because its program stopped waiting; a new start asks again"
+        return [left] if is_withdrawn else _still_waits(store, request)
     what = "call" if request.kind == "call" else "question"
     return [
         f"sayso  {short(request.id)} was withdrawn: its run has no name, so no program could fetch the decision later",

@@ -384,11 +384,13 @@ class Block(NamedTuple):
         timeout: How long a call waits in total, even if it asks again; None means no limit. The request stays pending.
         on_expiry: If the request expires meanwhile, `reject` raises and `ask` asks again.
         is_quiet: Show and ask nothing here, because a channel brings the request to a person.
+        withdraws: The caller withdraws the request when it stops waiting, also in a named run.
     """
 
     timeout: timedelta | None = None
     on_expiry: Literal["reject", "ask"] = "reject"
     is_quiet: bool = False
+    withdraws: bool = False
 
 
 def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:

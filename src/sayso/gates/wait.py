@@ -285,8 +285,11 @@ class Waiter(Caller):
         before_wait = getattr(self._store, "before_wait", None)
         if before_wait is not None:
             before_wait(request, self.deadline)
-        decided = _Decided(self._store, request, self, block.is_quiet)
+        decided = _Decided(self._store, request, self, block)
         after: Request = yield telemetry.waiting(request, decided)
+        if block.withdraws and after.state is State.PENDING and decided.was_left and not is_random(after.run_id):
+            decided = _Decided(self._store, request, self, block._replace(is_quiet=True))  # it is decided elsewhere
+            after = yield telemetry.waiting(request, decided)
         if after.state is not State.PENDING:
             telemetry.log("heard", after)
         self.raise_if_ended(after)
@@ -330,12 +333,12 @@ class Waiter(Caller):
 _reported: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was last reported
 
 
-def _say_once_what_waits(store: Store, request: Request) -> None:
+def _say_once_what_waits(store: Store, request: Request, *, is_withdrawn: bool) -> None:
     """Print what waits when Ctrl-C cancels the tasks of a loop; only the first of these tasks prints it."""
     runner = threads.interrupted_runner()
     if runner is not None and not (_reported and _reported[0]() is runner):
         _reported[:] = [weakref.ref(runner)]
-        notices.say_how_many_wait(store, request, len(_waits))
+        notices.say_how_many_wait(store, request, len(_waits), is_withdrawn=is_withdrawn)
 
 
 # Everything that ends a wait wakes it; the polling is for stores to which other machines write without a signal.
@@ -369,8 +372,8 @@ _warned = dict[Any, Any]()
 class _Decided:
     """Waits until a request is decided, time is over, or the person detaches; returns the request as it is then."""
 
-    def __init__(self, store: Store, request: Request, waiter: Waiter, is_quiet: bool) -> None:  # noqa: FBT001  private
-        self._store, self._request, self._waiter, self._is_quiet = store, request, waiter, is_quiet
+    def __init__(self, store: Store, request: Request, waiter: Waiter, block: Block) -> None:
+        self._store, self._request, self._waiter, self._block = store, request, waiter, block
         self._until = waiter.deadline
         self._is_asked = False
 
@@ -410,14 +413,14 @@ class _Decided:
                     )
                 return self._wait(wake)
         except KeyboardInterrupt:
-            notices.say_what_waits(self._store, self._request, is_interrupted=True)
+            notices.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
             raise
         finally:
             unwatch()
 
     def _is_shown_at_terminal(self) -> bool:
         """Return whether to ask here; if that is not possible, print what waits."""
-        if self._is_quiet:
+        if self._block.is_quiet:
             return False
         if not (notices.is_there() and notices.can_decide(self._store)):
             notices.announce(self._store, self._request)
@@ -458,10 +461,10 @@ class _Decided:
                     return await self._converse(wake, wake_from_any_thread)
                 return await self._await(wake)
         except KeyboardInterrupt:
-            notices.say_what_waits(self._store, self._request, is_interrupted=True)
+            notices.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
             raise
         except asyncio.CancelledError:
-            _say_once_what_waits(self._store, self._request)
+            _say_once_what_waits(self._store, self._request, is_withdrawn=self._block.withdraws)
             raise
         finally:
             unwatch()
@@ -527,7 +530,7 @@ class _HeldBack(_Decided):
     """Waits until an approval can no longer be undone, or was undone."""
 
     def __init__(self, store: Store, request: Request, waiter: Waiter, seconds: float) -> None:
-        super().__init__(store, request, waiter, is_quiet=True)
+        super().__init__(store, request, waiter, Block(is_quiet=True))
         self._until = time.monotonic() + seconds
 
     def _look(self) -> Request:
@@ -556,6 +559,6 @@ def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Reques
         )
     request: Request = yield StoreCall(store.get, request_id)
     waiter.wait_for(request)
-    after: Request = yield _Ended(store, request, waiter, is_quiet=True)
+    after: Request = yield _Ended(store, request, waiter, Block(is_quiet=True))
     waiter.raise_if_ended(after)
     return after
