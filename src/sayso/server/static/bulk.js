@@ -46,6 +46,7 @@ sayso.page((signal) => {
     all("[data-counts]").forEach((button) => {
       const count = ticked === ticks.length ? `${ticked}` : sayso.say("%(part)s of %(whole)s", { part: ticked, whole: ticks.length });
       button.firstChild.textContent = button.dataset.counts.replace("{}", count);
+      if (!ticked) delete button.dataset.soonLive;  // or the end of the first half second would enable it
       if (!("soonLive" in button.dataset)) button.disabled = !ticked;
     });
     all("[data-all-of]").forEach((box) => {

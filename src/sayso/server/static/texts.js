@@ -29,7 +29,7 @@ sayso.differing = (was, is, around) => {
 };
 
 sayso.page(() => sayso.afterPaint(() => {
-  document.querySelectorAll("[data-whole]").forEach((button) => {
+  document.querySelectorAll("[data-find] [data-whole]").forEach((button) => {
     const box = button.parentElement.previousElementSibling;
     const left = () => box.scrollHeight - box.clientHeight - box.scrollTop;
     if (left() <= 1) return;
