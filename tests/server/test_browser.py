@@ -678,6 +678,7 @@ def test_a_draft_is_not_shown_to_somebody_else_who_signs_in_to_the_same_tab(surf
     request_id = held(pay, 5)
     page = surf.page(request_id)
     page.locator("#note").fill("for my eyes only")
+    page.locator("#comment").fill("for my eyes only")
     page.context.clear_cookies()
     app = create_app(config.open_store(site[1]))
     for name, note in (("bob", ""), ("ada", "for my eyes only")):
@@ -686,6 +687,7 @@ def test_a_draft_is_not_shown_to_somebody_else_who_signs_in_to_the_same_tab(surf
         page.goto(f"{surf.base}/r/{request_id}")
         expect(page.locator(".who strong")).to_have_text(name)
         expect(page.locator("#note")).to_have_value(note)
+        expect(page.locator("#comment")).to_have_value(note)
 
 
 SUBMITS = """

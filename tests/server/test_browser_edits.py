@@ -202,3 +202,41 @@ def test_of_an_amount_and_its_currency_the_card_says_which_changes(surf: Surf) -
     pressed(page, "Approve with 2 changes")
     state_is(page, "approved")
     expect(page.locator("#call dd.is-changed")).to_have_text("13,000.00 USD")
+
+
+def test_a_comment_that_is_not_sent_is_kept(surf: Surf) -> None:
+    first, second = held(pay, 5), held(pay, 6)
+    page = surf.page(first)
+    comment = page.locator("#comment")
+    comment.fill("who is\nthis alice?")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.wait_for_url(f"**/r/{second}*")
+    expect(comment).to_have_value("")  # it is about the other request
+    page.keyboard.press("k")
+    page.wait_for_url(f"**/r/{first}*")
+    expect(comment).to_have_value("who is\nthis alice?")
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
+    page.keyboard.press("a")  # the decision opens the next request
+    page.wait_for_url(f"**/r/{second}*")
+    page.goto(f"{surf.base}/r/{first}")
+    expect(comment).to_have_value("who is\nthis alice?")
+
+
+def test_a_comment_is_kept_until_it_is_on_the_page(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    comment = page.locator("#comment")
+    comment.fill("who is alice?")
+    surf.expected = "401"
+    page.route(f"**/r/{request_id}/comment", lambda route: route.fulfill(status=401, body="signed out"), times=1)
+    page.locator("#comment").press("Control+Enter")
+    expect(comment).to_have_value("who is alice?")  # this page takes no answer that is not one of its own
+    page.reload()
+    expect(comment).to_have_value("who is alice?")
+    comment.press("Control+Enter")
+    expect(page.locator(".talk li pre")).to_have_text("who is alice?")
+    expect(comment).to_have_value("")
+    page.reload()
+    expect(comment).to_have_value("")

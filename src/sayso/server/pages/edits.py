@@ -307,6 +307,7 @@ class Remark(NamedTuple):
     text: str
     is_to_me: bool
     unknown: str
+    is_mine: bool
 
 
 def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
@@ -319,6 +320,7 @@ def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
             token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, now),
             escape(one.text, block=True), any(who.goes_by(name) for name in one.mentions for who in me),
             ", ".join(f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified),
+            one.by == me[0].qualified,
         )
         for one in found
     ]  # fmt: skip

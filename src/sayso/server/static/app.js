@@ -287,6 +287,24 @@ sayso.page((signal) => {
     }));
   }
 
+  // A comment has a draft of its own, because it is about the request and not about one version of the call. It is kept
+  // until the comment is on the page: a form that is sent may be refused, or arrive after a session has ended.
+  if (comment && page) {
+    const name = `sayso-comment:${page.dataset.request}:${page.dataset.me.split("\n")[0]}`, posted = all(".talk [data-mine]").length;
+    const keep = (written) => { try { sessionStorage.setItem(name, JSON.stringify(written)); } catch { /* storage is full; a draft is optional */ } };
+    const { text = "", before } = JSON.parse(sessionStorage.getItem(name) || "{}");
+    if (posted > before) sessionStorage.removeItem(name);
+    else if (!comment.value) comment.value = text;
+    const grow = () => { comment.rows = Math.min(Math.max(comment.value.split("\n").length, 1), 8); };
+    grow();
+    comment.addEventListener("input", () => {
+      if (comment.value.trim()) keep({ text: comment.value });
+      else sessionStorage.removeItem(name);
+      grow();
+    });
+    comment.form.addEventListener("submit", () => keep({ text: comment.value, before: posted }));
+  }
+
   // -- select all ------------------------------------------------------------------------------------------
   const every = one("[data-all]");
   const picks = (rest = "") => all(`[name=id]${rest}, [name=alike]${rest}`);
