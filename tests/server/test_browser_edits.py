@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import sayso
 from sayso.model.request import State
 from tests.support.gated import Line, pay, taking
 from tests.support.surfing import Surf, held, need, pressed, stands, state_is
@@ -240,3 +241,35 @@ def test_a_comment_is_kept_until_it_is_on_the_page(surf: Surf) -> None:
     expect(comment).to_have_value("")
     page.reload()
     expect(comment).to_have_value("")
+
+
+def test_who_may_not_decide_because_of_a_claim_finds_unclaim_at_the_buttons(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    sayso.Review().claim(request_id, by="bob")
+    page = surf.page(request_id, viewport={"width": 390, "height": 600})
+    unclaim = page.locator(".bar").get_by_role("button", name="Unclaim for bob")
+    expect(unclaim).to_be_in_viewport()
+    page.locator("#note").fill("I take it")
+    unclaim.click()
+    expect(page.locator("[data-why-not]")).to_have_count(0)
+    expect(page.locator("#note")).to_have_value("I take it")
+    more = page.locator(".bar .more")
+    for name, claimed in (("Claim", "ada"), ("Unclaim", None)):
+        more.locator("summary").click()
+        more.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator("#until-" + request_id)).to_have_attribute("data-claimed", claimed or "")
+        holder = stands(request_id).claimed_by
+        assert (holder and holder.subject) == claimed
+
+
+def test_who_lacks_a_role_is_not_offered_to_unclaim_at_the_buttons(surf: Surf) -> None:
+    @sayso.gate(wait="raise", roles=["finance"])
+    def refund(amount: int) -> None: ...
+
+    request_id = held(refund, 5)
+    bob = sayso.Review(reviewer=sayso.Reviewer("bob", roles=["finance"]))
+    bob.claim(request_id)
+    page = surf.page(request_id)
+    expect(page.locator("[data-why-not]")).to_contain_text("you need the role finance")
+    expect(page.locator(".bar").get_by_role("button", name="Unclaim for bob")).to_have_count(0)
+    bob.reject(request_id)  # the next test begins without it

@@ -138,6 +138,7 @@ def request_page(
         said=_said(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
         instead_of=instead_of(context, request),
+        is_barred_by_claim=moves["take_over"] and why_not(context, replace(request, claimed_by=None), now) is None,
         why_not=reason, only_votes=reason is not None and why_not(context, request, now, is_vote=True) is None,
         spans=later_ends(request, now),
     )  # fmt: skip
