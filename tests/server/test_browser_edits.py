@@ -273,3 +273,20 @@ def test_who_lacks_a_role_is_not_offered_to_unclaim_at_the_buttons(surf: Surf) -
     expect(page.locator("[data-why-not]")).to_contain_text("you need the role finance")
     expect(page.locator(".bar").get_by_role("button", name="Unclaim for bob")).to_have_count(0)
     bob.reject(request_id)  # the next test begins without it
+
+
+def test_the_question_about_a_high_risk_shows_the_lines_of_a_text(surf: Surf) -> None:
+    @sayso.gate(wait="raise", risk="high")
+    def send(to: str, body: str) -> None: ...
+
+    body = "Dear Alice,\n\nthe house is sold.\n" + "Yours, Bob " * 40
+    request_id = held(send, "alice@example.com", body)
+    page = surf.page(request_id)
+    page.locator("#f0").fill("bob@example.com")
+    page.get_by_role("button", name="Approve with 1 change").click()
+    asks = page.locator("#sure-what")
+    expect(asks.locator("dd")).to_have_count(2)
+    assert asks.locator("dd").nth(1).inner_text().startswith("Dear Alice,\n\nthe house is sold.\nYours, Bob")
+    assert body.strip() in asks.inner_text()
+    expect(asks.locator("dd").first).to_have_text("alice@example.com")  # as proposed; the change is below
+    expect(page.locator("#sure-changes li")).to_have_text("to: alice@example.com → bob@example.com")

@@ -51,10 +51,20 @@ sayso.page((signal) => {
   // The confirmation must be a separate press: a double click or a held key must not confirm.
   const sure = one("#sure"), yes = one("#sure-yes");
   let asker = null, opening = 0;
+  const proposed = (card) => {
+    const copy = card.cloneNode(true);
+    all("[data-edited], .find", copy).forEach((part) => part.remove());
+    all("[hidden]", copy).forEach((part) => { part.hidden = false; });
+    all(".is-edited", copy).forEach((part) => part.classList.remove("is-edited"));
+    return copy;
+  };
   const askOnce = (button, risk) => {
     asker = button;
     one("#sure-title").textContent = say("Risk %(risk)s. Approve?", { risk });
-    one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
+    const card = button.form === form && one("#call dl.arguments");
+    // The line of a list has no line ends and is shortened: the question shows the arguments as the card does.
+    if (card) one("#sure-what").replaceChildren(marked("p", one(".lead h1").textContent), proposed(card));
+    else one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
     const changes = button.form === form ? edited() : [], list = one("#sure-changes");
     list.replaceChildren(...changes.map((field) => {
       const item = marked("li", `${label(field)}: `);
