@@ -13,7 +13,7 @@ import pytest
 import sayso
 from sayso.model.request import State
 from tests.support.gated import Line, pay, taking
-from tests.support.surfing import Surf, held, need, pressed, stands, state_is
+from tests.support.surfing import Surf, asked, held, need, pressed, stands, state_is
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -241,6 +241,26 @@ def test_a_comment_is_kept_until_it_is_on_the_page(surf: Surf) -> None:
     expect(comment).to_have_value("")
     page.reload()
     expect(comment).to_have_value("")
+
+
+def test_an_answer_of_the_wrong_type_comes_back_with_what_to_write(surf: Surf) -> None:
+    request_id = asked("How many?", type=int)
+    page = surf.tab(f"/r/{request_id}")
+    surf.expected = "422"
+    answer = page.locator("#f0")
+    for is_enhanced in (True, False):
+        if not is_enhanced:
+            page = surf.tab(f"/r/{request_id}", java_script_enabled=False)
+            answer = page.locator("#f0")
+        answer.fill("two dozen")
+        page.get_by_role("button", name="Answer").click()
+        expect(page.locator("#f0-problem")).to_have_text("write a whole number, such as 12")
+        expect(answer).to_have_value("two dozen")
+    state_is(page, "pending")
+    answer.fill("24")
+    page.get_by_role("button", name="Answer").click()
+    state_is(page, "answered")
+    assert stands(request_id).answer == 24
 
 
 def test_who_may_not_decide_because_of_a_claim_finds_unclaim_at_the_buttons(surf: Surf) -> None:

@@ -43,6 +43,15 @@ _MOST_FIELDS = 1_000  # of a whole form, because references let a short schema h
 ABSENT: Json = {"$absent": None}  # placeholder for a missing value
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_WRONG_TYPE = re.compile(
+    r'Input (?:is not of type|should be a valid) "?(\w+)"?(?:, (?:unable to parse|got a number) .*)?'
+)
+_WANTED = {
+    "integer": later("write a whole number, such as 12"), "number": later("write a number, such as 12.5"),
+    "decimal": later("write a number, such as 12.5"), "boolean": later("write true or false"),
+    "string": later("write a text, in double quotes"), "array": later("write a list in JSON, such as [1, 2]"),
+    "object": later("write an object in JSON, in curly brackets"),
+}  # fmt: skip
 _TIMES: dict[str, tuple[Kind, re.Pattern[str]]] = {
     "date": ("date", re.compile(r"\d{4}-\d\d-\d\d")),
     "datetime": ("datetime-local", re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")),
@@ -147,6 +156,9 @@ def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
 def _translated(problem: str) -> str:
     """Translate a problem, of the form `what is wrong` or `where: what is wrong`. Pages escape it."""
     where, colon, what = problem.partition(": ")
+    wanted = _WANTED.get(wrong[1]) if (wrong := _WRONG_TYPE.fullmatch(what or problem)) else None
+    if wanted is not None:  # the message of the validator is for programmers
+        return unisolated(f"{where}{colon}{say(wanted)}" if what else say(wanted))
     said = translated(problem)
     return unisolated(f"{where}{colon}{translated(what)}" if said == problem and what else said)
 
