@@ -26,7 +26,6 @@ from sayso.model.rendering import Change, as_amount, brief, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import TOKENS
-from sayso.model.teamwork import COMMENTED
 from sayso.model.text import escape, later, say, say_n
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
@@ -45,11 +44,11 @@ from sayso.server.pages.forms import Widget, answer_fields, argument_fields, fla
 from sayso.server.pages.listing import PAGE, queue_of
 from sayso.server.pages.rendering import Row, facts, parts_of, pending_count, render, risk_of, row_of, told
 from sayso.server.pages.runs import story_of
+from sayso.server.pages.timeline import last_undone, timeline
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import outcome_rows
-from sayso.view.document import event_rows
 from sayso.view.summary import is_high, name_of
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
@@ -124,7 +123,7 @@ def request_page(
         else translated(escape(request.returned, block=True)),
         unverified=_unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
-        timeline=event_rows(entry for entry in entries if entry.event != COMMENTED),
+        timeline=timeline(entries), undone=last_undone(entries) if request.state is State.PENDING else None,
         comments=remarks(context, entries), story=story_of(context, request),
         earlier=_earlier(context, request, now),
         left=say(_GONE) if context.review.program_is_gone(request) else None,

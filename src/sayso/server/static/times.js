@@ -51,7 +51,7 @@
   // A string counts as a whole, so that a time in the middle of a text is none. One without a zone is no point in time.
   const VALUE = /"(?:[^"\\]|\\.)*"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[\d:.]*(?:Z|[+-]\d\d:?\d\d)?(?:\[[^\]]+\])?)?/g;
   const MOMENT = /^"?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)\d*(?:Z|([+-])(\d\d):?(\d\d))(?:\[[^\]]+\])?"?$/;
-  const small = (textContent, className) => Object.assign(document.createElement("small"), { textContent, className });
+  const small = (textContent, className = "") => Object.assign(document.createElement("small"), { textContent, className });
   const weekday = (text) => {
     const [found, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)(?![^T])/.exec(text) || [];
     return found ? [small(format(Date.UTC(year, month - 1, day), { weekday: "long", timeZone: "UTC" }), "weekday")] : [];
@@ -71,7 +71,7 @@
     while (walk.nextNode()) nodes.push(walk.currentNode);
     nodes.forEach((node) => [...node.data.matchAll(VALUE)].reverse().forEach(({ 0: text, index }) => {
       const found = [...(text === whole ? weekday(text) : []), ...forReader(text, words)];
-      if (found.length) node.splitText(index + text.length).before(...found.flatMap((each, at) => [at ? " · " : " ", each]));
+      if (found.length) node.splitText(index + text.length).before(...found.flatMap((each, at) => at ? [" ", small("·"), " ", each] : [" ", each]));
     }));
   };
 
