@@ -234,7 +234,7 @@ def test_who_comes_second_sees_the_grant_that_the_first_proposed_and_agrees_to_i
     bob.grant(request.id, seen=request.fingerprint, here=True, **terms)
     page = text_of(ada.get(f"/r/{request.id}").text)
     for said in (
-        "Proposed with it: a grant 5 of 5 left, ends in 1h", "bob wants the next calls like this one to start",
+        "Proposed with it: a grant 5 of 5 left, expires in 1h", "bob wants the next calls like this one to start",
         "amount is at most 7", "to may be anything", "only in this run", "1 more reviewer must agree",
     ):  # fmt: skip
         assert said in page, said

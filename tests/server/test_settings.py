@@ -86,7 +86,7 @@ def test_tokens_are_listed_and_their_secrets_are_not(ada: Browser, store: Store,
     Tokens(store).revoke(gone.id)
     page = ada.get("/settings").text
     text = text_of(page)
-    for words in (good.id, "support-bot", "ends 2026-01-04", gone.id, "finance", "revoked just now"):
+    for words in (good.id, "support-bot", "expires 2026-01-04", gone.id, "finance", "revoked just now"):
         assert words in text, words
     assert secret not in page
     assert secret.rpartition("_")[2] not in page

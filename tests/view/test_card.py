@@ -222,7 +222,7 @@ def test_every_decision_names_who_and_through_which_channel() -> None:
     assert decided(rejected, NOW) == 'rejected by bob (chat, just now): "no\\nway"'
     assert decided(back, NOW) == 'sent back with feedback by bob (chat, just now): "ask first"'
     assert decided(cancelled, NOW) == "cancelled by bob (chat, just now)"
-    assert status_line(approved, NOW) == f"{decided(approved, NOW)}; not started yet, the approval ends in 1d"
+    assert status_line(approved, NOW) == f"{decided(approved, NOW)}; not started yet, the approval expires in 1d"
     assert status_line(ask("5"), NOW) == "pending, expires in 1d"
 
 

@@ -114,7 +114,7 @@ def _progress(request: Request, now: datetime) -> str:
                 return say("can be undone, starts %(when)s at the earliest", when=when)
             if end is None:
                 return what
-            return say("%(what)s, the approval ends %(when)s", what=what, when=time_left(end, now))
+            return say("%(what)s, the approval expires %(when)s", what=what, when=time_left(end, now))
         case State.RUNNING if execution is not None:
             return say(
                 "running, started %(ago)s (attempt %(attempt)s%(starts)s)", ago=ago(execution.started_at, now),

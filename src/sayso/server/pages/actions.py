@@ -155,7 +155,7 @@ def _snooze(context: RequestContext, request: Request, _: str) -> None:
 def _extend(context: RequestContext, request: Request, _: str) -> None:
     span = context.form.get("span", "")
     if span not in dict(later_ends(request, clock.now())):
-        raise NotDoneError(say("That is not later than its current end. Nothing was changed."))
+        raise NotDoneError(say("It already expires later than that. Nothing was changed."))
     try:
         context.review.extend(request.id, span)
     except errors.ConfigError as fault:

@@ -43,7 +43,7 @@ _CHUNK, _MOST_AT_ONCE = 200, 1_000
 _VERBS: tuple[str, ...] = get_args(Verb)
 SORTS = {
     "": later("High risk first"), "oldest": later("Oldest first"), "newest": later("Newest first"),
-    "end": later("Ending soonest"), "risk": later("Highest risk"), "amount": later("Largest amount"),
+    "end": later("Expiring soonest"), "risk": later("Highest risk"), "amount": later("Largest amount"),
 }  # fmt: skip
 _SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed", "approved:me": "voted"}
 _ABOUT_ME = {"mine", "mentions", "snoozed", "voted"}
@@ -51,9 +51,9 @@ _NOBODY = "nobody"
 _CHIPS = {
     "q": later("search"), "mine": later("claimed by me"), "assigned": later("assigned to"),
     "mentions": later("mentions me"), "state": later("state"),
-    "tool": later("tool"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
+    "tool": later("function"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
     "voted": later("approved by me"),
-    "agent": later("agent"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
+    "agent": later("asked by"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
     "from": later("from"), "to": later("to"),
 }  # fmt: skip
 _ORDERS = ("sort", "fold")

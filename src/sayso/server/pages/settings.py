@@ -156,7 +156,7 @@ def _standing(token: Token) -> str:
     if token.revoked_at is not None:
         return say("revoked %(ago)s", ago=ago(token.revoked_at, now))
     if token.is_good(now):
-        return say("ends %(day)s", day=f"{token.expires_at:%Y-%m-%d}")
+        return say("expires %(day)s", day=f"{token.expires_at:%Y-%m-%d}")
     return say("ended %(ago)s", ago=ago(token.expires_at, now))
 
 
