@@ -151,6 +151,14 @@ def test_a_notification_decides_what_it_showed_and_says_so_where_it_could_not(su
         worker.evaluate(HAPPENS, ["push", {**about, "approve": None, "is_over": True, "title": "it ended"}])
         assert worker.evaluate(SHOWN) == [["it ended", "restart(…)", [], True]]
         worker.evaluate("registration.getNotifications().then((all) => all.forEach((one) => one.close()))")
+    request_id = held(restart, "in German")
+    words = {"approve": "Freigeben", "reject": "Ablehnen", "approved": "Freigegeben"}
+    about |= {"request": request_id, "approve": stands(request_id).current_fingerprint, "words": words}
+    worker.evaluate(HAPPENS, ["push", about])
+    titles = "async () => (await registration.getNotifications())[0].actions.map((one) => one.title)"
+    assert worker.evaluate(titles) == ["Freigeben", "Ablehnen"]
+    worker.evaluate(HAPPENS, ["notificationclick", "approve"])
+    assert worker.evaluate(SHOWN)[0][0] == "Freigegeben · a program asks"
 
 
 def test_a_notification_decides_nothing_in_the_name_of_somebody_who_has_signed_in_since(surf: Surf) -> None:

@@ -26,10 +26,12 @@ import sayso
 from sayso import errors
 from sayso.channels.outbox import Deliverer, health
 from sayso.model.reviewer import TOKENS, Identity, Quorum, Reviewer
+from sayso.model.text import speaking
 from sayso.policy import Policy
 from sayso.server import login_path
 from sayso.server.auth.sessions import TokenSigner
 from sayso.server.auth.sign_in import SignIn
+from sayso.server.language import choose_language, languages
 from sayso.server.push import DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
@@ -137,6 +139,27 @@ def test_a_message_is_signed_and_only_the_device_can_read_it(
         "aud": f"http://127.0.0.1:{service.port}", "sub": "https://localhost",
         "exp": int(clock().timestamp()) + 12 * 3600,
     }  # fmt: skip
+
+
+def test_a_message_is_in_the_language_of_its_reader(store: Store, push: Push, phone: Phone, service: Receiver) -> None:
+    with speaking(languages()["de"]):
+        push.add(ADA, "laptop", **(laptop := Phone(service, "laptop")).subscription)
+    request_id = held(low(store), "nginx").confirmation_id
+    delivered(store, push)
+    (english,), (german,) = phone.shown, laptop.shown
+    assert english["title"].endswith("wants to run restart")
+    assert english["words"]["approve"] == "Approve"
+    assert german["title"].endswith("will restart ausführen")
+    assert german["body"].endswith("Risiko niedrig; läuft in 1 T. ab")
+    assert (german["words"]["approve"], german["words"]["lost"]) == (
+        "Freigeben", "Unklar, ob entschieden wurde: bitte öffnen"
+    )  # fmt: skip
+    assert "{count}" in german["words"]["undo"]
+    choose_language(store, ADA.identity, "de")  # what a person chooses holds in all of their browsers
+    sayso.Review(store, channel="cli").reject(request_id, by="bob")
+    delivered(store, push)
+    assert phone.shown[1]["title"].startswith("restart: abgelehnt von bob")
+    assert "words" not in phone.shown[1]
 
 
 def test_the_outcome_takes_the_place_of_the_question_and_offers_nothing(

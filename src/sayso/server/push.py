@@ -4,6 +4,9 @@ A *device* is a browser in which a reviewer has turned notifications on; it is a
 delivers notifications from the outbox, encrypted for the device and signed (VAPID, RFC 8292) with a key derived from
 the server's secret. A device receives only requests that its reviewer could decide, for 30 days after they last signed
 in there. Its address comes from a browser, so the rules for webhook destinations apply to it.
+
+A message carries all texts that the browser shows, in the language that the reviewer has chosen, else that of their
+browser when they turned notifications on.
 """
 
 from __future__ import annotations
@@ -29,21 +32,24 @@ from sayso.channels.registry import DeliveryError, Notification
 from sayso.channels.webhook import Destination, Receivers
 from sayso.model.lifecycle import must_be_allowed
 from sayso.model.request import Request, State
-from sayso.model.reviewer import TOKENS, Reviewer
+from sayso.model.reviewer import LOCAL, TOKENS, Reviewer
+from sayso.model.text import ENGLISH, Language, say, speaking, spoken
 from sayso.server.auth.sessions import TokenSigner
 from sayso.server.auth.sign_in import SignIn
+from sayso.server.language import language_of, languages
 from sayso.stores.base import Store
 from sayso.stores.transaction import CHANNEL, Record, records_in
 from sayso.view import card
-from sayso.view.summary import time_left, token
+from sayso.view.summary import name_of, time_left, token
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10
 _KIND, _LONGEST_TTL = "device", timedelta(days=28)
-_ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 16, 500
+_ROOM, _NAME_ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 60, 16, 500
 _ALL = 100_000_000  # characters: more than a call of one megabyte needs on one line
 _GONE = frozenset({404, 410})
 _TOLD = frozenset(State) - {State.RUNNING, State.DONE}
+_LEVELS = frozenset({"low", "medium", "high", "critical"})  # risks that are translated
 _URGENT = frozenset({"asked", "reminder", "escalated"})
 
 
@@ -61,6 +67,7 @@ class Device:
         name: The reviewer's name for it.
         endpoint: Address of the push service for it. Sending to it takes the server's signing key as well.
         p256dh, auth: The browser's public key and secret for encryption, in URL-safe base64.
+        language: Tag of the browser's language when they were turned on.
         record: The stored record.
     """
 
@@ -70,6 +77,7 @@ class Device:
     endpoint: str = field(repr=False)
     p256dh: str = field(repr=False)
     auth: str = field(repr=False)
+    language: str
     record: Record = field(repr=False)
 
     @classmethod
@@ -81,7 +89,7 @@ class Device:
             name, endpoint, p256dh, auth = (str(body[name]) for name in ("name", "endpoint", "p256dh", "auth"))
         except (LookupError, TypeError, ValueError) as error:
             raise errors.StoreCorruptError(f"the device {record.key!r} cannot be read ({error}); remove it") from error
-        return cls(record.key, reviewer, name, endpoint, p256dh, auth, record)
+        return cls(record.key, reviewer, name, endpoint, p256dh, auth, str(body.get("language", "")), record)
 
 
 def is_installed() -> bool:
@@ -159,7 +167,7 @@ class Push:
             raise DeviceRefusedError(f"you have {MOST} devices already; remove one first. Nothing was turned on")
         body = {
             **_who(reviewer), "name": name, "endpoint": endpoint, "p256dh": p256dh, "auth": auth,
-            "vapid": vapid, "added": clock.written(clock.now()),
+            "vapid": vapid, "added": clock.written(clock.now()), "language": spoken().tag,
         }  # fmt: skip
         record = Record(_KIND, device_key, body, clock.now() + LASTS)
         self._store.keep(record)
@@ -227,11 +235,12 @@ class Push:
             reached = self._reached.setdefault(notification.id, set())
             if len(self._reached) > _MOST_REMEMBERED:
                 del self._reached[next(iter(self._reached))]
-        message = self._message(notification, request)
         waiting = [one for one in devices if one.key not in reached]
+        is_offered = may_approve_there(self._store, request)
+        messages = [self._message(notification, request, one, is_offered=is_offered) for one in waiting]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             lasts = min(max(request.expires_at - clock.now(), timedelta(minutes=1)), _LONGEST_TTL)
-            faults = list(pool.map(partial(self._push, message=message, about=notification, lasts=lasts), waiting))
+            faults = list(pool.map(partial(self._push, about=notification, lasts=lasts), waiting, messages))
         reached.update(one.key for one, fault in zip(waiting, faults, strict=True) if fault is None)
         failed = [fault for fault in faults if fault is not None]
         if failed:
@@ -243,8 +252,10 @@ class Push:
 
     def test(self, device: Device) -> None:
         """Send a test message to a device; raises `DeliveryError`."""
-        message = {"id": "test", "request": "", "title": "sayso reaches this device", "body": "", "approve": None}
-        fault = self._push(device, {**message, "is_over": True}, None, timedelta(minutes=5))
+        with speaking(self._language(device)):
+            title = say("sayso reaches this device")
+        message = {"id": "test", "request": "", "title": title, "body": "", "approve": None, "is_over": True}
+        fault = self._push(device, message, None, timedelta(minutes=5))
         if fault is not None:
             raise DeliveryError(fault)
 
@@ -265,19 +276,20 @@ class Push:
         has_voted = any(vote.by.is_same(identity) for vote in request.votes)
         return not has_voted and request.id not in self._store.snoozes(identity)
 
-    def _message(self, notification: Notification, request: Request) -> dict[str, Any]:
+    def _language(self, device: Device) -> Language:
+        chosen = language_of(self._store, device.reviewer.identity)
+        return chosen or languages().get(device.language, ENGLISH)
+
+    def _message(
+        self, notification: Notification, request: Request, device: Device, *, is_offered: bool
+    ) -> dict[str, Any]:  # fmt: skip
         """Return the content of a notification, masked and escaped as in the list of the inbox."""
-        lines, says = [card.headline(request, _ROOM)], card.program_words(request, 160)
-        lines += [f"The program says: {says}"] if says else []
-        if request.state is State.PENDING:
-            risk = [] if request.risk is None else [f"risk {token(request.risk, 20)}"]
-            lines.append("; ".join([*risk, f"expires {time_left(request.expires_at, clock.now())}"]))
-        is_offered = may_approve_there(self._store, request)
-        return {
-            "id": notification.id, "request": request.id, "title": notification.title, "body": "\n".join(lines),
-            "approve": request.current_fingerprint if is_offered else None,
-            "is_over": request.state is not State.PENDING,
-        }  # fmt: skip
+        with speaking(self._language(device)):
+            return {
+                "id": notification.id, "request": request.id, "title": _title(notification, request),
+                "body": _body(request), "approve": request.current_fingerprint if is_offered else None,
+                "is_over": request.state is not State.PENDING, **({"words": _words()} if is_offered else {}),
+            }  # fmt: skip
 
     def _push(
         self, device: Device, message: Mapping[str, Any], about: Notification | None, lasts: timedelta
@@ -299,7 +311,7 @@ class Push:
             claims = {"aud": origin, "sub": self._contact, "exp": ends}
             headers |= {name.lower(): value for name, value in self._vapid().sign(claims).items()}
             named = {**message, "for": device.reviewer.identity.qualified}
-            body = _encrypted(device, json.dumps(named).encode())
+            body = _encrypted(device, json.dumps(named, ensure_ascii=False).encode())
             status, _ = self._receivers.post(self._where(device.endpoint), body, headers)
         except (OSError, ValueError, errors.SaysoError) as error:
             return str(error)
@@ -320,6 +332,56 @@ class Push:
             except ValueError:
                 continue
         raise errors.ConfigError("cannot derive a key from the server's secret; set another SAYSO_SECRET")
+
+
+def _title(notification: Notification, request: Request) -> str:
+    """Return the first line. Titles of notifications are English, so other languages have their own here."""
+    if spoken().catalogue is None:
+        return notification.title
+    name = token(request.call.name, _NAME_ROOM) if request.kind == "call" else say("A question")
+    if notification.event == "outcome":
+        return f"{name}: {card.status_line(request, clock.now())}"
+    who = name_of(request.requester, _NAME_ROOM)
+    is_call = request.kind == "call"
+    what = (
+        say("%(who)s wants to run %(name)s", who=who, name=name) if is_call else say("%(who)s asks a question", who=who)
+    )
+    to = token((notification.to or "").removeprefix(f"{LOCAL}:"), _NAME_ROOM)
+    match notification.event:
+        case "reminder":
+            return say("still waiting: %(what)s", what=what)
+        case "escalated":
+            return say("open to more people now: %(what)s", what=what)
+        case "assigned":
+            return say("assigned to %(to)s: %(what)s", to=to, what=what)
+        case "mentioned":
+            return say("a comment mentions %(to)s: %(what)s", to=to, what=what)
+        case _:
+            return what
+
+
+def _body(request: Request) -> str:
+    lines, words = [card.headline(request, _ROOM)], card.program_words(request, 160)
+    lines += [say("The program says: %(words)s", words=words)] if words else []
+    if request.state is State.PENDING:
+        level = (request.risk or "").strip().casefold()
+        named = say(level) if level in _LEVELS else token(request.risk or "", 20)
+        risk = [] if request.risk is None else [say("risk %(risk)s", risk=named)]
+        expiry = say("expires %(when)s", when=time_left(request.expires_at, clock.now()))
+        lines.append("; ".join([*risk, expiry]))
+    return "\n".join(lines)
+
+
+def _words() -> dict[str, str]:
+    """Return what the service worker writes on buttons, and on a notification after one was pressed (`sw.js`)."""
+    return {
+        "approve": say("Approve"), "reject": say("Reject"), "why": say("Why"),
+        "approved": say("Approved"), "rejected": say("Rejected"),
+        "undo": say("Approved; it can be undone for %(count)s s", count="{count}"),
+        "not_approved": say("Not approved: open it to see why"),
+        "not_rejected": say("Not rejected: open it to see why"),
+        "lost": say("Not known whether it was decided: open it"),
+    }  # fmt: skip
 
 
 def _libraries() -> tuple[Any, Any]:

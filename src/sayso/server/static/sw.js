@@ -42,16 +42,23 @@ const open = async (about) => {
   const there = tabs.find((tab) => tab.url === address);
   return there ? there.focus() : clients.openWindow(address);
 };
+// The server writes the texts in the reader's language (push.py). A message may be older than its version of the server.
+const ENGLISH = {
+  approve: "Approve", reject: "Reject", why: "Why", approved: "Approved", rejected: "Rejected",
+  undo: "Approved; it can be undone for {count} s", not_approved: "Not approved: open it to see why",
+  not_rejected: "Not rejected: open it to see why", lost: "Not known whether it was decided: open it",
+};
+const wordsOf = (about) => ({ ...ENGLISH, ...about.words });
 // The reason of a rejection is typed where the browser has a field for it; else the program is told that there is none.
-const ACTIONS = [
-  { action: "approve", title: "Approve" },
-  { action: "reject", title: "Reject", ...("reply" in NotificationEvent.prototype ? { type: "text", placeholder: "Why" } : {}) },
+const actionsOf = (words) => [
+  { action: "approve", title: words.approve },
+  { action: "reject", title: words.reject, ...("reply" in NotificationEvent.prototype ? { type: "text", placeholder: words.why } : {}) },
 ];
 addEventListener("push", (event) => event.waitUntil((async () => {
   const about = event.data.json(), before = await registration.getNotifications({ tag: about.request || "sayso" });
   const isNews = !about.is_over && !before.some(({ data }) => data && data.id === about.id);
   await show(about.title, about, {
-    silent: !isNews, renotify: isNews, actions: about.approve ? ACTIONS : [],
+    silent: !isNews, renotify: isNews, actions: about.approve ? actionsOf(wordsOf(about)) : [],
   });
 })()));
 
@@ -66,12 +73,12 @@ const decide = async (about, verb, note) => {
   const body = new URLSearchParams({ csrf, seen: about.approve, note });
   const answer = await fetch(page(`notified/${about.request}/${verb}`), { method: "POST", body });
   if (answer.status === 401) return open(about);
-  const undo = answer.ok ? await answer.text() : "", done = DECIDED[verb];
-  const said = answer.ok ? `${done[0].toUpperCase()}${done.slice(1)}${undo && `; it can be undone for ${undo} s`}` : `Not ${done}: open it to see why`;
-  return show(`${said} · ${about.title}`, about, { silent: true });
+  const undo = answer.ok ? await answer.text() : "", words = wordsOf(about), done = DECIDED[verb];
+  const text = !answer.ok ? words[`not_${done}`] : undo ? words.undo.replace("{count}", undo) : words[done];
+  return show(`${text} · ${about.title}`, about, { silent: true });
 };
 addEventListener("notificationclick", (event) => {
   const { notification: { data }, action, reply } = event;
   event.notification.close();
-  event.waitUntil(!(action in DECIDED) ? open(data) : decide(data, action, reply || "").catch(() => show(`Not known whether it was ${DECIDED[action]}: open it · ${data.title}`, data)));
+  event.waitUntil(!(action in DECIDED) ? open(data) : decide(data, action, reply || "").catch(() => show(`${wordsOf(data).lost} · ${data.title}`, data)));
 });
