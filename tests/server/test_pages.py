@@ -406,6 +406,21 @@ def test_the_list_of_runs_has_those_of_plain_programs_with_their_state(
     assert 'rel="next"' not in rest
 
 
+def test_the_list_of_runs_reads_no_steps(ada: Browser, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wipe(path: str) -> str:
+        raise NotImplementedError
+
+    tool = sayso.Tool(name="wipe", handler=wipe, requires_approval=True)
+    stored = started(agent_of([tool], ("wipe", {"path": "/tmp/x"}), name="cleaner"), prompt="go").run_id
+    store.ask(sample_call("run-plain"))
+    monkeypatch.setattr(type(store), "get_run", lambda *_: pytest.fail("the steps of a run were read"))
+    page = ada.get("/runs")
+    assert page.status_code == 200
+    agents, _, others = page.text.partition("Other programs")
+    assert (f'href="/runs/{stored}"' in agents, f'href="/runs/{stored}"' in others) == (True, False)
+    assert ('href="/runs/run-plain"' in agents, 'href="/runs/run-plain"' in others) == (False, True)
+
+
 # -- how it is built -------------------------------------------------------------------------------------------
 
 

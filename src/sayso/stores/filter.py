@@ -49,10 +49,12 @@ class RunFilter:
     Attributes:
         states: Any of these states.
         name: Of the runnable with this name.
+        ids: Any of these runs.
     """
 
     states: frozenset[RunState] = field(default=frozenset[RunState]())
     name: str | None = None
+    ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

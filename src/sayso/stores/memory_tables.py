@@ -193,7 +193,8 @@ class RunTable:
 
 
 def _passes(run: RunRecord, wanted: RunFilter) -> bool:
-    return (not wanted.states or run.state in wanted.states) and wanted.name in {None, run.name}
+    is_wanted = (not wanted.states or run.state in wanted.states) and (not wanted.ids or run.id in wanted.ids)
+    return is_wanted and wanted.name in {None, run.name}
 
 
 def run_values(run: RunRecord) -> dict[str, Any]:

@@ -374,6 +374,9 @@ class SqlTableReads(ABC):
         if wanted.states:
             where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
             values += sorted(wanted.states)
+        if wanted.ids:
+            where.append(f"run_id IN ({', '.join('?' * len(wanted.ids))})")
+            values += sorted(wanted.ids)
         sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT {limit + 1:d}"
         found = self._query(sql, values)
         return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None

@@ -549,6 +549,8 @@ class RunContract(Scene):
         assert [run.id for run in ended] == ids[:1]
         named, _ = self.store.runs(RunFilter(frozenset({RunState.PAUSED, RunState.BROKEN}), "a"))
         assert [run.id for run in named] == ids[1::2]
+        some, _ = self.store.runs(RunFilter(ids=frozenset({ids[0], ids[3], "run_none"})))
+        assert [run.id for run in some] == [ids[0], ids[3]]
         refusal(ValueError, lambda: self.store.runs(RunFilter(), cursor="x"))
 
     def _taken(self, run: RunRecord) -> RunRecord:

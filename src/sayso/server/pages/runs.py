@@ -105,13 +105,18 @@ def _plain_runs(
     found, seen = list[PlainRun](), set[str]()
     for _ in range(_MOST_READ_PAGES):
         page = store.list(wanted, cursor=cursor, limit=_PAGE, newest=True)
+        firsts = dict[str, str]()  # the newest request on this page of each run that was not on one before
         for request in page.requests:
-            if request.run_id in seen:
+            if request.run_id not in seen:
+                firsts.setdefault(request.run_id, request.id)
+        seen.update(firsts)
+        stored = _stored(store, frozenset(firsts))
+        for run_id, request_id in firsts.items():
+            if run_id in stored:
                 continue
-            seen.add(request.run_id)
-            newest = store.list(replace(wanted, run_id=request.run_id), limit=1, newest=True).requests
-            if newest and newest[0].id == request.id and not _is_stored(store, request.run_id):
-                one = _plain_run(store, request.run_id, at)
+            newest = store.list(replace(wanted, run_id=run_id), limit=1, newest=True).requests
+            if newest and newest[0].id == request_id:
+                one = _plain_run(store, run_id, at)
                 found += [one] if state in {None, one.state} else []
         cursor = page.cursor
         if cursor is None or len(found) >= _PAGE:
@@ -131,14 +136,18 @@ def _plain_run(store: Store, run_id: str, at: datetime) -> PlainRun:
     )  # fmt: skip
 
 
-def _is_stored(store: Store, run_id: str) -> bool:
+def _stored(store: Store, run_ids: frozenset[str]) -> frozenset[str]:
+    """Return which of these runs are stored, without reading their steps."""
+    if not run_ids:
+        return run_ids
     try:
-        store.get_run(run_id)
-    except errors.RunNotFoundError:
-        return False
-    except _UNREADABLE:
-        return True
-    return True
+        return frozenset(run.id for run in store.runs(RunFilter(ids=run_ids), limit=len(run_ids))[0])
+    except _UNREADABLE:  # one that cannot be read is stored, too
+        return (
+            run_ids
+            if len(run_ids) == 1
+            else frozenset[str]().union(*(_stored(store, frozenset({one})) for one in run_ids))
+        )
 
 
 def run(context: RequestContext) -> Response:
