@@ -303,6 +303,21 @@ MUTANTS = [
         "gates/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
     Mutant(
+        "Ctrl-C ends a wait in a thread of a thread", "gates/threads.py",
+        ', ("asyncio.runners", "close")}', "}",
+        "gates/test_ctrl_c.py::test_ctrl_c_ends_a_program_whose_thread_waits",
+    ),
+    Mutant(
+        "nobody is asked at a terminal over which a program draws", "gates/notices.py",
+        "os.isatty(sys.stderr.fileno())", "sys.stderr.isatty()",
+        "gates/test_terminal_turns.py::test_nobody_is_there_where_a_program_draws_over_the_terminal",
+    ),
+    Mutant(
+        "Ctrl-C does not say of a withdrawn call that it waits", "gates/notices.py",
+        "return [left] if is_withdrawn else _still_waits", "return _still_waits",
+        "gates/test_ctrl_c.py::test_ctrl_c_withdraws_the_call_of_a_tool_and_says_so",
+    ),
+    Mutant(
         "a pool's thread whose job is not found is a pool's", "gates/threads.py",
         "if strange is not None:", "if False:",
         "gates/test_pool_threads.py::test_a_pools_thread_counts_as_one_though_its_job_is_not_found",
