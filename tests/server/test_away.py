@@ -48,7 +48,7 @@ def test_who_stands_in_finds_and_decides_what_is_assigned_to_who_is_away(
     assert carol.decide(plain, "approve").status_code == 409
     assert bob.decide(plain, "approve").status_code == 200
     assert [vote.by.subject for vote in store.get(plain).votes] == ["bob"]
-    assert "on behalf of local:ada" in text_of(bob.get(f"/r/{plain}").text)
+    assert "on behalf of ada" in text_of(bob.get(f"/r/{plain}").text)
     carol.decide(needing, "comment", comment="look, @ada")
     for person in (ada, bob):
         assert "mentions you" in person.get(f"/r/{needing}").text

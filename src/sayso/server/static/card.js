@@ -7,7 +7,7 @@ sayso.page((signal) => {
   // Count earlier calls that a grant would match, when its form is opened and after each change of its terms.
   const grant = one("[data-grant]"), counter = one("[data-count-earlier]");
   if (grant) {
-    let asked = 0, later = 0;
+    let asked = 0, later = 0, isTyped = false;
     const look = async (isFirst) => {
       const mine = asked += 1, body = new URLSearchParams(new FormData(counter.form)), picture = one("[data-picture]", grant);
       if (!picture.textContent.trim()) picture.textContent = sayso.say("Counting…");
@@ -15,12 +15,14 @@ sayso.page((signal) => {
       if (mine !== asked) return;
       const found = new DOMParser().parseFromString(text, "text/html"), seen = one("[data-picture]", found);
       const why = one(".refusal[role=alert]", found);
-      if (isFirst && seen && seen.textContent.trim()) one("[data-terms]", grant).replaceChildren(...one("[data-terms]", found).children);
+      const terms = one("[data-terms]", grant), proposed = one("[data-terms]", found);
+      if (isFirst && !isTyped && seen && seen.textContent.trim() && !terms.isEqualNode(proposed)) terms.replaceChildren(...proposed.children);
       picture.replaceChildren(...(why ? [why] : seen ? seen.children : []));
     };
     counter.hidden = true;
     grant.addEventListener("toggle", () => { if (grant.open && !one(".picture", grant)) look(true); });
     grant.addEventListener("input", () => {
+      isTyped = true;  // maybe even before the first look, which would replace what is typed
       asked += 1;  // ignore a pending response, which is for earlier terms
       clearTimeout(later);
       later = setTimeout(look, 300);
