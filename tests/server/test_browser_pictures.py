@@ -97,6 +97,9 @@ def inbox() -> Iterator[tuple[Serving, dict[str, str]]]:
 def taken(page: Any, address: str, change: str = "") -> bytes:
     """Return the picture of a page, with a style of its own added."""
     page.goto(address)
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+    )  # scripts measure after a paint
     page.add_style_tag(content=BOXES + change)
     page.evaluate("document.fonts.load('16px Boxes').then(() => document.fonts.ready)")
     picture: bytes = page.screenshot(animations="disabled", caret="hide")
