@@ -438,3 +438,21 @@ def test_builtin_and_static_function_need_no_name(store: Store) -> None:
     length: Any = sayso.gate(wait="raise")(len)
     approved(length, "abc")
     assert length("abc") == 3
+
+
+def test_what_wraps_the_wrapper_of_a_tool_is_compared_with_what_it_captures() -> None:
+    def delete(path: str) -> str:
+        return path
+
+    def below(root: str) -> Callable[..., Any]:
+        inner = sayso.Tool(delete).function
+
+        @functools.wraps(inner)  # it copies the attributes of what it wraps
+        def joined(path: str) -> str:
+            return inner(f"{root}/{path}")
+
+        return joined
+
+    gates = [Gate(below(root), named="delete") for root in ("/tmp/build", "/backups")]
+    assert gates[0].schema.digest != gates[1].schema.digest
+    assert Gate(below("/backups"), named="delete").schema.digest == gates[1].schema.digest

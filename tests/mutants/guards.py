@@ -1255,6 +1255,11 @@ MUTANTS = [
     ),
     # -- whose call it is -------------------------------------------------------------------------------------------
     Mutant(
+        "a wrapper around a wrapper is compared by what it captures", "gates/captured.py",
+        'if entered is not None and function.__dict__.get("__wrapped__") is entered else function', "or function",
+        "gates/test_same_name.py::test_what_wraps_the_wrapper_of_a_tool_is_compared_with_what_it_captures",
+    ),
+    Mutant(
         "functions with other objects are kept apart", "gates/captured.py",
         "if asked is not self and not asked.is_same(self):", "if False:",
         "gates/test_same_name.py::test_function_with_another_object_is_refused_in_one_process",

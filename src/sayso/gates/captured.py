@@ -39,7 +39,7 @@ class CapturedValues:
     """
 
     def __init__(self, function: Callable[..., Any], *, has_own_name: bool = True) -> None:
-        self._function, self._has_own_name = getattr(function, ENTERED, function), has_own_name
+        self._function, self._has_own_name = _entered(function), has_own_name
         self._cells: list[tuple[CellType, object]] | None = None
         self._objects: list[object] = []
         self._digest: str | None = None
@@ -136,6 +136,15 @@ _asked: WeakValueDictionary[str, CapturedValues] = WeakValueDictionary()
 def forget(request_id: str) -> None:
     """Forget which function asked for a request whose call has ended."""
     _asked.pop(request_id, None)
+
+
+def _entered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a wrapper of sayso calls, or the function itself."""
+    if type(function) is not FunctionType:  # reading an attribute of a proxy may run its code, and raise
+        return function
+    entered = function.__dict__.get(ENTERED)
+    # A wrapper around the wrapper has a copy of the attribute, and may capture values of its own.
+    return entered if entered is not None and function.__dict__.get("__wrapped__") is entered else function
 
 
 def _content(cell: CellType) -> object:
