@@ -97,12 +97,13 @@ def _served(plan: Plan, fill: str, **counts: int) -> Iterator[Inbox]:
         yield inbox
 
 
-def _signed_in(browser: Any, inbox: Inbox) -> Any:
-    """Return a page of a browser that has nothing in its cache."""
+def _signed_in(browser: Any, inbox: Inbox, *, is_watched: bool = False) -> Any:
+    """Return a page of a browser that has nothing in its cache; a script that watches it delays its first paint."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     cookie, _, value = inbox.cookie.partition("=")
     context.add_cookies([{"name": cookie, "value": value, "url": inbox.origin}])
-    context.add_init_script(WATCH)
+    if is_watched:
+        context.add_init_script(WATCH)
     return context.new_page()
 
 
@@ -122,7 +123,7 @@ def _painted(name: str, what: str, browser: Any, inbox: Inbox, plan: Plan) -> li
         sizes.append(sum(received))
         warms += [_open(page, inbox) for _ in range(3)]
         page.context.close()
-    page = _signed_in(browser, inbox)
+    page = _signed_in(browser, inbox, is_watched=True)
     page.goto(f"{inbox.origin}/?fold=no")  # hundreds of alike calls are one row else
     page.locator("[data-row] a.what").first.click()
     page.wait_for_load_state()  # before its scripts have run, a key does nothing
@@ -160,7 +161,7 @@ def _decided(page: Any, keys: Sequence[str]) -> tuple[list[float], list[float]]:
 
 def _day(name: str, browser: Any, inbox: Inbox, count: int) -> Row:
     """Play a day: each request gets what it asks for (approve, reject, an answer, a risk confirmed), by keys alone."""
-    page = _signed_in(browser, inbox)
+    page = _signed_in(browser, inbox, is_watched=True)
     page.goto(f"{inbox.origin}/?fold=no", wait_until="load")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
