@@ -84,7 +84,7 @@ def _journal_rows() -> None:
     transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
     transaction._UNCHANGED = transaction._UNCHANGED.partition(" AND EXISTS")[0]  # no row is there to be looked at
     transaction._sql.cache_clear()
-    transaction.verify_cached = lambda *_: True  # nor compared with, where a request is read again
+    transaction.SqliteTransaction._is_intact = lambda *_: True  # nor compared with, where a request is read again
 
 
 def _redaction() -> None:
@@ -105,7 +105,7 @@ def _schema() -> None:
 
 
 def _channels() -> None:
-    _replace_method("record_keys", lambda *_: (), "SqlTableWrites", "SingleStatement", "TableTransaction")
+    _replace_method("record_keys", lambda *_: (), "SqlTransaction", "SingleStatement", "TableTransaction")
 
 
 def _telemetry() -> None:

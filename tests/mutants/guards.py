@@ -86,7 +86,7 @@ MUTANTS = [
     ),
     Mutant(
         "a write that changed no row is an error", "stores/sqlite_transaction.py",
-        "                if self._is_fresh:\n                    raise errors.StoreC", "                if False:\n                    raise errors.StoreC",
+        "                if not self._may_guess:\n                    raise errors.StoreC", "                if False:\n                    raise errors.StoreC",
         "stores/test_altered.py::test_a_write_that_the_file_does_not_take_is_refused_in_words",
     ),
     # -- who starts, and who ends -----------------------------------------------------------------------------------

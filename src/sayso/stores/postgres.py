@@ -31,9 +31,9 @@ from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, Unwatch, joined, result_of
 from sayso.stores.codec import Row, Seal, anchor_of
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate, translated
-from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction, Stale
+from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction
 from sayso.stores.processes import Bell, forget_after_fork
-from sayso.stores.sql import SqlRequestReads, SqlTableReads
+from sayso.stores.sql import SqlStore, Stale
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class _Connections:
             connection.close()  # nobody else will, and psycopg warns of an open one
 
 
-class PostgresStore(SqlRequestReads, SqlTableReads, Store):
+class PostgresStore(SqlStore):
     """The store behind `postgresql://user@host/database`.
 
     Args:

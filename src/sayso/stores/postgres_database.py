@@ -164,13 +164,11 @@ FROM request AS r LEFT JOIN LATERAL (
     SELECT seq, link FROM journal WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
 ) AS h ON TRUE WHERE """
 # Also requests whose effect only the journal still has: their rows were altered, which `verify` detects.
-BY_EFFECT = f"""{_LOAD} r.id IN (
+_BY_EFFECT = """ r.id IN (
     SELECT id FROM asked WHERE effect_digest = $1 UNION SELECT request_id FROM journal
     WHERE event = 'asked' AND detail LIKE '%"effect":"%' AND substring(detail FROM '"effect":"([^"]*)"') = $1
 ) ORDER BY r.n"""
-SELECTS = Selects(_COLUMNS, _LOAD, BY_EFFECT)
-GET, FIND, FIND_KEY = f"{_LOAD}r.id = ?", f"{_LOAD}r.fingerprint = ? AND r.holds = 1", f"{_LOAD}r.key_digest = ?"
-LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
+SELECTS = Selects.of(_COLUMNS, _LOAD, _BY_EFFECT)
 
 # A position in the chain is taken once, and only after the entry from which the link is computed.
 FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"

@@ -15,46 +15,35 @@ from typing import Any, NamedTuple, TypeVar
 import psycopg
 from psycopg import errors as faults
 
-from sayso import errors
-from sayso.clock import microseconds
-from sayso.model.canonical.json_tree import dumps_sorted
-from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Entry, chained, first_link
+from sayso.model.ids import effect_digest
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, Row, Seal, sealed
+from sayso.stores.codec import ASKED_COLUMNS, Row, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.postgres_database import (
     APPEND,
     ASKED_OF,
     BEGINS,
-    BY_EFFECT,
-    FIND,
-    FIND_KEY,
     FOLLOWS,
-    GET,
-    LAST,
     LOCK,
     NEW_RECORD,
+    SELECTS,
     STANDING,
     insert_of,
     translated,
-    update_of,  # fmt: skip
+    update_of,
 )
-from sayso.stores.sql import NEWEST, SqlTableWrites
-from sayso.stores.transaction import CHANNEL, SILENT, RecordRow, Transaction
+from sayso.stores.sql import SqlTransaction, Stale
+from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
 
 T = TypeVar("T")
 _REMEMBERED = 512
 _LOOKED_FOR = (CHANNEL, GRANT, STOP)
 _WIDTH, _ASKED_END = len(Row._fields), len(ASKED_COLUMNS)
-
-
-class Stale(Exception):
-    """What was remembered or read is out of date; nothing was written."""
 
 
 class NeedsTransaction(Exception):
@@ -196,15 +185,7 @@ class Memory:
             self.heads.pop(run_id, None)
 
 
-def verify_known(known: KnownRow, seal: Seal) -> bool:
-    """Return whether all columns of a row match the newest journal entry of its request."""
-    if known.is_ours:
-        return True
-    newest = known.newest
-    return newest is not None and codec.verify_row(known.row, (newest.link, newest.detail), seal)
-
-
-class PostgresTransaction(SqlTableWrites, Transaction):
+class PostgresTransaction(SqlTransaction):
     """The verbs' view of one connection.
 
     Args:
@@ -220,15 +201,15 @@ class PostgresTransaction(SqlTableWrites, Transaction):
 
     Attributes:
         written: The written rows of requests, in order.
-        changed_runs: Ids of the written runs.
         entries: The written journal entries.
-        heads, schemas: For `Memory.committed`.
         has_guessed: Whether something came from memory, or was assumed to be absent.
         has_written: Whether a statement wrote something.
         server_time: The database's clock at its last answer, in microseconds.
     """
 
-    find_by = f"{SqlTableWrites.find_by} FOR UPDATE"  # nobody changes it before what is written because of it
+    selects = SELECTS
+    find_by = f"{SqlTransaction.find_by} FOR UPDATE"  # nobody changes it before what is written because of it
+    _loaded: KnownRow | None = None
 
     def __init__(
         self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
@@ -236,10 +217,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         outbox: Outbox | None = None,
     ) -> None:  # fmt: skip
         self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
-        self._memory, self._seal, self._schema = memory, seal, schema
+        self._cache, self._seal, self._schema = memory, seal, schema
         self._clock, self._is_alone, self._may_guess, self._outbox = now, is_alone, may_guess, outbox
-        self._now: datetime | None = None
-        self._loaded: KnownRow | None = None  # the last one
         self._pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds that the statement itself checks
         self._missing: set[tuple[str, str]] = set()
@@ -264,51 +243,25 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         """Ids of the written requests and runs."""
         return [known.request.id for known in self.written] + self.changed_runs
 
-    def now(self) -> datetime:
-        self._now = self._clock()
-        return self._now
-
     def load(self, request_id: str) -> Request:
         known = next((one for one in reversed(self.written) if one.request.id == request_id), None)
         if known is not None and known.n is None:
             self.settle()
             return self.load(request_id)
-        if known is None and self._may_guess and (known := self._memory.rows.get(request_id)) is not None:
+        if known is None and self._may_guess and (known := self._cache.rows.get(request_id)) is not None:
             self.has_guessed = True
         if known is not None:
             self._loaded = known
             return known.request
-        found = self._read_by(GET, (request_id,)).fetchone()
-        if found is None:
-            raise errors.RequestNotFoundError(request_id)
-        return self._read(found)
-
-    def holder(self, fingerprint: str) -> Request | None:
-        if self._may_guess:
-            return None  # the caller has just looked; if another process was faster, the statement detects it
-        found = self._read_by(FIND, (fingerprint,)).fetchone()
-        return None if found is None else self._read(found)
+        return super().load(request_id)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
-        if self._may_guess:
-            return None  # as in `holder`
-        found = self._read_by(FIND_KEY, (key_digest(run_id, key),)).fetchone()
-        return None if found is None else self._read(found)
+        return None if self._may_guess else super().keyed(run_id, key)  # as in `holder`
 
     def with_effect(self, effect: str) -> Sequence[Request]:
-        digest = effect_digest(effect)
         # Without the lock, two starts of one effect that both read before either writes would both find it free.
-        self._execute(LOCK, (f"effect:{digest}",))
-        rows = self._execute(BY_EFFECT, (digest,)).fetchall()
-        read = [self._memory.read(found, self._seal, self._schema) for found in rows]
-        for one in read:
-            if not verify_known(one, self._seal):
-                raise codec.altered(one.request.id, is_start=True)
-        return [one.request for one in read]
-
-    def _read(self, found: tuple[Any, ...]) -> Request:
-        self._loaded = self._memory.read(found, self._seal, self._schema)
-        return self._loaded.request
+        self._execute(LOCK, (f"effect:{effect_digest(effect)}",))
+        return super().with_effect(effect)
 
     # -- records and runs --------------------------------------------------------------------------------------
 
@@ -344,7 +297,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         """Return whether the statement itself checks a kind of record; if so, register the kind for that."""
         if not self._is_alone or (kind not in self._unread and (kind != other or self._pending is not None)):
             return False
-        if kind in self._memory.present:
+        if kind in self._cache.present:
             raise NeedsTransaction
         if kind not in self._unread:
             self._unread = (*self._unread, kind)
@@ -354,7 +307,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     def _looked(self, kind: str, found: T) -> T:
         """Remember whether there is a record of a kind that statements check; return `found`."""
         if kind in _LOOKED_FOR:
-            (self._memory.present.add if found else self._memory.present.discard)(kind)
+            (self._cache.present.add if found else self._cache.present.discard)(kind)
         return found
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
@@ -364,7 +317,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def insert(self, transition: Transition) -> None:
-        request, seal, memory = transition.request, self._seal, self._memory
+        request, seal, memory = transition.request, self._seal, self._cache
         schema_id = codec.schema_id(request.subject.schema)
         schema = () if schema_id in memory.kept_schemas else (schema_id, request.subject.schema)
         values, digest = codec.insert_values(request, seal, transition.detail)
@@ -372,12 +325,13 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         row = Row._make((*values, entry.link))
         sql = insert_of(
-            is_first=len(before) == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
+            is_first=entry.seq == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
         )  # fmt: skip
         unique = (row.fingerprint,) if row.key_digest is None else (row.fingerprint, row.key_digest)
         new = (value for name, value in zip(ASKED_COLUMNS, asked, strict=True) if name != "fingerprint")
-        values = (*schema, *new, *before, *unique, row.id, row.fingerprint, *progress, entry.link, *entry)
+        guard = _guard(entry, before)
+        values = (*schema, *new, *guard, *unique, row.id, row.fingerprint, *progress, entry.link, *entry)
         self._write(sql, values, entry, KnownRow(row, request, entry, is_ours=True, asked=digest))
         if schema:
             self.schemas.add(schema_id)
@@ -399,7 +353,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         is_start = entry.event == "started"
         sql = update_of(
             tuple(again),
-            is_first=len(before) == 1,
+            is_first=entry.seq == 1,
             kinds=self._unread if entry.event not in SILENT else self._unread[1:],
             is_start=is_start,
             notifies=_notifies(entry.event),
@@ -412,9 +366,8 @@ class PostgresTransaction(SqlTableWrites, Transaction):
                 *map(values_of.get, ASKED_OF), *map(values_of.get, STANDING), *newest,
                 newest.run_id, newest.seq, newest.request_id,
             )  # fmt: skip
-        values = (
-            *progress, entry.link, known.n, request.id, old.link, *before, *compared, *again.values(), *entry
-        )  # fmt: skip
+        guard = _guard(entry, before)
+        values = (*progress, entry.link, known.n, request.id, old.link, *guard, *compared, *again.values(), *entry)
         row = (*asked, *progress, entry.link)
         self._write(sql, values, entry, KnownRow(row, request, entry, is_ours=True, asked=digest, n=known.n))
 
@@ -422,19 +375,25 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         known = self._loaded
         if known is None or known.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
-        if verify_known(known, self._seal):
+        if self._is_intact(known):
             self._loaded = known._replace(is_ours=True)
             return True
         if self.has_guessed:
             raise Stale
         return False
 
+    def _is_intact(self, known: KnownRow) -> bool:
+        if known.is_ours:
+            return True
+        newest = known.newest
+        return newest is not None and codec.verify_row(known.row, (newest.link, newest.detail), self._seal)
+
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         if self._is_alone:
             raise NeedsTransaction
         entry, before = self._entry(run_id, "", event, by, channel, detail)
-        append = f"{APPEND} WHERE {BEGINS if len(before) == 1 else FOLLOWS} ON CONFLICT DO NOTHING RETURNING 1"
-        if self._execute(append, (*entry, *before)).fetchone() is None:
+        append = f"{APPEND} WHERE {BEGINS if entry.seq == 1 else FOLLOWS} ON CONFLICT DO NOTHING RETURNING 1"
+        if self._execute(append, (*entry, *_guard(entry, before))).fetchone() is None:
             raise Stale
         self.entries.append(entry)
         self.heads[run_id] = entry.seq, entry.link
@@ -444,8 +403,7 @@ class PostgresTransaction(SqlTableWrites, Transaction):
             return None  # the statement checks it, or an earlier work did
         if run_id != CHAIN:  # else the second of two that create a record would see an entry and no record
             self._execute(LOCK, (f"chain:{run_id}",))
-        found = self._execute(NEWEST, (run_id,)).fetchone()
-        newest = None if found is None else Entry._make(found)
+        newest = super().newest(run_id)
         if run_id == CHAIN and (newest is None or newest.event != "stopped"):
             self._absent.add(STOP)  # the caller asks because there is no record of it
         return newest
@@ -531,23 +489,10 @@ class PostgresTransaction(SqlTableWrites, Transaction):
         self.written.append(written)
         self.has_written = True
 
-    def _entry(
-        self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
-    ) -> tuple[Entry, tuple[Any, ...]]:
-        """Return the next entry of a run's chain, and the values of its guard: the run, and any previous link."""
-        head = self.heads.get(run_id)
-        if head is None:
-            head = self._memory.heads.get(run_id) if self._may_guess else None
-            if head is None and event == "asked" and self._may_guess:
-                head = 0, first_link(run_id)  # most requests begin their run; if not, the position is taken
-            if head is None:
-                head = self._read_by(LAST, (run_id,)).fetchone() or (0, first_link(run_id))
-        if not self._seal.is_open:
-            detail = sealed(detail, request_id or run_id, self._seal)
-        seq, link = head
-        at, text = microseconds(self._now or self._clock()), dumps_sorted(detail)
-        entry = chained(link, run_id, seq + 1, at, request_id, event, by.qualified, channel, text)
-        return entry, (run_id, link) if seq else (run_id,)
+
+def _guard(entry: Entry, before: str) -> tuple[str, ...]:
+    """Return the values of an entry's guard: the run, and any previous link."""
+    return (entry.run_id,) if entry.seq == 1 else (entry.run_id, before)
 
 
 def _notifies(event: str) -> bool:

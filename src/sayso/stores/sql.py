@@ -13,26 +13,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from sayso import errors
-from sayso.clock import instant, microseconds
-from sayso.model.canonical.json_tree import dumps
+from sayso import clock, errors
+from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
+from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry
+from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.request import LIVE, Request, State
+from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import processes
-from sayso.stores.base import Store
-from sayso.stores.codec import Seal, legible
+from sayso.stores.base import Store, Transaction
+from sayso.stores.codec import Seal, altered, legible, sealed
 from sayso.stores.filter import NOT_DECIDED, Filter, Page, RunFilter, read_cursor
 from sayso.stores.grants import CHAIN, STOP
 from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.transaction import RecordRow
-
-NEWEST = f"SELECT {', '.join(Entry._fields)} FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 
 
 def none_of(kinds: Sequence[str]) -> str:
@@ -85,6 +85,8 @@ def _in_states(wanted: Filter) -> tuple[str, list[Any]]:
 
 
 _ENTRY = ", ".join(Entry._fields)
+_NEWEST = f"SELECT {_ENTRY} FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
+_LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _MATCH = "SELECT id FROM request WHERE id >= ? AND id < ? ORDER BY id"
 _DUE = "SELECT id FROM request WHERE live = 1 AND (ends_at <= ? OR state = ?)"
 _SCHEMA = "SELECT text FROM schema_text WHERE id = ?"
@@ -94,6 +96,48 @@ _JOURNAL_OF = (
     " ORDER BY seq"
 )
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
+_COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
+_GET_RUN = f"""
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
+FROM run LEFT JOIN step AS newest ON newest.run_id = run.run_id
+AND newest.n = (SELECT max(n) FROM step WHERE run_id = run.run_id) WHERE run.run_id = ?
+"""
+_PUT_RUN = (
+    f"INSERT INTO run ({_COLUMNS}, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
+    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at, link = excluded.link"
+)
+_ANY = "SELECT 1 FROM step WHERE run_id = ? LIMIT 1"
+_ADD = "INSERT INTO step (run_id, n, place, body, waits, link) VALUES (?, ?, ?, ?, ?, ?)"
+_WAIT = (
+    "INSERT INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
+    " ON CONFLICT (run_id, place) DO UPDATE SET request_id = excluded.request_id"
+)
+_DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
+_WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
+_KEPT = f"""
+SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link,
+step.n, step.place, step.body, step.waits, step.link
+FROM run LEFT JOIN step ON step.run_id = run.run_id WHERE run.run_id = ? ORDER BY step.n
+"""
+_NAMED = "FROM run WHERE state <> 'ended' AND name IN (SELECT value FROM json_each(?))"
+_READY = f"""
+SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
+    SELECT 1 FROM wait JOIN request ON request.id = wait.request_id
+    WHERE wait.run_id = run.run_id AND request.state NOT IN (SELECT value FROM json_each(?))
+) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
+ORDER BY updated_at, n
+"""
+_HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
+_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
+_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
+_PUT_RECORD = (
+    "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body, due = excluded.due"
+)
+_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
+_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key"
+_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key"
+_COUNT_RECORDS = "SELECT count(*) FROM (SELECT 1 FROM record WHERE kind = ?"
 
 
 class Selects(NamedTuple):
@@ -103,15 +147,25 @@ class Selects(NamedTuple):
         columns: The columns of a request's row, for a list.
         load: Reads them and the newest journal entry; a condition must be appended.
         by_effect: Reads the requests with an effect.
+        get, find, find_key: Read one by its id, the fingerprint that it holds, or the digest of its key.
     """
 
     columns: str
     load: str
     by_effect: str
+    get: str
+    find: str
+    find_key: str
+
+    @classmethod
+    def of(cls, columns: str, load: str, by_effect: str) -> Selects:
+        """Return the statements; `by_effect` is the condition for an effect, and the order."""
+        find = f"{load}r.fingerprint = ? AND r.holds = 1"
+        return cls(columns, load, load + by_effect, f"{load}r.id = ?", find, f"{load}r.key_digest = ?")
 
 
-class SqlRequestReads(Store):
-    """The part of a store that reads requests and the journal."""
+class SqlStore(Store):
+    """The part of a store that reads."""
 
     seal: Seal
     selects: ClassVar[Selects]
@@ -145,17 +199,17 @@ class SqlRequestReads(Store):
         """The store's name in errors."""
 
     def get(self, request_id: str) -> Request:
-        found = self._query(f"{self.selects.load}r.id = ?", (request_id,))
+        found = self._query(self.selects.get, (request_id,))
         if not found:
             raise errors.RequestNotFoundError(request_id)
         return self.request_of(found[0])
 
     def find(self, fingerprint: str) -> Request | None:
-        found = self._query(f"{self.selects.load}r.fingerprint = ? AND r.holds = 1", (fingerprint,))
+        found = self._query(self.selects.find, (fingerprint,))
         return self.request_of(found[0]) if found else None
 
     def find_key(self, run_id: str, key: str) -> Request | None:
-        found = self._query(f"{self.selects.load}r.key_digest = ?", (key_digest(run_id, key),))
+        found = self._query(self.selects.find_key, (key_digest(run_id, key),))
         return self.request_of(found[0]) if found else None
 
     def by_effect(self, effect: str) -> Sequence[Request]:
@@ -215,59 +269,146 @@ class SqlRequestReads(Store):
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)
 
+    def get_run(self, run_id: str) -> RunSnapshot:
+        found = self._query(_KEPT, (run_id,))
+        if not found:
+            raise errors.RunNotFoundError(run_id)
+        newest, steps = None, list[Step]()
+        for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
+            step = _step(run_id, n, (place, body, waits), self.seal)
+            if not _is_linked(link, newest, run_id, n, *step):
+                raise _altered(run_id, f"step {n!r}")
+            steps.append(step)
+            newest = link
+        return RunSnapshot(_record(found[0][:7], found[0][7], newest), tuple(steps))
 
-_COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
-_GET_RUN = f"""
-SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
-FROM run LEFT JOIN step AS newest ON newest.run_id = run.run_id
-AND newest.n = (SELECT max(n) FROM step WHERE run_id = run.run_id) WHERE run.run_id = ?
-"""
-_PUT_RUN = (
-    f"INSERT INTO run ({_COLUMNS}, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
-    " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at, link = excluded.link"
-)
-_ANY = "SELECT 1 FROM step WHERE run_id = ? LIMIT 1"
-_ADD = "INSERT INTO step (run_id, n, place, body, waits, link) VALUES (?, ?, ?, ?, ?, ?)"
-_WAIT = (
-    "INSERT INTO wait (run_id, place, request_id) VALUES (?, ?, ?)"
-    " ON CONFLICT (run_id, place) DO UPDATE SET request_id = excluded.request_id"
-)
-_DROP_STEPS, _DROP_WAITS = "DELETE FROM step WHERE run_id = ?", "DELETE FROM wait WHERE run_id = ?"
-_WAIT_NO_MORE = "DELETE FROM wait WHERE run_id = ? AND place = ?"
-_KEPT = f"""
-SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link,
-step.n, step.place, step.body, step.waits, step.link
-FROM run LEFT JOIN step ON step.run_id = run.run_id WHERE run.run_id = ? ORDER BY step.n
-"""
-_NAMED = "FROM run WHERE state <> 'ended' AND name IN (SELECT value FROM json_each(?))"
-_READY = f"""
-SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
-    SELECT 1 FROM wait JOIN request ON request.id = wait.request_id
-    WHERE wait.run_id = run.run_id AND request.state NOT IN (SELECT value FROM json_each(?))
-) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
-ORDER BY updated_at, n
-"""
-_HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
-_GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
-_RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
-_PUT_RECORD = (
-    "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body, due = excluded.due"
-)
-_DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
-_AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key"
-_DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key"
-_COUNT_RECORDS = "SELECT count(*) FROM (SELECT 1 FROM record WHERE kind = ?"
+    def runs(
+        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        where, values = ["TRUE"], list[Any]()
+        before = read_cursor(cursor)
+        if before is not None:
+            where.append("n < ?")
+            values.append(before)
+        if wanted.name is not None:
+            where.append("name = ?")
+            values.append(wanted.name)
+        if wanted.states:
+            where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
+            values += sorted(wanted.states)
+        if wanted.ids:
+            where.append(f"run_id IN ({', '.join('?' * len(wanted.ids))})")
+            values += sorted(wanted.ids)
+        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT {limit + 1:d}"
+        found = self._query(sql, values)
+        return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
+
+    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
+        wanted = json.dumps(list(names))
+        free = [holder for (holder,) in self._query(_HELD, (wanted,)) if processes.is_free(holder)]
+        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free))
+        return [run_id for (run_id,) in self._query(f"{_READY} LIMIT {limit:d}", values)]
+
+    def _record_row(self, kind: str, key: str) -> RecordRow | None:
+        found = self._query(_GET_RECORD, (kind, key))
+        return _opened(found[0], self.seal) if found else None
+
+    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
+        return [_opened(row, self.seal) for row in self._query(f"{sql} LIMIT {limit:d}", (kind, bound))]
+
+    def count_records(self, kind: str, most: int) -> int:
+        return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS counted", (kind,))[0][0])
 
 
-class SqlTableWrites:
-    """The part of a transaction for runs and records."""
+class Stale(Exception):
+    """What was remembered or read is out of date, or is not enough; nothing was written."""
 
-    _execute: Callable[..., Any]
-    _seal: Seal
-    changed_runs: list[str]
+
+class SqlTransaction(Transaction):
+    """The part of a transaction that all SQL stores share.
+
+    Attributes:
+        changed_runs: Ids of the written runs.
+        heads: Position and link of the last entry that was written to a chain, by run.
+        schemas: Ids of the schemas that were written.
+    """
+
+    selects: ClassVar[Selects]
     find_by: ClassVar[str] = _GET_RECORD
     """The query for a record that may then be written."""
+    _execute: Callable[..., Any]
+    _read_by: Callable[..., Any]  # executes what only reads
+    _cache: Any  # the rows that this process last saw, and `heads`, the ends of chains
+    _seal: Seal
+    _schema: Callable[[str], str]
+    _may_guess: bool  # whether what is in the cache may be used, because the write detects if it is out of date
+    _loaded: Any = None  # the row of the last request, as the cache returned it
+    _clock: Callable[[], datetime] = staticmethod(clock.now)
+    _now: datetime | None = None
+    changed_runs: list[str]
+    heads: dict[str, tuple[int, str]]
+    schemas: set[str]
+
+    @abstractmethod
+    def _is_intact(self, known: Any) -> bool:
+        """Return whether all columns of a row match the newest journal entry of its request."""
+
+    def now(self) -> datetime:
+        self._now = self._clock()
+        return self._now
+
+    def load(self, request_id: str) -> Request:
+        found = self._read_by(self.selects.get, (request_id,)).fetchone()
+        if found is None:
+            raise errors.RequestNotFoundError(request_id)
+        return self._read(found)
+
+    def holder(self, fingerprint: str) -> Request | None:
+        if self._may_guess:
+            return None  # the caller has just looked; if another process was faster, the write detects it
+        found = self._read_by(self.selects.find, (fingerprint,)).fetchone()
+        return None if found is None else self._read(found)
+
+    def keyed(self, run_id: str, key: str) -> Request | None:
+        found = self._read_by(self.selects.find_key, (key_digest(run_id, key),)).fetchone()
+        return None if found is None else self._read(found)
+
+    def with_effect(self, effect: str) -> Sequence[Request]:
+        rows = self._execute(self.selects.by_effect, (effect_digest(effect),)).fetchall()
+        found = [self._cache.read(row, self._seal, self._schema) for row in rows]
+        for known in found:
+            if not self._is_intact(known):
+                raise altered(known.request.id, is_start=True)
+        return [known.request for known in found]
+
+    def newest(self, run_id: str) -> Entry | None:
+        found = self._execute(_NEWEST, (run_id,)).fetchone()
+        return None if found is None else Entry._make(found)
+
+    def _read(self, found: tuple[Any, ...]) -> Request:
+        self._loaded = self._cache.read(found, self._seal, self._schema)
+        return self._loaded.request
+
+    def _entry(
+        self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
+    ) -> tuple[Entry, str]:
+        """Return the next entry of a run's chain, and the link before it."""
+        head = self.heads.get(run_id)
+        if head is None:
+            head = self._cache.heads.get(run_id) if self._may_guess else None
+            if head is None and event == "asked" and self._may_guess:
+                head = 0, first_link(run_id)  # most requests begin their run; if not, the position is taken
+            if head is None:
+                head = self._read_by(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
+        if not self._seal.is_open:
+            detail = sealed(detail, request_id or run_id, self._seal)
+        at = ((self._now or self._clock()) - EPOCH) // MICROSECOND
+        seq, before = head
+        text = dumps_sorted(detail)
+        return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, text), before
+
+    # -- runs and records ------------------------------------------------------------------------------------------
 
     def run(self, run_id: str) -> RunRecord | None:
         found = self._found(run_id)
@@ -336,67 +477,6 @@ class SqlTableWrites:
         values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
         self._execute(_PUT_RUN, (*values, _link(newest, *values)))
         self.changed_runs.append(run.id)
-
-
-class SqlTableReads(ABC):
-    """The part of a store that reads runs and records."""
-
-    seal: Seal
-
-    @abstractmethod
-    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Return all rows."""
-
-    def get_run(self, run_id: str) -> RunSnapshot:
-        found = self._query(_KEPT, (run_id,))
-        if not found:
-            raise errors.RunNotFoundError(run_id)
-        newest, steps = None, list[Step]()
-        for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
-            step = _step(run_id, n, (place, body, waits), self.seal)
-            if not _is_linked(link, newest, run_id, n, *step):
-                raise _altered(run_id, f"step {n!r}")
-            steps.append(step)
-            newest = link
-        return RunSnapshot(_record(found[0][:7], found[0][7], newest), tuple(steps))
-
-    def runs(
-        self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
-    ) -> tuple[Sequence[RunRecord], str | None]:
-        where, values = ["TRUE"], list[Any]()
-        before = read_cursor(cursor)
-        if before is not None:
-            where.append("n < ?")
-            values.append(before)
-        if wanted.name is not None:
-            where.append("name = ?")
-            values.append(wanted.name)
-        if wanted.states:
-            where.append(f"state IN ({', '.join('?' * len(wanted.states))})")
-            values += sorted(wanted.states)
-        if wanted.ids:
-            where.append(f"run_id IN ({', '.join('?' * len(wanted.ids))})")
-            values += sorted(wanted.ids)
-        sql = f"SELECT n, {_COLUMNS} FROM run WHERE {' AND '.join(where)} ORDER BY n DESC LIMIT {limit + 1:d}"
-        found = self._query(sql, values)
-        return [_read(row[1:]) for row in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
-
-    def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
-        wanted = json.dumps(list(names))
-        free = [holder for (holder,) in self._query(_HELD, (wanted,)) if processes.is_free(holder)]
-        values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free))
-        return [run_id for (run_id,) in self._query(f"{_READY} LIMIT {limit:d}", values)]
-
-    def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        found = self._query(_GET_RECORD, (kind, key))
-        return _opened(found[0], self.seal) if found else None
-
-    def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
-        return [_opened(row, self.seal) for row in self._query(f"{sql} LIMIT {limit:d}", (kind, bound))]
-
-    def count_records(self, kind: str, most: int) -> int:
-        return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS counted", (kind,))[0][0])
 
 
 def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:

@@ -23,7 +23,7 @@ from sayso.model.request import Request
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.processes import BUSY, Bell, Watched, Watcher, forget_after_fork
-from sayso.stores.sql import Selects, SqlRequestReads, SqlTableReads
+from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.sqlite_file import (
     DATABASE_ERRORS,
     Connection,
@@ -36,16 +36,13 @@ from sayso.stores.sqlite_file import (
     opened,
 )
 from sayso.stores.sqlite_transaction import (
-    BY_EFFECT,
-    COLUMNS,
     ENTRY_COLUMNS,
     JOURNAL_TRIGGERS,
-    LOAD,
+    SELECTS,
     WIDTH,
     RowCache,
     SingleStatement,
     SqliteTransaction,
-    Stale,
 )
 from sayso.stores.transaction import RecordRow
 
@@ -60,7 +57,6 @@ T = TypeVar("T")
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 
 _MOST = 256  # verbs in one commit
-_BUSY_SECONDS = 30.0
 
 
 class _Op:
@@ -86,7 +82,7 @@ def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
     tx.has_guessed = False
 
 
-class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
+class SqliteStore(Watched, SqlStore):
     """The store behind `sqlite:///path`.
 
     Args:
@@ -98,7 +94,7 @@ class SqliteStore(Watched, SqlRequestReads, SqlTableReads, Store):
         StoreError: Or a subclass, at the first use and not before.
     """
 
-    selects = Selects(COLUMNS, LOAD, BY_EFFECT)
+    selects = SELECTS
 
     def __init__(self, path: str | Path, *, key: str | None = None) -> None:
         self._path = str(Path(path).expanduser().absolute())

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sayso import clock, errors
-from sayso.clock import EPOCH, MICROSECOND
-from sayso.model.canonical.json_tree import dumps_sorted
-from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Entry, chained, first_link
+from sayso import errors
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal, sealed
+from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
-from sayso.stores.sql import NEWEST, SqlTableWrites, none_of
-from sayso.stores.transaction import CHANNEL, RecordRow, Transaction
+from sayso.stores.sql import Selects, SqlTransaction, Stale, none_of
+from sayso.stores.transaction import CHANNEL, RecordRow
 
 # Columns of the newest journal entry of the request; a trigger copies them into the journal.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
@@ -35,18 +31,17 @@ COLUMNS = ", ".join(_FIELDS)
 WIDTH, _LINK = len(Row._fields), Row._fields.index("link")
 _ASKED_END = len(ASKED_COLUMNS)
 # The request's newest journal entry, which its row must match. No index on requests, because a run has few entries.
-LOAD = f"""
+_LOAD = f"""
 SELECT {", ".join(f"r.{name}" for name in _FIELDS)}, j.link, {", ".join(f"j.{name}" for name in ENTRY_COLUMNS)}
 FROM request AS r LEFT JOIN journal AS j ON j.run_id = r.run_id AND j.seq = (
     SELECT seq FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
 ) WHERE """
-GET, FIND = LOAD + "r.id = ?", LOAD + "r.fingerprint = ? AND r.holds = 1"
-FIND_KEY = LOAD + "r.key_digest = ?"
 # Also requests whose effect only the journal still has: their rows were altered, which `verify` detects.
-BY_EFFECT = f"""{LOAD} r.effect_digest = ?1 OR r.id IN (
+_BY_EFFECT = """ r.effect_digest = ?1 OR r.id IN (
     SELECT request_id FROM journal
     WHERE event = 'asked' AND instr(detail, '"effect":"') > 0 AND json_extract(detail, '$.effect') = ?1
 ) ORDER BY r.n"""
+SELECTS = Selects.of(COLUMNS, _LOAD, _BY_EFFECT)
 _VALUES = ", ".join("?" * len(_FIELDS))
 _ADD = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
 _NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
@@ -56,7 +51,6 @@ _UNCHANGED = f""" AND {" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXI
     )
 )"""
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
-_LAST = "SELECT seq, link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _REMEMBERED, _NOBODY = 512, ("", 0)
 
@@ -101,10 +95,6 @@ def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
 # Indexed columns are written only if they change: each would add two pages to every commit.
 _UNINDEXED = tuple(name for name in PROGRESS_COLUMNS if name not in {"holds", "live"})
 _CHANGE, _START = Write(_UNINDEXED), Write(_UNINDEXED, is_start=True)
-
-
-class Stale(Exception):
-    """What was remembered is not enough, or is out of date; nothing was written."""
 
 
 class CachedRow(NamedTuple):
@@ -204,18 +194,7 @@ class RowCache:
         self.kept_schemas |= tx.schemas
 
 
-def verify_cached(read: CachedRow, seal: Seal) -> bool:
-    """Return whether all columns of a row match the newest journal entry of its request."""
-    if read.newest is None:
-        return True
-    if not read.newest:
-        return False
-    link, *entry = read.newest
-    row = read.row
-    return tuple(entry) == row[WIDTH:] and codec.verify_row(row[:WIDTH], (link, row[-1]), seal)
-
-
-class SqliteTransaction(SqlTableWrites, Transaction):
+class SqliteTransaction(SqlTransaction):
     """The verbs' view of the writing connection.
 
     Args:
@@ -227,36 +206,30 @@ class SqliteTransaction(SqlTableWrites, Transaction):
 
     Attributes:
         changed: Ids of the written requests.
-        changed_runs: Ids of the written runs.
-        heads, schemas: For `RowCache.committed`.
         has_guessed: Whether a row came from memory.
     """
 
+    selects = SELECTS
     has_guessed = False
     _is_certain = False  # whether the version of the file was checked
     _unread: tuple[
         str, ...
     ] = ()  # kinds of records that the next statement checks, which writes nothing if there are any
-    _loaded: CachedRow | None = None  # the last one
+    _loaded: CachedRow | None = None
     _verified: CachedRow | None = None
-    _now: datetime | None = None
 
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str], *,
         is_fresh: bool = False,
     ) -> None:  # fmt: skip
-        self._execute = connection.execute
-        self._cache, self._seal, self._schema, self._is_fresh = cache, seal, schema, is_fresh
+        self._execute = self._read_by = connection.execute
+        self._cache, self._seal, self._schema, self._may_guess = cache, seal, schema, not is_fresh
         self._records: dict[tuple[str, str], RecordRow | None] = {}  # every verb looks up those of tokens
         self._keys: dict[str, Sequence[str]] = {}
         self.changed: list[str] = []
         self.changed_runs = list[str]()
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
-
-    def now(self) -> datetime:
-        self._now = clock.now()
-        return self._now
 
     def get(self, request_id: str) -> Request:
         """Return the current request in this transaction, which has begun; raises `RequestNotFoundError`.
@@ -270,9 +243,9 @@ class SqliteTransaction(SqlTableWrites, Transaction):
                 cache.certain.clear()
                 cache.certain_at = version
             self._is_certain = True
-        known = None if self._is_fresh else cache.certain.get(request_id)
+        known = cache.certain.get(request_id) if self._may_guess else None
         if known is None:
-            found = self._execute(GET, (request_id,)).fetchone()
+            found = self._execute(SELECTS.get, (request_id,)).fetchone()
             if found is None:
                 raise errors.RequestNotFoundError(request_id)
             known = cache.read(found, self._seal, self._schema)
@@ -280,41 +253,14 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         return known.request
 
     def load(self, request_id: str) -> Request:
-        known = self._cache.certain.get(request_id) if self._is_certain and not self._is_fresh else None
-        if known is None and not self._is_fresh:
+        known = self._cache.certain.get(request_id) if self._is_certain and self._may_guess else None
+        if known is None and self._may_guess:
             known = self._cache.rows.get(request_id)
             self.has_guessed = self.has_guessed or known is not None
         if known is not None:
             self._loaded = known
             return known.request
-        found = self._execute(GET, (request_id,)).fetchone()
-        if found is None:
-            raise errors.RequestNotFoundError(request_id)
-        return self._read(found)
-
-    def holder(self, fingerprint: str) -> Request | None:
-        if not self._is_fresh:
-            return None  # the caller has just looked; if another process was faster, the unique index detects it
-        found = self._execute(FIND, (fingerprint,)).fetchone()
-        return None if found is None else self._read(found)
-
-    def keyed(self, run_id: str, key: str) -> Request | None:
-        found = self._execute(FIND_KEY, (key_digest(run_id, key),)).fetchone()
-        return None if found is None else self._read(found)
-
-    def with_effect(self, effect: str) -> Sequence[Request]:
-        read = [
-            self._cache.read(found, self._seal, self._schema)
-            for found in self._execute(BY_EFFECT, (effect_digest(effect),)).fetchall()
-        ]
-        for one in read:
-            if not verify_cached(one, self._seal):
-                raise codec.altered(one.request.id, is_start=True)
-        return [one.request for one in read]
-
-    def _read(self, found: tuple[Any, ...]) -> Request:
-        self._loaded = self._cache.read(found, self._seal, self._schema)
-        return self._loaded.request
+        return super().load(request_id)
 
     def record_keys(self, kind: str) -> Sequence[str]:
         if kind not in self._keys:
@@ -345,7 +291,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             cache.schemas[key] = subject.schema  # not earlier: an altered text is detected when its row is read
             self.schemas.add(key)
         values, digest = codec.insert_values(request, seal, transition.detail)
-        entry = self._entry(request.run_id, request.id, *transition[1:])
+        entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, entry.link, *entry[1:3], *entry[4:8])
         self._run(_INSERT, written, entry, CachedRow(written, request, None, digest))
 
@@ -360,7 +306,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
             old, before.request, request, self._seal, transition.detail, before.asked
         )
         asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
-        entry = self._entry(request.run_id, request.id, *transition[1:])
+        entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         newest = entry.link, *entry[1:3], *entry[4:8]  # the `link` of the row, and its `ENTRY_COLUMNS`
         # A manual change since this process read the row must be found before the call runs. So a start compares all
         # columns, and the newest journal entry.
@@ -379,36 +325,25 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         if read is None or read.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
         if self._verified is not read:
-            if read.newest is not None and not verify_cached(read, self._seal):
-                if self._is_fresh:
-                    return False
-                raise Stale
+            if read.newest is not None and not self._is_intact(read):
+                if self._may_guess:
+                    raise Stale
+                return False
             self._verified = read
         return True
 
+    def _is_intact(self, known: CachedRow) -> bool:
+        if known.newest is None:
+            return True
+        if not known.newest:
+            return False
+        link, *entry = known.newest
+        row = known.row
+        return tuple(entry) == row[WIDTH:] and codec.verify_row(row[:WIDTH], (link, row[-1]), self._seal)
+
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        entry = self._entry(run_id, "", event, by, channel, detail)
+        entry, _ = self._entry(run_id, "", event, by, channel, detail)
         self._run(None, entry, entry)
-
-    def newest(self, run_id: str) -> Entry | None:
-        found = self._execute(NEWEST, (run_id,)).fetchone()
-        return None if found is None else Entry._make(found)
-
-    def _entry(
-        self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
-    ) -> Entry:
-        head = self.heads.get(run_id)
-        if head is None:
-            head = None if self._is_fresh else self._cache.heads.get(run_id)
-            if head is None and event == "asked" and not self._is_fresh:
-                head = 0, first_link(run_id)  # most requests begin their run; if not, the position is taken
-            if head is None:
-                head = self._execute(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
-        if not self._seal.is_open:
-            detail = sealed(detail, request_id or run_id, self._seal)
-        at = ((self._now or clock.now()) - EPOCH) // MICROSECOND
-        seq, before = head
-        return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, dumps_sorted(detail))
 
     def _run(
         self, write: Write | None, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None
@@ -416,7 +351,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
         """Write a journal entry, with the row of its request if there is one, and remember them."""
         try:
             if self._execute(_APPEND if write is None else _sql(write, self._unread), values).rowcount != 1:
-                if self._is_fresh:
+                if not self._may_guess:
                     raise errors.StoreCorruptError(
                         "the store did not accept a change of a row that was read under its lock: somebody altered its"
                         " file; nothing was recorded and nothing ran. `sayso log --verify` names what differs"
@@ -424,7 +359,7 @@ class SqliteTransaction(SqlTableWrites, Transaction):
                 raise Stale
         except sqlite3.IntegrityError:
             # Another process has taken this position in the chain, or holds this fingerprint.
-            if self._is_fresh:
+            if not self._may_guess:
                 raise
             raise Stale from None
         self.heads[entry.run_id] = entry.seq, entry.link
@@ -442,21 +377,21 @@ class SingleStatement(SqliteTransaction):
     statement checks it (`none_of`).
     """
 
-    _is_fresh = False
+    _may_guess = True
     _pending: tuple[Write, tuple[Any, ...], Entry, CachedRow | None] | None = None
 
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
     ) -> None:
         self._connection, self._cache, self._seal, self._schema = connection, cache, seal, schema
-        self._execute = _stale
+        self._execute = self._read_by = _stale
         self._keys, self._records, self.changed = {}, {}, []
         self.heads = cache.heads  # shared, because they are committed as soon as they are written
 
     def load(self, request_id: str) -> Request:
         known = self._cache.rows.get(request_id)
         if known is None:
-            found = self._connection.execute(GET, (request_id,)).fetchone()
+            found = self._connection.execute(SELECTS.get, (request_id,)).fetchone()
             if found is None:
                 raise errors.RequestNotFoundError(request_id)
             known = self._cache.read(found, self._seal, self._schema)
