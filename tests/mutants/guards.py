@@ -41,7 +41,7 @@ MUTANTS = [
     # -- the key, the effect and the result -------------------------------------------------------------------------
     Mutant(
         "a key finds its request", "stores/program.py",
-        "known = tx.keyed(request.run_id, key)", "known = tx.holder(request.fingerprint)",
+        "held = tx.keyed(request.run_id, request.key)", "held = tx.holder(request.fingerprint)",
         "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
@@ -51,12 +51,12 @@ MUTANTS = [
     ),
     Mutant(
         "a key that was used for another call is refused", "stores/program.py",
-        "        lifecycle.must_be_same(known, request)", "        pass",
+        "                lifecycle.must_be_same(held, request)", "                pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
     ),
     Mutant(
         "what a key finds is held to the journal", "stores/program.py",
-        "        if not tx.verify(known):", "        if False:",
+        "                if not tx.verify(held):", "                if False:",
         "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
     ),
     Mutant(
@@ -378,7 +378,7 @@ MUTANTS = [
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a call is running only while its lease is renewed", "stores/program.py",
-        "if is_gone or is_lost(request, now, partial(_renewal, tx, request_id)):", "if is_gone:",
+        "if is_gone or is_lost(request, now, renewal):", "if is_gone:",
         "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
     ),
     Mutant(
@@ -573,7 +573,7 @@ MUTANTS = [
     ),
     Mutant(
         "what ends a call is compared with the journal", "stores/program.py",
-        "    if not tx.verify(request):\n        raise altered(request_id)\n", "",
+        "        if not tx.verify(request):\n            raise altered(request_id)\n", "",
         "stores/test_altered.py::test_a_result_or_an_answer_that_was_altered_is_not_taken",
     ),
     Mutant(

@@ -9,7 +9,7 @@ altered record lets nothing start.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -36,6 +36,7 @@ from sayso.stores.transaction import (
     records_in,
     row_of,
     update,
+    verb,
 )
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
@@ -265,11 +266,6 @@ def _has_taken(takings: Sequence[Taking], request: Request) -> bool:
     return any(one.request_id == request.id for one in takings)
 
 
-def _used(tx: Transaction, budget: Budget, account: str) -> Decimal | None:
-    takings = _takings(tx, budget, account, tx.now())
-    return None if takings is None else _sum(takings)
-
-
 def _sum(takings: Sequence[Taking], more: Decimal = Decimal(0)) -> Decimal:
     """Return the sum of what was taken and `more`. Too many digits are rounded up, so that no budget is exceeded."""
     exact = Context(prec=_DIGITS, rounding=ROUND_CEILING)  # the program's own decimal context may have fewer digits
@@ -308,10 +304,11 @@ class GrantVerbs(RecordVerbs):
     def get(self, request_id: str) -> Request:
         """See `RequestStore.get`."""
 
+    @verb
     def grant(
-        self, request_id: str, decision: Decision, *, who: Reviewer, seen: str | None, edited: Call | None,
+        tx: Transaction, request_id: str, decision: Decision, *, who: Reviewer, seen: str | None, edited: Call | None,
         lasts: timedelta, **terms: Any,
-    ) -> tuple[Request, Grant]:  # fmt: skip
+    ) -> tuple[Request, Grant] | errors.SaysoError:  # fmt: skip
         """In one transaction, record an approval, and create a grant that is derived from the call, or agree to it.
 
         `terms` are those of `Grant.of`. If another reviewer has created a grant from this request with the same terms,
@@ -321,18 +318,61 @@ class GrantVerbs(RecordVerbs):
             GrantRefusedError: The terms are invalid; nothing was decided.
             DecisionRefusedError: Or another subclass; nothing was decided.
         """
-        return self._transact(_granted, request_id, decision, who, seen, edited, lasts, terms)
+        found = changed(
+            tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited,
+            person=decision.by, has_grant=True,
+        )  # fmt: skip
+        if isinstance(found, errors.SaysoError):
+            return found
+        now, grantor = tx.now(), Grantor(who.identity, tuple(sorted(who.roles)), decision.channel)
+        drawn = Grant.of(found, found.effective, until=now + lasts, now=now, comment=decision.comment, **terms)
+        standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
+        others = (one for one in standing if one is not None and now < one.until and not one.is_by(who.identity))
+        same = next((one for one in others if one.has_same_terms(drawn, found)), None)
+        if same is not None and not _is_as_written(tx, GRANT, same.id):
+            raise _altered(same.id)  # this also undoes the decision
+        return found, _agree(tx, (same or drawn).agreed_by(grantor), grantor)
 
-    def agree(self, grant_id: str, who: Reviewer, *, channel: str) -> Grant:
+    @verb
+    def agree(tx: Transaction, grant_id: str, who: Reviewer, *, channel: str) -> Grant:
         """In one transaction, add a grantor to a grant; raises `DecisionRefusedError` if they may not approve it."""
-        return self._transact(_agreed, grant_id, who, channel)
+        grant = _standing(tx, grant_id)
+        if grant is not None and not _is_as_written(tx, GRANT, grant_id):
+            raise _altered(grant_id)
+        if grant is None or _ended_by_time(tx, grant):
+            raise errors.GrantNotFoundError(grant_id)
+        request, by = tx.load(grant.request_id), who.identity
+        if by.is_same(grant.requester) or any(by.may_be(person) for person in grant.acts_for):
+            raise errors.OwnRequestError(request.id, by=str(by))
+        if not request.admits(by, who.roles):
+            raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
+        if grant.is_by(by):
+            raise errors.AlreadyVotedError(
+                request.id, by=str(by), missing=request.quorum.missing([one.by for one in grant.grantors])
+            )
+        grantor = Grantor(by, tuple(sorted(who.roles)), channel)
+        return _agree(tx, grant.agreed_by(grantor), grantor)
 
-    def revoke_grant(self, grant_id: str, by: Identity, *, channel: str, reason: str | None = None) -> Grant:
+    @verb
+    def revoke_grant(tx: Transaction, grant_id: str, by: Identity, *, channel: str, reason: str | None = None) -> Grant:
         """In one transaction, end a grant. Calls that it approved and that have not started wait for a person.
 
         Does nothing if it has already ended; raises `GrantNotFoundError`.
         """
-        return self._transact(_revoked, grant_id, by, channel, reason)
+        row = tx.find_record(GRANT, grant_id)
+        if row is None:
+            ended = tx.find_record(ENDED_GRANT, grant_id)
+            if ended is None:
+                raise errors.GrantNotFoundError(grant_id)
+            return Grant.from_body(grant_id, record_of(ended).body)
+        grant = replace(Grant.from_body(grant_id, record_of(row).body), ended="revoked", ended_by=by, ended_at=tx.now())
+        detail: dict[str, Any] = {"used": grant.used, "left": grant.count - grant.used}
+        if not _is_as_written(tx, GRANT, grant_id):
+            detail["altered"] = True  # otherwise the next entry's digest would hide it
+        if reason is not None:
+            detail["reason"] = reason
+        _end(tx, grant, "grant_revoked", by, channel, detail)
+        return grant
 
     def grants(self, *, ended: bool = False) -> Sequence[Grant]:
         """Return the grants in force, newest first; with `ended`, also those that have ended."""
@@ -356,12 +396,14 @@ class GrantVerbs(RecordVerbs):
             raise errors.GrantNotFoundError(grant_id)
         return found[0]
 
-    def budget_used(self, budget: Budget, account: str) -> Decimal | None:
+    @verb
+    def budget_used(tx: Transaction, budget: Budget, account: str) -> Decimal | None:
         """Return how much of an account is used now, without writing; None if a call would be held because of it.
 
         That is so if its record cannot be read or does not match the journal. `account` is from `Budget.account_of`.
         """
-        return self._transact(_used, budget, account)
+        takings = _takings(tx, budget, account, tx.now())
+        return None if takings is None else _sum(takings)
 
     def budgets(self) -> Iterator[BudgetUse]:
         """Yield each used account, with how much of it is used now, without writing."""
@@ -376,13 +418,25 @@ class GrantVerbs(RecordVerbs):
                 newest = self.get(str(takings[-1][0])) if takings else None
             yield BudgetUse(budget, self.budget_used(budget, record.key), newest)
 
-    def stop(self, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
+    @verb
+    def stop(tx: Transaction, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
         """In one transaction, block every start; if they are already blocked, return that earlier stop."""
-        return self._transact(_stopped, by, channel, reason)
+        stop = _stop_in(tx)
+        if stop is not None:
+            return stop
+        stop = Stop(by, tx.now(), reason)
+        body = {"by": [by.issuer, by.subject], "at": microseconds(stop.at), "reason": reason}
+        _put(tx, Record(STOP, STOP, body), "stopped", by, channel, {} if reason is None else {"reason": reason})
+        return stop
 
-    def go(self, by: Identity, *, channel: str, reason: str | None = None) -> bool:
+    @verb
+    def go(tx: Transaction, by: Identity, *, channel: str, reason: str | None = None) -> bool:
         """In one transaction, allow starts again; return whether they were blocked."""
-        return self._transact(_went_on, by, channel, reason)
+        if _stop_in(tx) is None:
+            return False
+        drop_if_there(tx, STOP, STOP)
+        tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
+        return True
 
     def stopped(self) -> Stop | None:
         """Return the stop; None if calls can start."""
@@ -405,26 +459,6 @@ class GrantVerbs(RecordVerbs):
         """Return journal entries; see `sayso.stores.review.ReviewStore.journal`."""
 
 
-def _granted(
-    tx: Transaction, request_id: str, decision: Decision, who: Reviewer, seen: str | None, edited: Call | None,
-    lasts: timedelta, terms: Mapping[str, Any],
-) -> tuple[Request, Grant] | errors.SaysoError:  # fmt: skip
-    found = changed(
-        tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited,
-        person=decision.by, has_grant=True,
-    )  # fmt: skip
-    if isinstance(found, errors.SaysoError):
-        return found
-    now, grantor = tx.now(), Grantor(who.identity, tuple(sorted(who.roles)), decision.channel)
-    drawn = Grant.of(found, found.effective, until=now + lasts, now=now, comment=decision.comment, **terms)
-    standing = (_standing(tx, grant_id) for grant_id in tx.record_keys(GRANT))
-    others = (one for one in standing if one is not None and now < one.until and not one.is_by(who.identity))
-    same = next((one for one in others if one.has_same_terms(drawn, found)), None)
-    if same is not None and not _is_as_written(tx, GRANT, same.id):
-        raise _altered(same.id)  # this also undoes the decision
-    return found, _agree(tx, (same or drawn).agreed_by(grantor), grantor)
-
-
 def _altered(grant_id: str) -> errors.StoreCorruptError:
     return errors.StoreCorruptError(
         f"the record of the grant {grant_id} does not match the journal: it was altered; nothing was agreed to."
@@ -441,60 +475,6 @@ def _agree(tx: Transaction, grant: Grant, grantor: Grantor) -> Grant:
     record = Record(GRANT, grant.id, grant.body(), grant.until)
     _put(tx, record, "granted", grantor.by, grantor.channel, detail)
     return grant
-
-
-def _agreed(tx: Transaction, grant_id: str, who: Reviewer, channel: str) -> Grant:
-    grant = _standing(tx, grant_id)
-    if grant is not None and not _is_as_written(tx, GRANT, grant_id):
-        raise _altered(grant_id)
-    if grant is None or _ended_by_time(tx, grant):
-        raise errors.GrantNotFoundError(grant_id)
-    request, by = tx.load(grant.request_id), who.identity
-    if by.is_same(grant.requester) or any(by.may_be(person) for person in grant.acts_for):
-        raise errors.OwnRequestError(request.id, by=str(by))
-    if not request.admits(by, who.roles):
-        raise errors.MissingRoleError(request.id, by=str(by), roles=sorted(request.wanted_roles))
-    if grant.is_by(by):
-        raise errors.AlreadyVotedError(
-            request.id, by=str(by), missing=request.quorum.missing([one.by for one in grant.grantors])
-        )
-    grantor = Grantor(by, tuple(sorted(who.roles)), channel)
-    return _agree(tx, grant.agreed_by(grantor), grantor)
-
-
-def _revoked(tx: Transaction, grant_id: str, by: Identity, channel: str, reason: str | None) -> Grant:
-    row = tx.find_record(GRANT, grant_id)
-    if row is None:
-        ended = tx.find_record(ENDED_GRANT, grant_id)
-        if ended is None:
-            raise errors.GrantNotFoundError(grant_id)
-        return Grant.from_body(grant_id, record_of(ended).body)
-    grant = replace(Grant.from_body(grant_id, record_of(row).body), ended="revoked", ended_by=by, ended_at=tx.now())
-    detail: dict[str, Any] = {"used": grant.used, "left": grant.count - grant.used}
-    if not _is_as_written(tx, GRANT, grant_id):
-        detail["altered"] = True  # otherwise the next entry's digest would hide it
-    if reason is not None:
-        detail["reason"] = reason
-    _end(tx, grant, "grant_revoked", by, channel, detail)
-    return grant
-
-
-def _stopped(tx: Transaction, by: Identity, channel: str, reason: str | None) -> Stop:
-    stop = _stop_in(tx)
-    if stop is not None:
-        return stop
-    stop = Stop(by, tx.now(), reason)
-    body = {"by": [by.issuer, by.subject], "at": microseconds(stop.at), "reason": reason}
-    _put(tx, Record(STOP, STOP, body), "stopped", by, channel, {} if reason is None else {"reason": reason})
-    return stop
-
-
-def _went_on(tx: Transaction, by: Identity, channel: str, reason: str | None) -> bool:
-    if _stop_in(tx) is None:
-        return False
-    drop_if_there(tx, STOP, STOP)
-    tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
-    return True
 
 
 def _stop_in(tx: Transaction) -> Stop | None:

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from sayso import clock, errors
@@ -36,32 +35,11 @@ from sayso.stores.transaction import (
     row_of,
     save,
     update,
+    verb,
 )
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
-
-
-def _noted(tx: Transaction, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
-    tx.note(run_id, event, by, "program", detail)
-
-
-def _settled(tx: Transaction, request_id: str, gone: str | None) -> Request:
-    request = tx.load(request_id)
-    if not tx.verify(request):
-        raise altered(request_id)
-    now = tx.now()
-    change, execution = lapsed(request, now), request.execution
-    if change is None and request.state is State.RUNNING and execution is not None:
-        is_gone = execution.worker == gone or processes.is_gone(execution.worker)
-        if is_gone or is_lost(request, now, partial(_renewal, tx, request_id)):
-            change = lifecycle.abandon(request, is_lost=not is_gone)
-    if change is None:
-        return request
-    update(tx, change)
-    if change.event == "unknown":
-        drop_lease(tx, change.request, now)
-    return change.request
 
 
 def is_lost(request: Request, now: datetime, renewed: Callable[[], Record | None]) -> bool:
@@ -72,11 +50,6 @@ def is_lost(request: Request, now: datetime, renewed: Callable[[], Record | None
         return False
     renewal = renewed()
     return renewal is None or renewal.due is None or now >= renewal.due
-
-
-def _renewal(tx: Transaction, request_id: str) -> Record | None:
-    row = tx.find_record(LEASE, request_id)
-    return None if row is None else record_of(row)
 
 
 def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
@@ -179,13 +152,33 @@ class RequestStore(ABC):
         """Return the store's time, by which its verbs decide what has ended: this machine's or that of a server."""
         return clock.now()
 
-    def settle(self, request_id: str, *, gone: str | None = None) -> Request:
+    @verb
+    def settle(tx: Transaction, request_id: str, *, gone: str | None = None) -> Request:
         """In one transaction, record the end of a request, an escalation, or `unknown` if its worker is gone.
 
         A worker is gone if its process has certainly ended, or if the lease of its call was not renewed. `gone` is a
         worker that the caller knows to have ended. A row that does not match the journal is refused.
         """
-        return self._transact(_settled, request_id, gone)
+        request = tx.load(request_id)
+        if not tx.verify(request):
+            raise altered(request_id)
+        now = tx.now()
+        change, execution = lapsed(request, now), request.execution
+        if change is None and request.state is State.RUNNING and execution is not None:
+            is_gone = execution.worker == gone or processes.is_gone(execution.worker)
+
+            def renewal() -> Record | None:
+                row = tx.find_record(LEASE, request_id)
+                return None if row is None else record_of(row)
+
+            if is_gone or is_lost(request, now, renewal):
+                change = lifecycle.abandon(request, is_lost=not is_gone)
+        if change is None:
+            return request
+        update(tx, change)
+        if change.event == "unknown":
+            drop_lease(tx, change.request, now)
+        return change.request
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
@@ -202,9 +195,10 @@ class RequestStore(ABC):
             force=force, token=token,
         )  # fmt: skip
 
-    def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
+    @verb
+    def note(tx: Transaction, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         """In one transaction, add a journal entry that is not about a request, e.g. for a call that a rule denied."""
-        self._transact(_noted, run_id, event, by, detail)
+        tx.note(run_id, event, by, "program", detail)
 
 
 class ProgramStore(RequestStore):
@@ -255,7 +249,8 @@ class ProgramStore(RequestStore):
     def _kept_result(self, request_id: str) -> str | None:
         """Return the stored real result of a request as text; None if there is none."""
 
-    def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
+    @verb
+    def ask(tx: Transaction, request: Request, saved: RunUpdate | None = None) -> Request:
         """In one transaction, find the request that answers this one, or record this one, and save a run.
 
         A new call that a grant or a budget allows is recorded as approved by it (see `sayso.stores.grants`).
@@ -270,7 +265,31 @@ class ProgramStore(RequestStore):
             StoreCorruptError: The request with this key was altered; nothing was recorded.
             RunBusyError: Somebody else holds the run; nothing was recorded.
         """
-        return self._transact(_asked, request, saved)
+        if request.key is None:
+            held = tx.holder(request.fingerprint)
+        else:
+            held = tx.keyed(request.run_id, request.key)
+            if held is not None:
+                if not tx.verify(held):
+                    raise altered(held.id)
+                lifecycle.must_be_same(held, request)
+        if held is not None and held.id == request.id:
+            return held  # sent again because the answer was lost; it was complete the first time
+        expired = None if held is None else lifecycle.expire(held, tx.now())
+        met = held if expired is None else None
+        if expired is not None:
+            update(tx, expired)
+            met = expired.request if request.key is not None else None
+        approvals: Sequence[Transition] = ()
+        if met is None:
+            request, approvals = approved_at_once(tx, request)
+            insert(tx, lifecycle.asked(request))
+            for approval in approvals:
+                update(tx, approval)
+                request = approval.request
+        if saved is not None:  # a run that need not wait is not released
+            save(tx, saved if met is None and not approvals else saved._replace(left=None))
+        return met or request
 
     def withdraw(
         self,
@@ -322,7 +341,8 @@ class ProgramStore(RequestStore):
         finally:  # even if the store failed: nobody retries, and the call becomes `unknown`
             processes.release(self._whole, token)
 
-    def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
+    @verb
+    def renew(tx: Transaction, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
         """In one transaction, renew the leases of running calls; `sayso.stores.processes` does so for this process.
 
         A call whose worker's name has a lease is running for that time after its start and after each renewal. Then
@@ -334,7 +354,20 @@ class ProgramStore(RequestStore):
         Returns:
             The ids of those whose lease was lost: they are `unknown`, were resolved, or were started by another worker.
         """
-        return self._transact(_renewed, starts)
+        lost, now = list[str](), tx.now()
+        for request_id, token in starts:
+            try:
+                request = tx.load(request_id)
+            except errors.RequestNotFoundError:
+                continue
+            execution = request.execution
+            if execution is None or execution.token != token or execution.resolved_by is not None:
+                lost.append(request_id)
+            elif request.state is State.RUNNING:
+                put_lease(tx, request, now)
+            elif execution.finished_at is None:
+                lost.append(request_id)
+        return lost
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -380,43 +413,14 @@ class ProgramStore(RequestStore):
         before = self._transact(_taken, run_id, holder, gone)
         return RunSnapshot(before, self.get_run(run_id).steps)
 
-    def leave_run(self, saved: RunUpdate, state: RunState) -> None:
+    @verb
+    def leave_run(tx: Transaction, saved: RunUpdate, state: RunState) -> None:
         """In one transaction, save the rest of a run and release it; does nothing if somebody else holds it."""
-        self._transact(_left, saved._replace(left=state))
+        with suppress(errors.RunBusyError):
+            save(tx, saved._replace(left=state))
 
 
 # -- inside of a transaction ---------------------------------------------------------------------------------------
-
-
-def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Request:
-    held = tx.holder(request.fingerprint) if request.key is None else _keyed(tx, request, request.key)
-    if held is not None and held.id == request.id:
-        return held  # sent again because the answer was lost; it was complete the first time
-    expired = None if held is None else lifecycle.expire(held, tx.now())
-    met = held if expired is None else None
-    if expired is not None:
-        update(tx, expired)
-        met = expired.request if request.key is not None else None
-    approvals: Sequence[Transition] = ()
-    if met is None:
-        request, approvals = approved_at_once(tx, request)
-        insert(tx, lifecycle.asked(request))
-        for approval in approvals:
-            update(tx, approval)
-            request = approval.request
-    if saved is not None:  # a run that need not wait is not released
-        save(tx, saved if met is None and not approvals else saved._replace(left=None))
-    return met or request
-
-
-def _keyed(tx: Transaction, request: Request, key: str) -> Request | None:
-    """Return the request with the key of a new one."""
-    known = tx.keyed(request.run_id, key)
-    if known is not None:
-        if not tx.verify(known):
-            raise altered(known.id)
-        lifecycle.must_be_same(known, request)
-    return known
 
 
 def _started(
@@ -468,23 +472,6 @@ def _note_late(tx: Transaction, request_id: str, token: str, outcome: Outcome) -
     tx.note(request.run_id, "late", request.requester, "program", detail)
 
 
-def _renewed(tx: Transaction, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
-    lost, now = list[str](), tx.now()
-    for request_id, token in starts:
-        try:
-            request = tx.load(request_id)
-        except errors.RequestNotFoundError:
-            continue
-        execution = request.execution
-        if execution is None or execution.token != token or execution.resolved_by is not None:
-            lost.append(request_id)
-        elif request.state is State.RUNNING:
-            put_lease(tx, request, now)
-        elif execution.finished_at is None:
-            lost.append(request_id)
-    return lost
-
-
 def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRecord:
     run = tx.run(run_id)
     if run is None:
@@ -495,8 +482,3 @@ def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRe
         raise errors.RunBusyError(run_id)
     tx.put_run(run.held_by(holder, tx.now()))
     return run
-
-
-def _left(tx: Transaction, saved: RunUpdate) -> None:
-    with suppress(errors.RunBusyError):
-        save(tx, saved)

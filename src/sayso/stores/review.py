@@ -18,12 +18,10 @@ from sayso import clock, errors
 from sayso.model import lifecycle, teamwork
 from sayso.model.ids import new_token
 from sayso.model.journal import Anchor, Entry, Head, purged
-from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State, without_secrets
 from sayso.model.reviewer import Delegation, Identity, folded
 from sayso.model.run import RunState
-from sayso.model.teamwork import comment, mentions_in
-from sayso.stores import transaction
+from sayso.model.teamwork import mentions_in
 from sayso.stores.filter import Filter, Page
 from sayso.stores.program import RequestStore
 from sayso.stores.transaction import (
@@ -46,6 +44,7 @@ from sayso.stores.transaction import (
     records_in,
     row_of,
     stood_in_for,
+    verb,
 )
 
 _PAGE, _REQUESTS = 1000, 500
@@ -140,7 +139,8 @@ class ReviewStore(RequestStore):
         if last is not None:
             yield last
 
-    def purge(self, request_id: str, by: Identity, *, before: datetime, channel: str) -> Request:
+    @verb
+    def purge(tx: Transaction, request_id: str, by: Identity, *, before: datetime, channel: str) -> Request:
         """In one transaction, remove the content of a request that ended before an instant; see `sayso.model.journal`.
 
         The bytes may stay in the files until `scrub`. Does nothing if it was already purged.
@@ -149,16 +149,33 @@ class ReviewStore(RequestStore):
             RequestNotFoundError: No request has this id.
             PurgeRefusedError: The request is not final, its run still needs it, or it ended later.
         """
-        return self._transact(_purged, request_id, by, before, channel)
+        request = tx.load(request_id)
+        run = tx.run(request.run_id)
+        if run is not None and run.state is not RunState.ENDED:
+            raise errors.PurgeRefusedError(request_id, f"is needed by its run, which is {run.state}")
+        change = purged(request, by, before=before, channel=channel, now=tx.now())
+        if change is None:
+            return request
+        tx.update(change)
+        for kind in (RESULT, SUBMISSION, *map(delivery_kind, tx.record_keys(CHANNEL))):
+            drop_if_there(tx, kind, request_id)
+        return change.request
 
-    def purge_run(self, run_id: str, by: Identity, *, before: datetime, channel: str) -> None:
+    @verb
+    def purge_run(tx: Transaction, run_id: str, by: Identity, *, before: datetime, channel: str) -> None:
         """In one transaction, remove all steps of a run that ended before an instant; it is never run again.
 
         Raises:
             RunNotFoundError: No run has this id.
             PurgeRefusedError: It has not ended, or ended later.
         """
-        self._transact(_purged_run, run_id, by, before, channel)
+        run = tx.run(run_id)
+        if run is None:
+            raise errors.RunNotFoundError(run_id)
+        if run.state is not RunState.ENDED or run.updated_at >= before:
+            raise errors.PurgeRefusedError(run_id, f"has been {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
+        tx.drop_steps(run_id)
+        tx.note(run_id, "purged", by, channel, {"what": "steps", "before": clock.written(before)})
 
     def scrub(self) -> bool:
         """Erase what was purged from the files of the store.
@@ -201,33 +218,6 @@ def rows_of(
         if len(page) < _PAGE:
             return
         after = page[-1].run_id, page[-1].seq
-
-
-# -- inside of a transaction ---------------------------------------------------------------------------------------
-
-
-def _purged(tx: Transaction, request_id: str, by: Identity, before: datetime, channel: str) -> Request:
-    request = tx.load(request_id)
-    run = tx.run(request.run_id)
-    if run is not None and run.state is not RunState.ENDED:
-        raise errors.PurgeRefusedError(request_id, f"is needed by its run, which is {run.state}")
-    change = purged(request, by, before=before, channel=channel, now=tx.now())
-    if change is None:
-        return request
-    tx.update(change)
-    for kind in (RESULT, SUBMISSION, *map(delivery_kind, tx.record_keys(CHANNEL))):
-        drop_if_there(tx, kind, request_id)
-    return change.request
-
-
-def _purged_run(tx: Transaction, run_id: str, by: Identity, before: datetime, channel: str) -> None:
-    run = tx.run(run_id)
-    if run is None:
-        raise errors.RunNotFoundError(run_id)
-    if run.state is not RunState.ENDED or run.updated_at >= before:
-        raise errors.PurgeRefusedError(run_id, f"has been {run.state} since {run.updated_at:%Y-%m-%d %H:%M:%S}Z")
-    tx.drop_steps(run_id)
-    tx.note(run_id, "purged", by, channel, {"what": "steps", "before": clock.written(before)})
 
 
 _CHUNK = 200
@@ -291,7 +281,10 @@ _LOOKED_THROUGH = 20
 class PeopleVerbs(RecordVerbs, RequestStore):
     """The verbs of `sayso.stores.base.Store` with which reviewers work together."""
 
-    def comment(self, request_id: str, by: Identity, *, text: str, channel: str) -> Request:
+    @verb
+    def comment(
+        tx: Transaction, request_id: str, by: Identity, *, text: str, channel: str
+    ) -> Request | errors.SaysoError:
         """In one transaction, write a comment into the journal; the request does not change.
 
         The people whom it mentions find the request with `mentions` until they comment on it themselves.
@@ -299,17 +292,40 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         Raises:
             RequestNotFoundError: No request has this id.
         """
-        return self._transact(_commented, request_id, by=by, text=text, channel=channel)
+        after = changed(tx, request_id, teamwork.comment, by=by, text=text, channel=channel)
+        if isinstance(after, errors.SaysoError):
+            return after
+        # A comment by the person who stands in counts for the one who is away, who still finds the mention themselves.
+        names = {name for one in (by, *stood_in_for(tx, by, tx.now())) for name in one.names}
+        for kind in map(_mentioned, sorted(names)):
+            row = tx.find_record(kind, request_id)
+            if row is not None:  # people of several issuers may share a name
+                answered = sorted(_answered_by(_body(row)) | {by.folded})
+                tx.put_record(row_of(Record(kind, request_id, {"answered": answered})))
+        # Mentions are taken from the masked text: otherwise a record would contain a masked value.
+        mentioned = () if after.is_final else mentions_in(without_secrets(after, text))
+        if mentioned:
+            _owe(tx, after, "mentioned", by, lambda person: any(person.goes_by(name) for name in mentioned))
+        for kind in map(_mentioned, mentioned):
+            for other in tx.record_keys(kind)[:_LOOKED_THROUGH]:
+                if _is_over(tx, other):
+                    tx.drop_record(kind, other)
+            tx.put_record(row_of(Record(kind, request_id, {})))
+        return after
 
+    @verb
     def assign(
-        self, request_id: str, by: Identity, *, to: Identity, to_roles: Collection[str] | None, roles: Collection[str],
-        force: bool, channel: str,
-    ) -> Request:  # fmt: skip
+        tx: Transaction, request_id: str, by: Identity, *, to: Identity, to_roles: Collection[str] | None,
+        roles: Collection[str], force: bool, channel: str,
+    ) -> Request | errors.SaysoError:  # fmt: skip
         """In one transaction, claim a pending request for another reviewer; `to_roles` is None if unknown."""
-        return self._transact(
-            _assigned, request_id, teamwork.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles,
-            force=force, channel=channel,
+        after = changed(
+            tx, request_id, teamwork.assign, by=by, person=by, to=to, to_roles=to_roles, roles=roles, force=force,
+            channel=channel,
         )  # fmt: skip
+        if not isinstance(after, errors.SaysoError):
+            _owe(tx, after, "assigned", by, to.is_same)
+        return after
 
     def mentions(self, who: Identity) -> frozenset[str]:
         """Return the ids of requests with a comment that mentions somebody, or a person for whom they stand in.
@@ -328,7 +344,8 @@ class PeopleVerbs(RecordVerbs, RequestStore):
 
     # -- away --------------------------------------------------------------------------------------------------
 
-    def delegate(self, by: Identity, *, to: Identity, until: datetime, channel: str) -> Delegation:
+    @verb
+    def delegate(tx: Transaction, by: Identity, *, to: Identity, until: datetime, channel: str) -> Delegation:
         """In one transaction, record that somebody is away until an instant, and who stands in; see `delegations`.
 
         It replaces their earlier delegation.
@@ -336,15 +353,34 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         Raises:
             ValueError: The end is past, or the person named themselves; nothing was changed.
         """
-        return self._transact(_delegated, by, to, until, channel)
+        now = tx.now()
+        if to.is_same(by):
+            raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
+        if until <= now:
+            raise ValueError(f"{clock.written(until)} is in the past; nothing was changed")
+        _drop_ended_delegations(tx, now)  # to keep few of them
+        body: dict[str, Any] = {
+            "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
+        }  # fmt: skip
+        tx.put_record(row_of(Record(AWAY, by.folded, body, until)))
+        tx.note(_delegation_chain(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
+        return Delegation(by, to, now, until)
 
-    def end_delegation(self, by: Identity, *, channel: str) -> bool:
+    @verb
+    def end_delegation(tx: Transaction, by: Identity, *, channel: str) -> bool:
         """In one transaction, end a person's delegation; return whether it was in force."""
-        return self._transact(_delegation_ended, by, channel)
+        row = tx.find_record(AWAY, by.folded)
+        if row is None:
+            return False
+        tx.drop_record(AWAY, by.folded)
+        counted = row.due is not None and clock.microseconds(tx.now()) < row.due
+        if counted:
+            tx.note(_delegation_chain(by), "delegation_ended", by, channel, {})
+        return counted
 
     def drop_delegations(self, *, before: datetime) -> int:
         """In one transaction, drop the delegations that ended before an instant; return how many. The journal stays."""
-        return self._transact(transaction.drop_ended_delegations, before)
+        return self._transact(_drop_ended_delegations, before)
 
     def delegations(self) -> list[Delegation]:
         """Return the delegations in force, ordered by their end; altered records are left out."""
@@ -358,7 +394,8 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         """Return the people for whom somebody stands in now."""
         return [one.by for one in self.delegations() if one.to.is_same(who)]
 
-    def snooze(self, request_id: str, who: Identity, *, until: datetime | None) -> Request:
+    @verb
+    def snooze(tx: Transaction, request_id: str, who: Identity, *, until: datetime | None) -> Request:
         """In one transaction, hide a pending request from one person's list until an instant; None shows it again.
 
         It is a personal setting: the request and its end do not change, and the journal has no entry.
@@ -367,20 +404,23 @@ class PeopleVerbs(RecordVerbs, RequestStore):
             RequestNotFoundError: No request has this id.
             DecisionRefusedError: It is not pending, or expires before; nothing was changed.
         """
-        return self._transact(_snoozed, request_id, who, until)
+        request, now, kind = tx.load(request_id), tx.now(), _snooze_kind(who)
+        for key in tx.record_keys(kind)[:_LOOKED_THROUGH]:
+            row = tx.find_record(kind, key)
+            if row is not None and (key == request_id or row.due is None or row.due <= clock.microseconds(now)):
+                tx.drop_record(kind, key)
+        if until is None:
+            return request
+        if request.state is not State.PENDING or not now < until < request.expires_at:
+            raise errors.DecisionRefusedError(
+                request_id, f"request {request_id} is not pending until then; nothing was changed"
+            )  # fmt: skip
+        tx.put_record(row_of(Record(kind, request_id, {}, until)))
+        return request
 
     def snoozes(self, who: Identity) -> dict[str, datetime]:
         """Return the requests that somebody has snoozed, with the ends of the snoozes, some of which may be past."""
         return {one.key: one.due for one in self.records(_snooze_kind(who)) if one.due is not None}
-
-
-def _assigned(
-    tx: Transaction, request_id: str, rule: Callable[..., Transition], *, by: Identity, to: Identity, **options: Any
-) -> Request | errors.SaysoError:  # fmt: skip
-    after = changed(tx, request_id, rule, by=by, to=to, **options)
-    if not isinstance(after, errors.SaysoError):
-        _owe(tx, after, "assigned", by, to.is_same)
-    return after
 
 
 def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: Callable[[Identity], bool]) -> None:
@@ -410,12 +450,16 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
             tx.put_record(row_of(Record(delivery_kind(channel), f"{request.id}/{new_token()}", body, now)))
 
 
-def _delegated(tx: Transaction, by: Identity, to: Identity, until: datetime, channel: str) -> Delegation:
-    return transaction.delegate(tx, by, to, until, channel, tx.now())
+def _delegation_chain(who: Identity) -> str:
+    return f"sayso:away:{who.folded}"
 
 
-def _delegation_ended(tx: Transaction, by: Identity, channel: str) -> bool:
-    return transaction.end_delegation(tx, by, channel, tx.now())
+def _drop_ended_delegations(tx: Transaction, before: datetime) -> int:
+    rows = [tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)]
+    old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
+    for row in old:
+        tx.drop_record(AWAY, row.key)
+    return len(old)
 
 
 def _mentioned(name: str) -> str:
@@ -425,47 +469,6 @@ def _mentioned(name: str) -> str:
 
 def _snooze_kind(who: Identity) -> str:
     return f"snooze/{who.folded}"
-
-
-def _snoozed(tx: Transaction, request_id: str, who: Identity, until: datetime | None) -> Request:
-    request, now, kind = tx.load(request_id), tx.now(), _snooze_kind(who)
-    for key in tx.record_keys(kind)[:_LOOKED_THROUGH]:
-        row = tx.find_record(kind, key)
-        if row is not None and (key == request_id or row.due is None or row.due <= clock.microseconds(now)):
-            tx.drop_record(kind, key)
-    if until is None:
-        return request
-    if request.state is not State.PENDING or not now < until < request.expires_at:
-        raise errors.DecisionRefusedError(
-            request_id, f"request {request_id} is not pending until then; nothing was changed"
-        )  # fmt: skip
-    tx.put_record(row_of(Record(kind, request_id, {}, until)))
-    return request
-
-
-def _commented(
-    tx: Transaction, request_id: str, *, by: Identity, text: str, channel: str
-) -> Request | errors.SaysoError:  # fmt: skip
-    after = changed(tx, request_id, comment, by=by, text=text, channel=channel)
-    if isinstance(after, errors.SaysoError):
-        return after
-    # A comment by the person who stands in counts for the one who is away, who still finds the mention themselves.
-    names = {name for one in (by, *stood_in_for(tx, by, tx.now())) for name in one.names}
-    for kind in map(_mentioned, sorted(names)):
-        row = tx.find_record(kind, request_id)
-        if row is not None:  # people of several issuers may share a name
-            answered = sorted(_answered_by(_body(row)) | {by.folded})
-            tx.put_record(row_of(Record(kind, request_id, {"answered": answered})))
-    # Mentions are taken from the masked text: otherwise a record would contain a masked value.
-    mentioned = () if after.is_final else mentions_in(without_secrets(after, text))
-    if mentioned:
-        _owe(tx, after, "mentioned", by, lambda person: any(person.goes_by(name) for name in mentioned))
-    for kind in map(_mentioned, mentioned):
-        for other in tx.record_keys(kind)[:_LOOKED_THROUGH]:
-            if _is_over(tx, other):
-                tx.drop_record(kind, other)
-        tx.put_record(row_of(Record(kind, request_id, {})))
-    return after
 
 
 def _answered_by(body: dict[str, Any]) -> frozenset[str]:

@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
@@ -111,6 +112,20 @@ def record_of(row: RecordRow) -> Record:
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def verb(work: Callable[Concatenate[Transaction, P], T | errors.SaysoError]) -> Callable[Concatenate[Any, P], T]:
+    """Make a method of a store from a function that is one transaction; the store passes the transaction first.
+
+    An error that the function returns is raised after the commit. One that it raises rolls the transaction back.
+    """
+
+    @wraps(work)
+    def method(store: Any, *args: P.args, **options: P.kwargs) -> T:
+        return store._transact(work, *args, **options)  # noqa: SLF001  what every store implements for its verbs
+
+    return method
 
 
 class Note(NamedTuple):
@@ -290,49 +305,6 @@ def read_delegation(row: RecordRow) -> Delegation:
     if found.by.folded != row.key:
         raise errors.StoreCorruptError(f"the delegation of {row.key!r} names somebody else: its row was altered")
     return found
-
-
-def delegation_chain(who: Identity) -> str:
-    """Return the journal chain for a person's delegations."""
-    return f"sayso:away:{who.folded}"
-
-
-def delegate(
-    tx: RecordTransaction, by: Identity, to: Identity, until: datetime, channel: str, now: datetime
-) -> Delegation:
-    """Write a delegation in place of the person's earlier one; raises `ValueError`, and then nothing is changed."""
-    if to.is_same(by):
-        raise ValueError(f"{str(by)!r} cannot stand in for themselves; nothing was changed")
-    if until <= now:
-        raise ValueError(f"{clock.written(until)} is in the past; nothing was changed")
-    drop_ended_delegations(tx, now)
-    body: dict[str, Any] = {
-        "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
-    }  # fmt: skip
-    tx.put_record(row_of(Record(AWAY, by.folded, body, until)))
-    tx.note(delegation_chain(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
-    return Delegation(by, to, now, until)
-
-
-def end_delegation(tx: RecordTransaction, by: Identity, channel: str, now: datetime) -> bool:
-    """End a person's delegation; return whether it was in force."""
-    row = tx.find_record(AWAY, by.folded)
-    if row is None:
-        return False
-    tx.drop_record(AWAY, by.folded)
-    counted = row.due is not None and clock.microseconds(now) < row.due
-    if counted:
-        tx.note(delegation_chain(by), "delegation_ended", by, channel, {})
-    return counted
-
-
-def drop_ended_delegations(tx: RecordTransaction, before: datetime) -> int:
-    """Drop the delegations that ended before an instant, to keep few of them; return how many."""
-    rows = [tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)]
-    old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
-    for row in old:
-        tx.drop_record(AWAY, row.key)
-    return len(old)
 
 
 def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | None:
